@@ -1,0 +1,228 @@
+"""`Panel`: the measurements of all clients on one common time axis."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedgranger.errors import DataError
+
+__all__ = ["ClientData", "Panel"]
+
+GAP_FACTOR = 1.5
+"""A step longer than this many median sampling intervals starts a new segment."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """The sensors of one client.
+
+    Attributes:
+        name: the client's id.
+        sensors: one name per column.
+        values: float64, shape (time, sensor); 0 where not observed.
+        observed: bool, same shape; False marks a missing sample.
+    """
+
+    name: str
+    sensors: tuple[str, ...]
+    values: np.ndarray
+    observed: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check shapes and types once, so that the inside need not."""
+        if self.values.dtype != np.float64:
+            raise DataError(
+                f"client '{self.name}': values are {self.values.dtype}, float64 is needed; "
+                "convert them with .astype('float64')"
+            )
+        if self.values.ndim != 2 or self.values.shape[1] != len(self.sensors):
+            raise DataError(
+                f"client '{self.name}': values have shape {self.values.shape}, "
+                f"(time, {len(self.sensors)}) is needed for {len(self.sensors)} sensor names"
+            )
+        if self.observed.shape != self.values.shape or self.observed.dtype != np.bool_:
+            raise DataError(
+                f"client '{self.name}': the mask has shape {self.observed.shape} and type "
+                f"{self.observed.dtype}, a bool array of shape {self.values.shape} is needed"
+            )
+
+    @property
+    def num_sensors(self) -> int:
+        """Number of sensors, d_m."""
+        return len(self.sensors)
+
+    @property
+    def row_observed(self) -> np.ndarray:
+        """Bool per time step: every sensor of this client was observed."""
+        return self.observed.all(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Named clients, named sensors, a common time axis and a mask for missing samples.
+
+    Attributes:
+        clients: the clients, in the order given (results never depend on that order).
+        time: shape (time,), strictly increasing numbers or time stamps.
+        notes: sentences on what was done to the data while reading (rows lost in the
+            alignment, sensors dropped, samples masked). Nothing is done silently.
+
+    Example:
+        >>> import numpy as np
+        >>> panel = Panel.from_arrays({"a": np.eye(3), "b": np.ones((3, 2)) * [[1], [2], [3]]})
+        >>> panel.names, panel.num_steps
+        (('a', 'b'), 3)
+    """
+
+    clients: tuple[ClientData, ...]
+    time: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the clients are distinct and share the time axis."""
+        names = self.names
+        if len(set(names)) != len(names):
+            raise DataError(f"client names are not unique: {', '.join(names)}; rename one of them")
+        for client in self.clients:
+            if len(client.values) != len(self.time):
+                raise DataError(
+                    f"client '{client.name}': {len(client.values)} rows for "
+                    f"{len(self.time)} time steps; align the clients first"
+                )
+        if len(self.time) > 1 and not bool(np.all(self.time[1:] > self.time[:-1])):
+            raise DataError("the time axis is not strictly increasing; sort it and drop duplicates")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Client names in panel order."""
+        return tuple(client.name for client in self.clients)
+
+    @property
+    def num_steps(self) -> int:
+        """Number of common time steps T."""
+        return len(self.time)
+
+    @property
+    def segment_starts(self) -> np.ndarray:
+        """Bool per time step: the step does not follow its predecessor.
+
+        The first step always starts a segment; later ones do where the time axis jumps by more
+        than `GAP_FACTOR` median intervals. Pairs (t, t+1) across a start are never used.
+        """
+        starts = np.zeros(self.num_steps, dtype=np.bool_)
+        starts[:1] = True
+        if self.num_steps > 2:
+            steps = np.diff(self.time).astype(np.float64)
+            starts[1:] |= steps > GAP_FACTOR * np.median(steps)
+        return starts
+
+    def __getitem__(self, name: str) -> ClientData:
+        """Return the client of that name."""
+        for client in self.clients:
+            if client.name == name:
+                return client
+        raise DataError(f"no client '{name}'; the panel has {', '.join(self.names)}")
+
+    def __iter__(self) -> Iterator[ClientData]:
+        """Iterate over the clients in panel order."""
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        """Return the number of clients M."""
+        return len(self.clients)
+
+    def select(self, names: Sequence[str]) -> Panel:
+        """Return a panel with these clients, in this order."""
+        return replace(self, clients=tuple(self[name] for name in names))
+
+    def slice(self, start: int, stop: int) -> Panel:
+        """Return the time steps `start:stop` of every client."""
+        clients = tuple(
+            replace(c, values=c.values[start:stop], observed=c.observed[start:stop]) for c in self
+        )
+        return replace(self, clients=clients, time=self.time[start:stop])
+
+    def data_hash(self) -> str:
+        """SHA-256 over names, shapes, time, values and masks; the same for any client order."""
+        digest = hashlib.sha256()
+        digest.update(f"{self.time.dtype}{self.time.shape}".encode())
+        digest.update(np.ascontiguousarray(self.time).view(np.uint8))
+        for client in sorted(self.clients, key=lambda c: c.name):
+            digest.update(repr((client.name, client.sensors, client.values.shape)).encode())
+            digest.update(np.ascontiguousarray(client.values).view(np.uint8))
+            digest.update(np.packbits(client.observed))
+        return digest.hexdigest()
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: dict[str, np.ndarray],
+        *,
+        sensors: dict[str, Sequence[str]] | None = None,
+        time: np.ndarray | None = None,
+    ) -> Panel:
+        """Build a panel from one (time, sensor) array per client; NaN marks a missing sample."""
+        clients = []
+        for name, array in arrays.items():
+            values = np.asarray(array)
+            if values.ndim != 2:
+                raise DataError(
+                    f"client '{name}': the array has {values.ndim} axes; give (time, sensor)"
+                )
+            if values.dtype.kind in "iu":
+                values = values.astype(np.float64)
+            if np.isinf(values).any():
+                row, column = np.argwhere(np.isinf(values))[0]
+                raise DataError(
+                    f"client '{name}': the value at row {row + 1}, column {column + 1} is infinite; "
+                    "replace it by NaN if it is missing"
+                )
+            columns = (sensors or {}).get(name) or [f"s{j + 1}" for j in range(values.shape[1])]
+            observed = ~np.isnan(values)
+            clients.append(
+                ClientData(name, tuple(columns), np.where(observed, values, 0.0), observed)
+            )
+        if not clients:
+            raise DataError("no clients were given; at least two are needed")
+        axis = np.arange(len(clients[0].values)) if time is None else np.asarray(time)
+        return cls(tuple(clients), axis)
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        partition: str | Path | None = None,
+        time_column: str = "auto",
+        missing: str = "error",
+        constant: str = "error",
+    ) -> Panel:
+        """Read a folder with one CSV or Parquet file per client, or one table and a partition.
+
+        Args:
+            path: the folder, or the table when `partition` is given.
+            partition: JSON or TOML file that maps each client to its columns of the table.
+            time_column: name of the time column, `"auto"` or `"none"`.
+            missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
+            constant: `"error"` refuses constant sensors, `"drop"` removes and reports them.
+        """
+        from fedgranger.data.reading import read_panel
+
+        return read_panel(
+            Path(path),
+            partition=None if partition is None else Path(partition),
+            time_column=time_column,
+            missing=missing,
+            constant=constant,
+        )
+
+    def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
+        """Write one CSV or Parquet file per client with a `time` column; return the paths."""
+        from fedgranger.data.reading import write_panel
+
+        return write_panel(self, Path(folder), format)

@@ -1,0 +1,48 @@
+"""Errors and warnings of the package.
+
+Every error is one sentence that names what was wrong (client, column, row, value) and what to
+do about it. The command line turns any `FedGrangerError` into exit code 2 without a traceback.
+"""
+
+__all__ = [
+    "ConfigError",
+    "ConvergenceWarning",
+    "DataError",
+    "FedGrangerError",
+    "ModelError",
+    "RunError",
+    "StabilityWarning",
+    "UnstableRecursionError",
+]
+
+
+class FedGrangerError(ValueError):
+    """Base of every error that a user can mend."""
+
+
+class DataError(FedGrangerError):
+    """The data cannot be used as they are."""
+
+
+class ConfigError(FedGrangerError):
+    """An option is unknown or has a value that cannot work."""
+
+
+class ModelError(FedGrangerError):
+    """A client's local model cannot be identified or is not valid."""
+
+
+class UnstableRecursionError(FedGrangerError):
+    """The learner diverges with these step sizes."""
+
+
+class RunError(FedGrangerError):
+    """A run folder cannot be read, written or resumed."""
+
+
+class ConvergenceWarning(UserWarning):
+    """Training stopped before it converged."""
+
+
+class StabilityWarning(UserWarning):
+    """The step sizes are not proven stable."""
