@@ -1,7 +1,7 @@
 """Shape vocabulary shared by all modules.
 
 Axis names used in annotations: `time`, `window` (time steps of one round), `client`,
-`state_dim` (p_m), `obs_dim` (d_m), `total_state_dim` (sum of the state dims).
+`state_dim` (p_m), `obs_dim` (d_m), `total_dim` (sum of the padded state dims).
 """
 
 from typing import Literal
@@ -12,5 +12,5 @@ from jaxtyping import Array, Bool, Float, Key
 __all__ = ["Array", "Auto", "Bool", "Float", "Key", "NpBool", "NpFloat"]
 
 Auto = Literal["auto"]
-NpFloat = np.ndarray
-NpBool = np.ndarray
+NpFloat = Float[np.ndarray, "..."]
+NpBool = Bool[np.ndarray, "..."]

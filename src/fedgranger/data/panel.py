@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +45,11 @@ class ClientData:
                 f"client '{self.name}': values have shape {self.values.shape}, "
                 f"(time, {len(self.sensors)}) is needed for {len(self.sensors)} sensor names"
             )
+        if len(set(self.sensors)) != len(self.sensors):
+            raise DataError(
+                f"client '{self.name}': sensor names are not unique: {', '.join(self.sensors)}; "
+                "rename one of them"
+            )
         if self.observed.shape != self.values.shape or self.observed.dtype != np.bool_:
             raise DataError(
                 f"client '{self.name}': the mask has shape {self.observed.shape} and type "
@@ -59,7 +64,7 @@ class ClientData:
     @property
     def row_observed(self) -> np.ndarray:
         """Bool per time step: every sensor of this client was observed."""
-        return self.observed.all(axis=1)
+        return np.logical_and.reduce(self.observed, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,11 @@ class Panel:
                     f"client '{client.name}': {len(client.values)} rows for "
                     f"{len(self.time)} time steps; align the clients first"
                 )
+        if self.time.ndim != 1 or self.time.dtype.kind not in "iufM":
+            raise DataError(
+                f"the time axis is {self.time.dtype} of shape {self.time.shape}; give one number "
+                "or numpy datetime64 per time step"
+            )
         if len(self.time) > 1 and not bool(np.all(self.time[1:] > self.time[:-1])):
             raise DataError("the time axis is not strictly increasing; sort it and drop duplicates")
 
@@ -151,19 +161,19 @@ class Panel:
         """SHA-256 over names, shapes, time, values and masks; the same for any client order."""
         digest = hashlib.sha256()
         digest.update(f"{self.time.dtype}{self.time.shape}".encode())
-        digest.update(np.ascontiguousarray(self.time).view(np.uint8))
+        digest.update(np.ascontiguousarray(self.time).view(np.uint8).data)
         for client in sorted(self.clients, key=lambda c: c.name):
             digest.update(repr((client.name, client.sensors, client.values.shape)).encode())
-            digest.update(np.ascontiguousarray(client.values).view(np.uint8))
-            digest.update(np.packbits(client.observed))
+            digest.update(np.ascontiguousarray(client.values).view(np.uint8).data)
+            digest.update(np.packbits(client.observed).data)
         return digest.hexdigest()
 
     @classmethod
     def from_arrays(
         cls,
-        arrays: dict[str, np.ndarray],
+        arrays: Mapping[str, np.ndarray],
         *,
-        sensors: dict[str, Sequence[str]] | None = None,
+        sensors: Mapping[str, Sequence[str]] | None = None,
         time: np.ndarray | None = None,
     ) -> Panel:
         """Build a panel from one (time, sensor) array per client; NaN marks a missing sample."""
@@ -174,22 +184,33 @@ class Panel:
                 raise DataError(
                     f"client '{name}': the array has {values.ndim} axes; give (time, sensor)"
                 )
+            if values.dtype.kind not in "iuf":
+                raise DataError(
+                    f"client '{name}': the array is {values.dtype}, float64 is needed; "
+                    "convert it with .astype('float64')"
+                )
             if values.dtype.kind in "iu":
                 values = values.astype(np.float64)
             if np.isinf(values).any():
                 row, column = np.argwhere(np.isinf(values))[0]
                 raise DataError(
-                    f"client '{name}': the value at row {row + 1}, column {column + 1} is infinite; "
-                    "replace it by NaN if it is missing"
+                    f"client '{name}': the value at row {row + 1}, column {column + 1} is "
+                    "infinite; replace it by NaN if it is missing"
                 )
-            columns = (sensors or {}).get(name) or [f"s{j + 1}" for j in range(values.shape[1])]
+            columns = (sensors or {}).get(name)
+            if columns is None:
+                columns = [f"s{j + 1}" for j in range(values.shape[1])]
             observed = ~np.isnan(values)
             clients.append(
-                ClientData(name, tuple(columns), np.where(observed, values, 0.0), observed)
+                ClientData(
+                    name, tuple(map(str, columns)), np.where(observed, values, 0.0), observed
+                )
             )
         if not clients:
             raise DataError("no clients were given; at least two are needed")
         axis = np.arange(len(clients[0].values)) if time is None else np.asarray(time)
+        if axis.dtype.kind == "M":  # one unit, so that the same data have the same hash
+            axis = axis.astype("datetime64[ns]")
         return cls(tuple(clients), axis)
 
     @classmethod

@@ -1,0 +1,5 @@
+"""`python -m fedgranger`."""
+
+from fedgranger.cli.app import main
+
+main()

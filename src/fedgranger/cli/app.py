@@ -1,0 +1,46 @@
+"""The `fedgranger` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedgranger._version import __version__
+from fedgranger.cli.demo import demo
+from fedgranger.cli.edges import edges
+from fedgranger.cli.evaluate import evaluate
+from fedgranger.cli.fit import fit
+from fedgranger.cli.simulate import simulate
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Federated Granger causality: which party drives which, without sharing raw data.",
+)
+for command in (demo, simulate, fit, edges, evaluate):
+    app.command()(command)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"fedgranger {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

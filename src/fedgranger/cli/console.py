@@ -1,0 +1,88 @@
+"""What every command shares: consoles, progress bars, errors as exit codes."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from fedgranger.errors import ConvergenceWarning, FedGrangerError, StabilityWarning
+
+__all__ = ["INTERRUPTED", "err", "friendly", "out", "progress_report"]
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+INTERRUPTED = 130
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def friendly(command: Command) -> Command:
+    """Turn the user's mistakes into one sentence and exit code 2, our warnings into lines."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", ConvergenceWarning)
+                warnings.simplefilter("always", StabilityWarning)
+                result = command(*args, **kwargs)
+        except FedGrangerError as error:
+            fail(str(error))
+        except OSError as error:
+            fail(f"{error.filename or 'file'}: {error.strerror or error}")
+        for warning in caught:
+            if issubclass(warning.category, ConvergenceWarning | StabilityWarning):
+                err.print(f"[yellow]warning:[/] {escape(str(warning.message))}", soft_wrap=True)
+            else:
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
+        return result
+
+    return run  # type: ignore[return-value]
+
+
+def fail(message: str) -> None:
+    """Print one sentence and leave with exit code 2."""
+    err.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def progress_report() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a (what, done, total) callback that draws one bar with time left per task."""
+    columns = (
+        TextColumn("{task.description:<13}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    disabled = not sys.stderr.isatty()
+    with Progress(*columns, console=err, disable=disabled) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield report
+        for task in progress.tasks:  # training may converge before its last allowed pass
+            progress.update(task.id, total=task.completed)

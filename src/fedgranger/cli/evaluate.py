@@ -1,0 +1,31 @@
+"""`fedgranger evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.cli.tables import score_table
+from fedgranger.data.truth import Truth
+from fedgranger.evaluation.metrics import evaluate as score
+from fedgranger.results import Result
+
+__all__ = ["evaluate"]
+
+
+@friendly
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    truth: Annotated[Path, typer.Option(help="truth.json of the simulation.")],
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Compare a run with the truth of a simulation."""
+    scores = score(Result.load(run), Truth.read(truth))
+    if json_output:
+        typer.echo(json.dumps(scores))
+        return
+    out.print(score_table(scores))

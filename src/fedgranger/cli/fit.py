@@ -1,0 +1,40 @@
+"""`fedgranger fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.cli.options import merge, with_run_options
+from fedgranger.cli.run import check_folder, run_fit
+from fedgranger.cli.tables import bytes_table, edge_table
+
+__all__ = ["fit"]
+
+
+@friendly
+@with_run_options
+def fit(
+    data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
+    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue an interrupted run.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace what the run folder holds.")] = False,
+    *,
+    given: dict[str, Any],
+) -> None:
+    """Learn which client drives which; all parties are simulated in this process."""
+    check_folder(out_folder, resume=resume, overwrite=overwrite)
+    data_options, run_config = merge(config, given)
+    result = run_fit(data, out_folder, data_options, run_config, resume=resume)
+    training = result.manifest["training"]
+    out.print(edge_table(result.edges(), 10))
+    out.print(f"\n{escape(training['status'])}", soft_wrap=True)
+    out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
+    out.print("\nwhat left each client:")
+    out.print(bytes_table(result.manifest["bytes"]))
+    out.print(f"\nwritten to {escape(str(out_folder))} (open report.html)", soft_wrap=True)

@@ -1,0 +1,100 @@
+"""Run a fit into a run folder; shared by `fit` and `demo`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from rich.markup import escape
+
+from fedgranger.cli.console import INTERRUPTED, err, progress_report
+from fedgranger.cli.options import DataOptions
+from fedgranger.client.params import read_models
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import Panel
+from fedgranger.errors import RunError
+from fedgranger.report.html import write_report
+from fedgranger.results import Result
+from fedgranger.runtime import checkpoint
+from fedgranger.runtime.fitting import fit_panel
+
+__all__ = ["check_folder", "run_fit"]
+
+
+def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to write over something before any work is done."""
+    if resume and overwrite:
+        raise RunError("--resume and --overwrite contradict each other; give one of them")
+    if resume or overwrite or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RunError(f"{folder}: is a file; give --out a folder")
+    if (folder / "manifest.json").exists():
+        raise RunError(f"{folder}: holds a finished run; use --overwrite or another --out")
+    if (folder / checkpoint.FILE_NAME).exists():
+        raise RunError(
+            f"{folder}: holds an interrupted run; use --resume to continue it, --overwrite to "
+            "start again, or another --out"
+        )
+    if any(folder.iterdir()):
+        raise RunError(f"{folder}: is not empty and not a run; give --out another folder")
+
+
+def run_fit(
+    source: Path,
+    folder: Path,
+    data: DataOptions,
+    config: RunConfig,
+    *,
+    resume: bool = False,
+) -> Result:
+    """Read the data, fit, write the run folder and its report.
+
+    Raises:
+        KeyboardInterrupt: never; it leaves a checkpoint and exits with code 130.
+    """
+    models = None if data.models is None else read_models(Path(data.models))
+    panel = Panel.read(
+        source,
+        partition=data.partition,
+        time_column=data.time_column,
+        missing=data.missing,
+        constant=data.constant,
+    )
+    for note in panel.notes:
+        err.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
+    if not resume and (folder / "manifest.json").exists():  # overwriting: no longer finished
+        (folder / "manifest.json").unlink()
+    try:
+        with progress_report() as report:
+            result = fit_panel(
+                panel,
+                config,
+                models=models,
+                checkpoint_folder=folder,
+                resume=resume,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        hint = (
+            "add --resume to the same command to continue"
+            if (folder / checkpoint.FILE_NAME).exists()
+            else "nothing was written yet"
+        )
+        err.print(f"[yellow]interrupted:[/] {hint}", soft_wrap=True)
+        sys.exit(INTERRUPTED)
+    result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
+    result.save(folder)
+    write_report(folder / "report.html", result.edges(), result.manifest, result.trace)
+    (folder / checkpoint.FILE_NAME).unlink(missing_ok=True)
+    for name, facts in result.manifest["data"]["clients"].items():
+        for note in facts["notes"]:
+            err.print(f"[dim]note:[/] client '{escape(name)}': {escape(note)}", soft_wrap=True)
+    return result
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder that the caller knows to be ours."""
+    shutil.rmtree(folder, ignore_errors=True)

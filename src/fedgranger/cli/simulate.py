@@ -1,0 +1,120 @@
+"""`fedgranger simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.client.params import known_models, write_models
+from fedgranger.config import check_choice
+from fedgranger.data.synthetic import simulate as simulate_panel
+from fedgranger.errors import ConfigError, RunError
+
+__all__ = ["simulate", "write_simulation"]
+
+
+@friendly
+def simulate(
+    out_folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 6,
+    steps: Annotated[int, typer.Option(help="Time steps.")] = 5000,
+    state_dims: Annotated[str, typer.Option(help="States per client: 2, or 1,2,3.")] = "2",
+    sensor_dims: Annotated[str, typer.Option(help="Sensors per client: 8, or 3,8,12.")] = "8",
+    edges: Annotated[
+        str | None,
+        typer.Option(help="How many random edges, or client1->client2,... [30 % of all pairs]"),
+    ] = None,
+    spectral_radius: Annotated[float, typer.Option(help="Of the whole transition.")] = 0.9,
+    process_var: Annotated[float, typer.Option(help="Variance of the process noise.")] = 1.0,
+    process_correlation: Annotated[
+        float, typer.Option(help="Correlation of process noises, also across clients.")
+    ] = 0.0,
+    measurement_var: Annotated[str, typer.Option(help="Per sensor: 0.1, or one per client.")] = "0.1",
+    measurement_correlation: Annotated[
+        float, typer.Option(help="Correlation of measurement noises, also across clients.")
+    ] = 0.0,
+    student_df: Annotated[
+        float | None, typer.Option(help="Student-t noise with these degrees of freedom.")
+    ] = None,
+    mean_shifts: Annotated[int, typer.Option(help="Number of level jumps.")] = 0,
+    shift_size: Annotated[float, typer.Option(help="Their size in standard deviations.")] = 3.0,
+    missing_share: Annotated[float, typer.Option(help="Share of missing time steps.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of system and noise.")] = 0,
+    format: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier simulation.")] = False,
+) -> None:
+    """Write simulated data, one file per client, and the truth behind them."""
+    check_choice("format", format, ("csv", "parquet"))
+    check_target(out_folder, overwrite=overwrite)
+    panel, truth = simulate_panel(
+        clients,
+        steps,
+        state_dims=_numbers("state-dims", state_dims, int),
+        sensor_dims=_numbers("sensor-dims", sensor_dims, int),
+        edges=_edges(edges),
+        spectral_radius=spectral_radius,
+        process_cov=process_var,
+        process_correlation=process_correlation,
+        measurement_var=_numbers("measurement-var", measurement_var, float),
+        measurement_correlation=measurement_correlation,
+        student_df=student_df,
+        mean_shifts=mean_shifts,
+        shift_size=shift_size,
+        missing_share=missing_share,
+        seed=seed,
+    )
+    write_simulation(out_folder, panel, truth, format)
+    out.print(
+        f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} edges written to "
+        f"{escape(str(out_folder))}",
+        soft_wrap=True,
+    )
+
+
+def write_simulation(folder: Path, panel, truth, format: str = "csv") -> None:  # noqa: ANN001
+    """Write the data files, `truth.json` and every client's own model in `models/local.json`."""
+    panel.write(folder, format=format)
+    truth.write(folder / "truth.json")
+    write_models(folder / "models.json", known_models(truth))
+
+
+def check_target(folder: Path, *, overwrite: bool) -> None:
+    """Refuse to mix a new simulation with other files; remove an old one if told to."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RunError(f"{folder}: is a file; give a folder")
+    old = [p for p in folder.iterdir() if p.suffix in (".csv", ".parquet", ".json")]
+    if not any(folder.iterdir()):
+        return
+    if not overwrite or not (folder / "truth.json").exists():
+        remedy = "use --overwrite or " if (folder / "truth.json").exists() else ""
+        raise RunError(f"{folder}: is not empty; {remedy}give another folder")
+    for path in old:
+        path.unlink()
+
+
+def _numbers(name: str, text: str, kind: type) -> int | float | list:
+    try:
+        values = [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"--{name} is '{text}'; give one number, or one per client separated by commas"
+        ) from None
+    return values[0] if len(values) == 1 else values
+
+
+def _edges(text: str | None) -> int | list[tuple[str, str]] | None:
+    if text is None:
+        return None
+    if text.strip().isdigit():
+        return int(text)
+    pairs = [tuple(side.strip() for side in part.split("->")) for part in text.split(",")]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise ConfigError(f"--edges is '{text}'; give a number or pairs like client1->client2")
+    return [(pair[0], pair[1]) for pair in pairs]

@@ -1,0 +1,146 @@
+"""Identify a client's local model from its own data (no message, no other client)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedgranger.client.loadings import (
+    Loadings,
+    factor_is_identified,
+    fit_loadings,
+    log_likelihood,
+)
+from fedgranger.client.moments import MeasurementMoments, measurement_moments
+from fedgranger.client.params import LocalModel
+from fedgranger.client.state_noise import state_readout
+from fedgranger.data.panel import ClientData
+from fedgranger.errors import ModelError
+from fedgranger.linalg.psd import is_positive_definite, project
+from fedgranger.linalg.spectral import spectral_radius
+
+__all__ = ["identify", "select_state_dim"]
+
+PROCESS_FLOOR = 1e-6
+"""Smallest eigenvalue of Q as a share of the mean state variance."""
+
+
+def identify(
+    client: ClientData,
+    segment_starts: np.ndarray,
+    *,
+    method: str = "auto",
+    state_dim: int | str = "auto",
+    max_state_dim: int = 4,
+    standardise: bool = True,
+) -> LocalModel:
+    """Find C and R from the sensors' covariance, A and Q from the states' lag-one moments.
+
+    Args:
+        client: the client's own measurements; only complete rows are used.
+        segment_starts: steps that do not follow their predecessor.
+        method: one of `loadings.METHODS`.
+        state_dim: number of states, or `"auto"` for the Bayesian information criterion.
+        max_state_dim: largest number `"auto"` may choose.
+        standardise: divide each sensor by its standard deviation first.
+
+    Raises:
+        ModelError: names the client and the remedy.
+    """
+    try:
+        moments = measurement_moments(
+            client, segment_starts, standardise=standardise or method == "paper"
+        )
+        notes: tuple[str, ...] = ()
+        if state_dim == "auto":
+            state_dim, notes = select_state_dim(moments, method, max_state_dim)
+        loadings = fit_loadings(moments.cov, int(state_dim), method)
+        return _add_dynamics(moments, loadings, notes)
+    except ModelError as error:
+        raise ModelError(f"client '{client.name}': {error}") from None
+
+
+def select_state_dim(
+    moments: MeasurementMoments, method: str, max_state_dim: int
+) -> tuple[int, tuple[str, ...]]:
+    """Choose the number of states by BIC of the factor (or PPCA) likelihood.
+
+    `paper` always has two. `svd` spans the same directions as `ppca` and uses its likelihood.
+    """
+    if method == "paper":
+        return 2, ()
+    d = len(moments.cov)
+    likelihood_method = {"svd": "ppca"}.get(method, method)
+    if method == "auto":  # one likelihood for all candidates, so that they can be compared
+        likelihood_method = "factor" if factor_is_identified(d, 1) else "ppca"
+    candidates = [
+        p
+        for p in range(1, min(max_state_dim, max(d - 1, 1)) + 1)
+        if likelihood_method != "factor" or factor_is_identified(d, p)
+    ]
+    if not candidates:
+        raise ModelError(
+            f"factor analysis is not identified from {d} sensors; use state_model='ppca'"
+        )
+    scores: list[float] = []
+    for p in candidates:
+        try:
+            loadings = fit_loadings(moments.cov, p, likelihood_method)
+        except ModelError:  # more states than the sensors can show
+            break
+        free = d * p - p * (p - 1) / 2 + (d if likelihood_method == "factor" else 1)
+        fit = 2 * moments.num_rows * log_likelihood(moments.cov, loadings)
+        scores.append(free * np.log(moments.num_rows) - fit)
+        if not np.isfinite(fit):
+            break
+    if not scores:
+        raise ModelError("no number of states could be fitted; use fewer or other sensors")
+    best = candidates[int(np.argmin(scores))]
+    notes: tuple[str, ...] = ()
+    if best == max_state_dim and best < d - 1:
+        notes = (
+            f"the information criterion chose the largest allowed number of states, {best}; "
+            "raise max_state_dim to let it go on",
+        )
+    return best, notes
+
+
+def _add_dynamics(
+    moments: MeasurementMoments, loadings: Loadings, notes: tuple[str, ...]
+) -> LocalModel:
+    r"""A and Q by least squares on the states, corrected for their measurement error.
+
+    $$G_0 = E[ss^\top] - E, \quad A = E[s^+ s^\top] G_0^{-1}, \quad
+      Q = \mathrm{Cov}(s^+ - A s) - E - A E A^\top$$
+    """
+    C, R, method, loading_notes = loadings
+    W, E = state_readout(C, R)
+    G0 = W @ moments.cov @ W.T - E
+    if not is_positive_definite(G0):
+        weak = int((np.linalg.eigvalsh(G0) <= 0).sum())
+        raise ModelError(
+            f"measurement noise exceeds the signal in {weak} of {len(E)} state directions; "
+            f"use state_dim {max(len(E) - weak, 1)} or another state_model"
+        )
+    lag = W @ moments.lag_cov @ W.T
+    A = np.linalg.solve(G0, lag.T).T
+    residual = (
+        W @ moments.cov_after @ W.T
+        - A @ lag.T
+        - lag @ A.T
+        + A @ (W @ moments.cov_before @ W.T) @ A.T
+    )
+    scale = float(np.trace(G0)) / len(G0)
+    Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)
+    notes = (*notes, *loading_notes)
+    if change > 0:
+        notes += (
+            f"the process covariance was not positive definite and was changed by {change:.1%} "
+            "(relative norm)",
+        )
+    radius = spectral_radius(A)
+    if radius >= 1:
+        notes += (
+            f"the local transition has spectral radius {radius:.3f}: the data look "
+            "non-stationary, consider differencing them",
+        )
+    return LocalModel(A, C, Q, R, moments.centre, moments.scale, method, notes)

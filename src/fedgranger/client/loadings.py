@@ -1,0 +1,165 @@
+r"""Observation matrix C and measurement noise R of a client from the covariance of its sensors.
+
+Each method explains the covariance as \(C C^\top\)-like signal in `state_dim` directions plus
+noise, and takes R from what the discarded directions hold:
+
+- `factor`: maximum-likelihood factor analysis, \(R\) diagonal. Does not depend on the sensors'
+  units. Identified only when \((d-p)^2 \ge d+p\).
+- `ppca`: probabilistic PCA, \(R = \sigma^2 I\), \(\sigma^2\) the mean discarded eigenvalue.
+- `svd`: orthonormal loadings (leading singular vectors), the same \(\sigma^2 I\).
+- `auto`: `factor` where it is identified, converges and leaves every sensor some noise; else `ppca`.
+- `paper`: the recipe of the paper's real-data appendix: two leading singular vectors, times
+  [[1, 1], [0, 1]], standardised again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.decomposition import FactorAnalysis
+from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+
+from fedgranger.errors import ModelError
+
+__all__ = ["METHODS", "Loadings", "factor_is_identified", "fit_loadings", "log_likelihood"]
+
+METHODS = ("auto", "factor", "ppca", "svd", "paper")
+NOISE_FLOOR = 1e-10
+"""Noise below this share of the mean sensor variance is rounding: R is then zero."""
+FACTOR_ITERATIONS = 1000
+HEYWOOD_FLOOR = 1e-6
+"""Smallest share of a sensor's variance that factor analysis may leave as noise."""
+
+
+class Loadings(NamedTuple):
+    """C, R, the method that was really used, and notes on it."""
+
+    observation_matrix: np.ndarray
+    measurement_cov: np.ndarray
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+def factor_is_identified(num_sensors: int, state_dim: int) -> bool:
+    """Whether factor analysis has no more parameters than the covariance has entries."""
+    return (num_sensors - state_dim) ** 2 >= num_sensors + state_dim
+
+
+def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
+    """Dispatch by method name; `auto` is factor analysis where it works, PPCA elsewhere."""
+    d = len(cov)
+    if not 1 <= state_dim <= d:
+        raise ModelError(
+            f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}"
+        )
+    if method == "auto":
+        return _auto(cov, state_dim)
+    if method == "factor":
+        if not factor_is_identified(d, state_dim):
+            raise ModelError(
+                f"factor analysis with {state_dim} states is not identified from {d} sensors; "
+                "use state_model='ppca' or fewer states"
+            )
+        return _factor(cov, state_dim)
+    if method == "ppca":
+        return _ppca(cov, state_dim)
+    if method == "svd":
+        V, _, R, notes = _principal(cov, state_dim)
+        return Loadings(V, R, "svd", notes)
+    if method == "paper":
+        return _paper(cov, state_dim)
+    raise ModelError(f"unknown state model '{method}'; choose one of {', '.join(METHODS)}")
+
+
+def log_likelihood(cov: np.ndarray, loadings: Loadings) -> float:
+    """Gaussian log-likelihood per row of the covariance that the loadings imply.
+
+    Only `factor` and `ppca` have one: their states have unit covariance.
+    """
+    C, R = loadings.observation_matrix, loadings.measurement_cov
+    implied = C @ C.T + R
+    sign, log_det = np.linalg.slogdet(implied)
+    if sign <= 0:
+        return np.inf  # noiseless: the data lie in the span of the loadings
+    trace = np.trace(np.linalg.solve(implied, cov))
+    return float(-0.5 * (len(cov) * np.log(2 * np.pi) + log_det + trace))
+
+
+def _auto(cov: np.ndarray, state_dim: int) -> Loadings:
+    if factor_is_identified(len(cov), state_dim):
+        loadings = _factor(cov, state_dim)
+        if not loadings.notes:
+            return loadings
+    return _ppca(cov, state_dim)
+
+
+def _principal(
+    cov: np.ndarray, state_dim: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Leading eigenvectors and eigenvalues, R from the rest, notes."""
+    d = len(cov)
+    values, vectors = np.linalg.eigh(cov)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    floor = NOISE_FLOOR * values.mean()
+    if values[state_dim - 1] <= floor:
+        rank = int((values > floor).sum())
+        raise ModelError(
+            f"the {d} sensors span only {rank} directions but {state_dim} states were asked for; "
+            f"use state_dim {rank} or less"
+        )
+    # Fix the sign of each vector so that results do not depend on the linear-algebra library.
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(d)])
+    vectors = vectors * signs
+    notes: tuple[str, ...] = ()
+    noise = float(values[state_dim:].mean()) if state_dim < d else 0.0
+    if noise <= floor:
+        notes = (
+            f"{d} sensors are explained by {state_dim} states without remainder, so measurement "
+            "noise cannot be told from the state and is taken as zero",
+        )
+        noise = 0.0
+    return vectors[:, :state_dim], values[:state_dim], noise * np.eye(d), notes
+
+
+def _ppca(cov: np.ndarray, state_dim: int) -> Loadings:
+    V, values, R, notes = _principal(cov, state_dim)
+    return Loadings(V * np.sqrt(values - R[0, 0]), R, "ppca", notes)
+
+
+def _paper(cov: np.ndarray, state_dim: int) -> Loadings:
+    if state_dim != 2:
+        raise ModelError(f"state_model 'paper' has two states by definition, not {state_dim}")
+    V, _, R, notes = _principal(cov, 2)
+    mix = np.array([[1.0, 1.0], [0.0, 1.0]])
+    spread = np.sqrt(np.diag(mix.T @ V.T @ cov @ V @ mix))
+    # state = diag(1/spread) mixᵀ Vᵀ y, so C is the matching right inverse
+    return Loadings(V @ np.linalg.inv(mix.T) * spread, R, "paper", notes)
+
+
+def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
+    """Run scikit-learn on 2d made-up rows with exactly this covariance: cost independent of T."""
+    d = len(cov)
+    values, vectors = np.linalg.eigh(cov)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * np.sqrt(d)
+    model = FactorAnalysis(
+        state_dim, tol=1e-8, max_iter=FACTOR_ITERATIONS, svd_method="lapack"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SklearnConvergenceWarning)  # becomes a note below
+        model.fit(np.concatenate([root, -root]))
+    notes: tuple[str, ...] = ()
+    if model.n_iter_ >= FACTOR_ITERATIONS:
+        notes = (f"factor analysis had not converged after {FACTOR_ITERATIONS} iterations",)
+    noise = model.noise_variance_
+    low = noise < HEYWOOD_FLOOR * np.diag(cov)
+    if low.any():
+        notes += (
+            f"factor analysis left no noise for {int(low.sum())} of {d} sensors; "
+            f"{HEYWOOD_FLOOR:g} of their variance was put there",
+        )
+        noise = np.where(low, HEYWOOD_FLOOR * np.diag(cov), noise)
+    C = model.components_.T
+    signs = np.sign(C[np.abs(C).argmax(axis=0), np.arange(state_dim)])
+    return Loadings(C * signs, np.diag(noise), "factor", notes)

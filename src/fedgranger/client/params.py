@@ -1,0 +1,162 @@
+"""`LocalModel`: what a client knows about its own subsystem. It never leaves the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from fedgranger.data.truth import Truth
+from fedgranger.errors import ModelError
+from fedgranger.linalg.psd import is_positive_definite
+
+__all__ = ["LocalModel", "known_models", "read_models", "write_models"]
+
+
+class LocalModel(eqx.Module):
+    r"""Linear state-space model of one client, ignoring the others (Section 3 of the paper).
+
+    $$h^{t+1} = A h^t + w, \qquad (y^t - \text{centre}) / \text{scale} = C h^t + v$$
+
+    with \(w \sim (0, Q)\), \(v \sim (0, R)\). Q must be positive definite; R too, or exactly zero
+    (the sensors are noiseless combinations of the states).
+
+    Attributes:
+        self_transition: A_mm.
+        observation_matrix: C_mm, full column rank.
+        process_cov: Q.
+        measurement_cov: R, in scaled units.
+        centre: subtracted from the measurements.
+        scale: the measurements are divided by it.
+        method: how the model was obtained.
+        notes: sentences on repairs made while identifying it; empty when there were none.
+    """
+
+    self_transition: Float[np.ndarray, "state_dim state_dim"]
+    observation_matrix: Float[np.ndarray, "obs_dim state_dim"]
+    process_cov: Float[np.ndarray, "state_dim state_dim"]
+    measurement_cov: Float[np.ndarray, "obs_dim obs_dim"]
+    centre: Float[np.ndarray, " obs_dim"]
+    scale: Float[np.ndarray, " obs_dim"]
+    method: str = eqx.field(static=True, default="given")
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self) -> None:
+        """Refuse shapes and covariances that no filter can use."""
+        p, d = self.state_dim, self.num_sensors
+        shapes = {
+            "self_transition": (p, p),
+            "observation_matrix": (d, p),
+            "process_cov": (p, p),
+            "measurement_cov": (d, d),
+            "centre": (d,),
+            "scale": (d,),
+        }
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value.shape != shape:
+                raise ModelError(f"{name} has shape {value.shape}, {shape} is needed")
+            if not np.isfinite(value).all():
+                raise ModelError(f"{name} has entries that are not finite; give numbers only")
+        if np.linalg.matrix_rank(self.observation_matrix) < p:
+            raise ModelError(
+                f"observation_matrix has rank below {p}: some state is not seen by any sensor; "
+                "use fewer states"
+            )
+        for name in ("process_cov", "measurement_cov"):
+            value = getattr(self, name)
+            if name == "measurement_cov" and not value.any():
+                continue
+            if not np.allclose(value, value.T) or not is_positive_definite(value):
+                raise ModelError(f"{name} is not symmetric positive definite")
+        if not (self.scale > 0).all():
+            raise ModelError("scale must be positive for every sensor")
+
+    @property
+    def state_dim(self) -> int:
+        """Number of states p_m."""
+        return self.observation_matrix.shape[1]
+
+    @property
+    def num_sensors(self) -> int:
+        """Number of sensors d_m."""
+        return self.observation_matrix.shape[0]
+
+    @property
+    def predicted_observation(self) -> np.ndarray:
+        """C A: the next measurement that the local model expects of a state."""
+        return self.observation_matrix @ self.self_transition
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        """Return measurements in the model's units."""
+        return (values - self.centre) / self.scale
+
+
+_FIELDS = ("self_transition", "observation_matrix", "process_cov", "measurement_cov")
+
+
+def known_models(truth: Truth) -> dict[str, LocalModel]:
+    """Return the local models of a simulated system, for studies with C, Q and R known."""
+    if truth.process_cov is None:
+        raise ModelError("this truth has no noise covariances; use the one simulate() returned")
+    models = {}
+    for name in truth.clients:
+        C, rows = truth.observation_matrices[name], truth.rows(name)
+        models[name] = LocalModel(
+            truth.transition[rows, rows],
+            C,
+            truth.process_cov[rows, rows],
+            truth.measurement_covs[name],
+            np.zeros(len(C)),
+            np.ones(len(C)),
+            "known",
+        )
+    return models
+
+
+def write_models(path: Path, models: Mapping[str, LocalModel]) -> None:
+    """Write local models as JSON: client -> matrices (`centre` and `scale` included)."""
+    table = {
+        name: {key: getattr(model, key).tolist() for key in (*_FIELDS, "centre", "scale")}
+        for name, model in models.items()
+    }
+    path.write_text(json.dumps(table, indent=1))
+
+
+def read_models(path: Path) -> dict[str, LocalModel]:
+    """Read what `write_models` wrote; `centre` and `scale` default to 0 and 1.
+
+    Raises:
+        ModelError: names the file, the client and the field at fault.
+    """
+    try:
+        table = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path}: cannot be read as JSON ({error}); see docs/data.md") from None
+    if not isinstance(table, dict):
+        raise ModelError(f"{path}: must map each client to its matrices; see docs/data.md")
+    return {str(name): _read_model(path, str(name), entry) for name, entry in table.items()}
+
+
+def _read_model(path: Path, name: str, entry: Any) -> LocalModel:
+    where = f"{path}, client '{name}'"
+    if not isinstance(entry, dict):
+        raise ModelError(f"{where}: must be a table with {', '.join(_FIELDS)}")
+    for key in _FIELDS:
+        if key not in entry:
+            raise ModelError(f"{where}: '{key}' is missing; give {', '.join(_FIELDS)}")
+    try:
+        arrays = {key: np.atleast_2d(np.array(entry[key], dtype=np.float64)) for key in _FIELDS}
+        d = arrays["observation_matrix"].shape[0]
+        arrays["centre"] = np.array(entry.get("centre", [0.0] * d), dtype=np.float64)
+        arrays["scale"] = np.array(entry.get("scale", [1.0] * d), dtype=np.float64)
+        return LocalModel(**arrays)
+    except ModelError as error:
+        raise ModelError(f"{where}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{where}: not a numeric matrix ({error})") from None

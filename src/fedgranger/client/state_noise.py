@@ -1,0 +1,34 @@
+r"""Least-squares states of a client and what measurement noise does to their moments.
+
+With \(s = (C^\top R^{-1} C)^{-1} C^\top R^{-1} y\) the client sees \(s = h + \text{error}\), the
+error white in time with covariance \(E = (C^\top R^{-1} C)^{-1}\).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fedgranger.linalg.psd import symmetrise
+
+__all__ = ["StateReadout", "state_readout"]
+
+
+class StateReadout(NamedTuple):
+    """Matrix that maps measurements to least-squares states, and their error covariance."""
+
+    weights: np.ndarray
+    error_cov: np.ndarray
+
+
+def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -> StateReadout:
+    """Return (CᵀR⁻¹C)⁻¹CᵀR⁻¹ and (CᵀR⁻¹C)⁻¹; with R = 0 the pseudo-inverse and zero."""
+    C, R = observation_matrix, measurement_cov
+    p = C.shape[1]
+    if not R.any():
+        return StateReadout(np.linalg.pinv(C), np.zeros((p, p)))
+    weighted = scipy.linalg.solve(R, C, assume_a="pos")
+    E = symmetrise(np.linalg.inv(C.T @ weighted))
+    return StateReadout(E @ weighted.T, E)

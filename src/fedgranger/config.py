@@ -1,0 +1,195 @@
+"""`RunConfig`: every option of a fit, checked once."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from fedgranger._types import Auto
+from fedgranger.errors import ConfigError
+
+__all__ = ["RunConfig", "check_choice", "read_toml", "unknown_key"]
+
+
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Options of `fedgranger.fit`; the same names are keys of a TOML file and CLI options.
+
+    Attributes:
+        state_model: how a client finds its states: auto, factor, ppca, svd or paper.
+        state_dim: states per client: a number, "auto", or a table client -> number.
+        max_state_dim: largest number of states "auto" may choose.
+        standardise: divide every sensor by its standard deviation before identification.
+        window: time steps per round (1 is the paper's loop), or "full" for all data at once.
+        passes: largest number of passes over the data.
+        tolerance: stop when the estimated relative distance to the limit falls below this;
+            0 runs all passes.
+        local_step_size: η1, or "auto".
+        feedback_step_size: η2, or "auto".
+        server_step_size: γ, or "auto".
+        step_safety: automatic step sizes use this share of each side's stability budget.
+        augmentation_ridge: λ_θ.
+        granger_ridge: λ_A.
+        couplings: "all", or the pairs [cause, effect] that may be non-zero.
+        prior: family of the starting values: normal, uniform, laplace or student-t.
+        prior_df: degrees of freedom of the Student-t prior.
+        augmentation_prior_location: mean of θ⁰.
+        augmentation_prior_scale: standard deviation of θ⁰.
+        granger_prior_location: mean of Â⁰.
+        granger_prior_scale: standard deviation of Â⁰.
+        seed: seed of the prior draws.
+    """
+
+    state_model: str = "auto"
+    state_dim: int | Auto | dict[str, int] = "auto"
+    max_state_dim: int = 4
+    standardise: bool = True
+    window: int | Literal["full"] = 1
+    passes: int = 500
+    tolerance: float = 1e-2
+    local_step_size: float | Auto = "auto"
+    feedback_step_size: float | Auto = "auto"
+    server_step_size: float | Auto = "auto"
+    step_safety: float = 0.5
+    augmentation_ridge: float = 1e-3
+    granger_ridge: float = 1e-3
+    couplings: Literal["all"] | tuple[tuple[str, str], ...] = "all"
+    prior: str = "normal"
+    prior_df: float = 5.0
+    augmentation_prior_location: float = 0.0
+    augmentation_prior_scale: float = 0.1
+    granger_prior_location: float = 0.0
+    granger_prior_scale: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every value; the message names the option, the value and what is allowed."""
+        check_choice("state_model", self.state_model, ("auto", "factor", "ppca", "svd", "paper"))
+        if isinstance(self.state_dim, dict):
+            for client, dim in self.state_dim.items():
+                _check_int(f"state_dim of client '{client}'", dim, 1)
+        elif self.state_dim != "auto":
+            _check_int("state_dim", self.state_dim, 1)
+        _check_int("max_state_dim", self.max_state_dim, 1)
+        if not isinstance(self.standardise, bool):
+            raise ConfigError(f"standardise is {self.standardise!r}; it must be true or false")
+        if self.window != "full":
+            _check_int("window", self.window, 1)
+        _check_int("passes", self.passes, 1)
+        _check_int("seed", self.seed, 0)
+        for name in ("local_step_size", "feedback_step_size", "server_step_size"):
+            if getattr(self, name) != "auto":
+                _check_number(name, getattr(self, name), 0.0)
+        for name in (
+            "tolerance",
+            "augmentation_ridge",
+            "granger_ridge",
+            "augmentation_prior_scale",
+            "granger_prior_scale",
+            "prior_df",
+        ):
+            _check_number(name, getattr(self, name), 0.0)
+        for name in ("augmentation_prior_location", "granger_prior_location"):
+            _check_number(name, getattr(self, name), -math.inf)
+        _check_number("step_safety", self.step_safety, 0.0)
+        if not 0 < self.step_safety < 1:
+            raise ConfigError(
+                f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
+            )
+        _check_couplings(self.couplings)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Build from names and values; an unknown name is an error that names the nearest one."""
+        known = [field.name for field in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(unknown_key(key, known))
+        values = dict(values)
+        if isinstance(values.get("couplings"), list):
+            values["couplings"] = tuple(
+                tuple(pair) if isinstance(pair, list) else pair for pair in values["couplings"]
+            )
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain values for TOML and JSON."""
+        values = asdict(self)
+        if self.couplings != "all":
+            values["couplings"] = [list(pair) for pair in self.couplings]
+        return values
+
+    def to_toml(self) -> str:
+        """Return the options as TOML text."""
+        return tomli_w.dumps(self.to_mapping())
+
+    def state_dim_of(self, client: str) -> int | Auto:
+        """Return the option `state_dim` for one client."""
+        if isinstance(self.state_dim, dict):
+            return self.state_dim.get(client, "auto")
+        return self.state_dim
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; a bad file is one sentence."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML ({error})") from None
+
+
+def unknown_key(key: str, known: list[str]) -> str:
+    """Sentence for an unknown option, with the nearest known one."""
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return f"unknown option '{key}'{hint}"
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the allowed words, naming the nearest."""
+    if value not in allowed:
+        nearest = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.0)
+        hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+        raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
+
+
+def _check_int(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+
+
+def _check_number(name: str, value: Any, least: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{name} is {value!r}; it must be a finite number")
+    if value < least:
+        raise ConfigError(f"{name} is {value!r}; it must be at least {least:g}")
+
+
+def _check_couplings(couplings: Any) -> None:
+    if couplings == "all":
+        return
+    if not isinstance(couplings, tuple):
+        raise ConfigError(
+            f"couplings is {couplings!r}; it must be 'all' or a list of [cause, effect]"
+        )
+    for pair in couplings:
+        if (
+            not isinstance(pair, tuple)
+            or len(pair) != 2
+            or not all(isinstance(name, str) for name in pair)
+            or pair[0] == pair[1]
+        ):
+            raise ConfigError(
+                f"couplings has the entry {pair!r}; each must be [cause, effect], two clients"
+            )

@@ -1,0 +1,170 @@
+"""Bring the clients onto one time axis and turn them into checked `ClientData`."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.data.checks import TimeAxis
+from fedgranger.data.panel import ClientData
+from fedgranger.errors import DataError
+
+__all__ = ["ClientTable", "align", "check_missing", "finish_client", "is_same_axis"]
+
+
+class ClientTable(NamedTuple):
+    """One client as read: NaN marks a missing sample; no `time` means rows are the time axis."""
+
+    name: str
+    sensors: tuple[str, ...]
+    values: np.ndarray
+    time: TimeAxis | None
+
+
+def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
+    """Keep the time steps that every client has.
+
+    Args:
+        tables: the clients; entries that lose rows are replaced in this list one by one, so that
+            only one client is held twice at any moment.
+
+    Returns:
+        The common time axis and one note per client that lost rows.
+    """
+    if all(table.time is None for table in tables):
+        time, notes = _row_axis(tables), []
+    else:
+        axes, notes = _time_axes(tables)
+        time = _common_axis(tables, axes)
+        for position, (table, axis) in enumerate(zip(tables, axes, strict=True)):
+            lost = len(axis) - len(time)
+            if lost:
+                rows = np.searchsorted(axis, time)
+                tables[position] = table._replace(values=table.values[rows])
+                notes.append(
+                    f"client '{table.name}': {lost} of {len(axis)} rows have no counterpart at "
+                    "every other client and were left out"
+                )
+    if len(time) < 2:
+        raise DataError(
+            f"the clients share {len(time)} time step; at least two are needed, so give more rows"
+        )
+    return time, notes
+
+
+def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
+    """Tell whether two time axes are equal in kind and value."""
+    return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
+
+
+def finish_client(table: ClientTable, *, drop_constant: bool, notes: list[str]) -> ClientData:
+    """Mask missing samples and refuse or drop constant sensors; append to `notes` what was done.
+
+    The values become the client's own array: they were made by the reader, so they are changed
+    in place instead of copied.
+    """
+    name, sensors, values, _ = table
+    is_missing = np.isnan(values)
+    num_missing = is_missing.sum(axis=0)
+    for sensor, count in zip(sensors, num_missing, strict=True):
+        if count == len(values):
+            raise _never_observed(name, sensor)
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    is_constant = low == high
+    for sensor, value in zip(np.array(sensors)[is_constant], low[is_constant], strict=True):
+        if not drop_constant:
+            raise DataError(
+                f"client '{name}': sensor '{sensor}' is constant ({float(value)!r}) and carries no "
+                "information; remove it or pass constant='drop' (--constant drop)"
+            )
+        notes.append(f"client '{name}': sensor '{sensor}' is constant ({float(value)!r}), dropped")
+    if is_constant.all():
+        raise DataError(
+            f"client '{name}': every sensor is constant, so none is left; remove the client"
+        )
+    if is_constant.any():
+        values, is_missing = values[:, ~is_constant], is_missing[:, ~is_constant]
+        sensors = tuple(s for s, drop in zip(sensors, is_constant, strict=True) if not drop)
+    total = int(is_missing.sum())
+    if total:
+        notes.append(
+            f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
+            "missing and were masked"
+        )
+    values[is_missing] = 0.0
+    return ClientData(name, sensors, values, np.logical_not(is_missing, out=is_missing))
+
+
+def check_missing(table: ClientTable) -> None:
+    """Refuse missing samples, naming the first column that has some."""
+    for sensor, column in zip(table.sensors, table.values.T, strict=True):
+        is_missing = np.isnan(column)
+        count = int(is_missing.sum())
+        if count == len(column):
+            raise _never_observed(table.name, sensor)
+        if count:
+            raise DataError(
+                f"client '{table.name}', column '{sensor}': {count} of {len(column)} samples are "
+                f"missing, the first in data row {int(np.argmax(is_missing)) + 1}; fill them in "
+                "or pass missing='mask' (--missing mask)"
+            )
+
+
+def _never_observed(name: str, sensor: str) -> DataError:
+    return DataError(
+        f"client '{name}': sensor '{sensor}' has no observed sample; remove the column"
+    )
+
+
+def _row_axis(tables: list[ClientTable]) -> np.ndarray:
+    first = tables[0]
+    for table in tables[1:]:
+        if len(table.values) != len(first.values):
+            raise DataError(
+                f"client '{first.name}' has {len(first.values)} rows and client '{table.name}' has "
+                f"{len(table.values)}, and without a time column they cannot be aligned; add a "
+                "time column or give every client the same rows"
+            )
+    return np.arange(len(first.values))
+
+
+def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
+    """Return comparable time axes of all clients, and a note on time stamps without a zone."""
+    for table in tables:
+        if table.time is None:
+            other = next(t for t in tables if t.time is not None)
+            raise DataError(
+                f"client '{table.name}' has no time column but client '{other.name}' has one; add "
+                "it, or pass time_column='none' (--time-column none) to use rows as time"
+            )
+    times = [table.time for table in tables if table.time is not None]
+    is_stamp = [time.values.dtype.kind == "M" for time in times]
+    if any(is_stamp) and not all(is_stamp):
+        raise DataError(
+            f"client '{tables[is_stamp.index(True)].name}' has time stamps but client "
+            f"'{tables[is_stamp.index(False)].name}' has numbers as time; use one kind for all"
+        )
+    notes = [
+        f"client '{table.name}': time stamps without a time zone were taken as UTC"
+        for table, time in zip(tables, times, strict=True)
+        if not time.is_zoned and any(other.is_zoned for other in times)
+    ]
+    kind = np.result_type(*(time.values for time in times))  # float64 when some are whole numbers
+    return [time.values.astype(kind, copy=False) for time in times], notes
+
+
+def _common_axis(tables: list[ClientTable], axes: list[np.ndarray]) -> np.ndarray:
+    if all(is_same_axis(axis, axes[0]) for axis in axes):
+        return axes[0]
+    common = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), axes)
+    if not len(common):
+        ranges = ", ".join(
+            f"'{table.name}' ({axis[0]} to {axis[-1]})"
+            for table, axis in zip(tables, axes, strict=True)
+        )
+        raise DataError(
+            f"the clients have no time step in common: {ranges}; give them the same sampling times"
+        )
+    return common

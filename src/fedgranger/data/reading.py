@@ -1,0 +1,365 @@
+"""Read a `Panel` from CSV or Parquet files, and write one.
+
+Rows are never dropped, filled or reordered without an error or a note. Cells are parsed by
+pyarrow, whose decimal conversion is exact, in blocks that keep one file in memory at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as arrow_parquet
+
+from fedgranger.data import checks
+from fedgranger.data.align import ClientTable, align, check_missing, finish_client, is_same_axis
+from fedgranger.data.panel import ClientData, Panel
+from fedgranger.errors import DataError
+
+__all__ = ["read_panel", "write_panel"]
+
+SUFFIXES = (".csv", ".parquet")
+BLOCK_BYTES = 1 << 22
+UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
+
+
+class Table(NamedTuple):
+    """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded."""
+
+    path: Path
+    names: list[str]
+    time_name: str | None
+    num_rows: int
+    columns: dict[str, pa.ChunkedArray]
+
+    def take(self, where: str, name: str) -> pa.ChunkedArray:
+        """Return a column, which the table then no longer holds, so that memory stays low."""
+        if name in self.columns:
+            return self.columns.pop(name)
+        with _one_sentence(where, self.path), arrow_parquet.ParquetFile(self.path) as file:
+            return file.read(columns=[name], use_threads=False)[name]
+
+
+def read_panel(
+    path: Path, *, partition: Path | None, time_column: str, missing: str, constant: str
+) -> Panel:
+    """Read, align and check the clients; see `Panel.read` for the arguments."""
+    checks.check_choice("missing", missing, ("error", "mask"))
+    checks.check_choice("constant", constant, ("error", "drop"))
+    if not path.exists():
+        raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
+    if partition is None:
+        tables, notes = _read_folder(path, time_column), []
+    else:
+        tables, notes = _read_partitioned(path, partition, time_column)
+    if missing == "error":
+        for table in tables:
+            check_missing(table)
+    time, alignment_notes = align(tables)
+    notes += alignment_notes
+    clients: list[ClientData] = []
+    while tables:  # hand each array over, so that none is kept alive twice
+        table = tables.pop(0)
+        clients.append(finish_client(table, drop_constant=constant == "drop", notes=notes))
+    panel = Panel(tuple(clients), time)
+    num_gaps = int(panel.segment_starts.sum()) - 1
+    if num_gaps:
+        count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
+        notes.append(f"the time axis has {count}; no pair of time steps across a gap is used")
+    return replace(panel, notes=tuple(notes))
+
+
+def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
+    if not folder.is_dir():
+        raise DataError(
+            f"'{folder}' is a single file; pass a partition file that maps clients to its columns "
+            "(--partition), or a folder with one file per client"
+        )
+    files: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if not _is_table(path) or path.name.startswith("."):
+            continue
+        if path.stem in files:
+            raise DataError(
+                f"client '{path.stem}' has two files, {files[path.stem].name} and {path.name}; "
+                "remove one of them"
+            )
+        files[path.stem] = path
+    if len(files) < 2:
+        found = f"only client '{next(iter(files))}'" if files else "no .csv or .parquet file"
+        raise DataError(
+            f"folder '{folder}' holds {found}; at least two clients are needed, one file for each"
+        )
+    tables: list[ClientTable] = []
+    for name in sorted(files):
+        where = f"client '{name}'"
+        table = _load(where, files[name], time_column)
+        time = _take_time(where, table)
+        shared = tables[0].time if tables else None
+        if time is not None and shared is not None and is_same_axis(time.values, shared.values):
+            time = time._replace(values=shared.values)
+        sensors = [column for column in table.names if column != table.time_name]
+        tables.append(ClientTable(name, tuple(sensors), _take_values(where, table, sensors), time))
+    return tables
+
+
+def _read_partitioned(
+    path: Path, partition: Path, time_column: str
+) -> tuple[list[ClientTable], list[str]]:
+    if path.is_dir() or not _is_table(path):
+        raise DataError(
+            f"'{path}' is not a .csv or .parquet file, and a partition splits one such table; pass "
+            "the table, or leave the partition out for a folder"
+        )
+    assignment = _read_partition(partition)
+    where = f"table '{path.name}'"
+    table = _load(where, path, time_column)
+    _check_partition(assignment, table)
+    time = _take_time(where, table)
+    used = {column for columns in assignment.values() for column in columns}
+    unused = [name for name in table.names if name not in used and name != table.time_name]
+    for name in unused:
+        table.columns.pop(name, None)
+    tables = [
+        ClientTable(name, tuple(columns), _take_values(f"client '{name}'", table, columns), time)
+        for name, columns in assignment.items()
+    ]
+    listed = ", ".join(f"'{name}'" for name in unused)
+    return tables, [f"{where}: not assigned to any client and left out: {listed}"] if unused else []
+
+
+def _read_partition(path: Path) -> dict[str, list[str]]:
+    """Read client -> columns from JSON or TOML, bare or under the single key `clients`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".toml":
+            content = tomllib.loads(text)
+        else:
+            content = json.loads(text, object_pairs_hook=_distinct_keys)
+    except DataError as error:
+        raise DataError(f"partition '{path}': {error}") from error
+    except OSError as error:
+        raise DataError(f"partition '{path}' cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, not JSON, not TOML
+        raise DataError(f"partition '{path}' is not valid JSON or TOML: {error}") from error
+    if isinstance(content, dict) and list(content) == ["clients"]:
+        content = content["clients"] if isinstance(content["clients"], dict) else content
+    if not isinstance(content, dict):
+        raise DataError(f"partition '{path}' is not a mapping; write client -> list of columns")
+    for client, columns in content.items():
+        is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+        if not is_list or not columns:
+            raise DataError(
+                f"partition '{path}': client '{client}' has {columns!r} where a list of one or "
+                "more column names is needed"
+            )
+    if len(content) < 2:
+        found = f"only client '{next(iter(content))}'" if content else "no client"
+        raise DataError(f"partition '{path}' names {found}; at least two clients are needed")
+    return content
+
+
+def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Refuse the repeated keys that JSON would resolve silently in favour of the last one."""
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise DataError(f"client '{key}' appears twice; join its columns in one list")
+    return dict(pairs)
+
+
+def _check_partition(assignment: dict[str, list[str]], table: Table) -> None:
+    owners: dict[str, str] = {}
+    for client, columns in assignment.items():
+        for name in columns:
+            if name not in table.names:
+                raise DataError(
+                    f"client '{client}': the table has no column '{name}'"
+                    f"{checks.nearest(name, table.names)}; correct the partition"
+                )
+            if name == table.time_name:
+                raise DataError(
+                    f"client '{client}': column '{name}' is the time column and cannot be a "
+                    "sensor; take it out of the partition or pass another time_column"
+                )
+            if name in owners:
+                raise DataError(
+                    f"column '{name}' is assigned to client '{owners[name]}' and again to client "
+                    f"'{client}'; assign each column once"
+                )
+            owners[name] = client
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file()
+
+
+def _take_time(where: str, table: Table) -> checks.TimeAxis | None:
+    name = table.time_name
+    return None if name is None else checks.to_times(where, name, table.take(where, name))
+
+
+def _take_values(where: str, table: Table, sensors: Sequence[str]) -> np.ndarray:
+    if not sensors:
+        raise DataError(f"{where}: there is no sensor column beside the time; add one")
+    values = np.empty((table.num_rows, len(sensors)))
+    for position, name in enumerate(sensors):
+        values[:, position] = checks.to_numbers(where, name, table.take(where, name))
+    pa.default_memory_pool().release_unused()
+    return values
+
+
+@contextmanager
+def _one_sentence(where: str, path: Path) -> Iterator[None]:
+    """Turn whatever a broken file raises into one sentence."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise _not_utf8(where, "the header") from error
+    except pa.ArrowException as error:
+        kind = "CSV" if path.suffix.lower() == ".csv" else "Parquet"
+        raise DataError(
+            f"{where}: '{path}' is not a readable {kind} file; write it again"
+        ) from error
+    except OSError as error:
+        detail = error.strerror or "damaged file"
+        raise DataError(f"{where}: '{path}' cannot be read ({detail}); write it again") from error
+
+
+def _load(where: str, path: Path, time_column: str) -> Table:
+    with _one_sentence(where, path):
+        if path.stat().st_size == 0:
+            raise DataError(f"{where}: '{path}' is empty; write a header and data rows")
+        load = _load_csv if path.suffix.lower() == ".csv" else _load_parquet
+        table = load(where, path, time_column)
+    if table.num_rows == 0:
+        raise DataError(f"{where}: '{path}' has a header but no data rows; add some")
+    return table
+
+
+def _load_parquet(where: str, path: Path, time_column: str) -> Table:
+    with arrow_parquet.ParquetFile(path) as file:
+        names, num_rows = file.schema_arrow.names, file.metadata.num_rows
+    checks.check_names(where, names)
+    time_name = checks.find_time_column(where, names, time_column)
+    return Table(path, names, time_name, num_rows, {})
+
+
+def _load_csv(where: str, path: Path, time_column: str) -> Table:
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):  # the mark of UTF-16
+            raise _not_utf8(where, "the file")
+    ragged: list[arrow_csv.InvalidRow] = []
+
+    def refuse(row: arrow_csv.InvalidRow) -> str:
+        ragged.append(row)
+        return "error"
+
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
+    # A blank line is a missing sample in a file of one column, so arrow must not skip it.
+    parse = arrow_csv.ParseOptions(
+        newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=refuse
+    )
+    infer = arrow_csv.ConvertOptions(strings_can_be_null=True)
+    try:
+        with arrow_csv.open_csv(path, read, parse, infer) as reader:
+            names = reader.schema.names
+        checks.check_names(where, names)
+        time_name = checks.find_time_column(where, names, time_column)
+        types = {name: pa.float64() for name in names if name != time_name}
+        fixed = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+        try:
+            with arrow_csv.open_csv(path, read, parse, fixed) as reader:
+                data = reader.read_all()
+        except pa.ArrowInvalid:
+            if ragged:
+                raise
+            # Some cell is no plain number (true, text, a stamp): reading with inferred types
+            # takes more memory but keeps the cells, so that the checks can name the first one.
+            data = arrow_csv.read_csv(path, read, parse, infer)
+    except pa.ArrowInvalid as error:
+        if not ragged:
+            raise
+        row = ragged[0]
+        raise DataError(
+            f"{where}, data row {row.number - 1}: expected {row.expected_columns} cells as in the "
+            f"header, found {row.actual_columns}; give every row one cell per column"
+        ) from error
+    for name in names:
+        if pa.types.is_binary(data[name].type):
+            raise _not_utf8(where, f"column '{name}'")
+    num_rows = data.num_rows - _num_blank_at_end(path, names)
+    columns = {name: data[name].slice(0, num_rows) for name in names}
+    return Table(path, names, time_name, num_rows, columns)
+
+
+def _num_blank_at_end(path: Path, names: list[str]) -> int:
+    """Count blank lines after the last row; in a file of one column they are missing samples."""
+    if len(names) == 1:
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - BLOCK_BYTES))
+        tail = file.read()
+    return max(0, tail[len(tail.rstrip(b"\r\n")) :].count(b"\n") - 1)
+
+
+def _not_utf8(where: str, place: str) -> DataError:
+    return DataError(f"{where}: {place} is not UTF-8 text; save the file with UTF-8 encoding")
+
+
+def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
+    """Write one file per client, `time` first; see `Panel.write`.
+
+    Numbers are written with as many digits as it takes to read the same float64 again. A file
+    appears under its name only when it is complete.
+    """
+    checks.check_choice("format", format, ("csv", "parquet"))
+    for client in panel:
+        if UNSAFE_NAME.search(client.name) or len(client.name) > 100:
+            raise DataError(
+                f"client '{client.name}': the name cannot be a file name; rename the client with "
+                "letters, digits, '-' and '_'"
+            )
+        if "time" in client.sensors:
+            raise DataError(
+                f"client '{client.name}': sensor 'time' would clash with the time column of the "
+                "file; rename the sensor"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for client in panel:
+        path = folder / f"{client.name}.{format}"
+        draft = folder / f".{path.name}.{os.getpid()}.tmp"
+        try:
+            _write_client(client, panel.time, draft, format)
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+        paths.append(path)
+    return paths
+
+
+def _write_client(client: ClientData, time: np.ndarray, path: Path, format: str) -> None:
+    if format == "parquet":
+        arrays = [pa.array(time)]
+        arrays += [
+            pa.array(values, mask=~observed)
+            for values, observed in zip(client.values.T, client.observed.T, strict=True)
+        ]
+        arrow_parquet.write_table(pa.table(arrays, names=["time", *client.sensors]), path)
+        return
+    # pandas, not arrow: arrow writes -0.0 as -0 and 1.0 as 1, which are read back as integers.
+    frame = pd.DataFrame(np.where(client.observed, client.values, np.nan), columns=client.sensors)
+    frame.insert(0, "time", time)
+    frame.to_csv(path, index=False, lineterminator="\n")

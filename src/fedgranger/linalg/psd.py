@@ -1,0 +1,55 @@
+"""Symmetric positive semidefinite matrices, without hidden repairs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+__all__ = ["Projection", "is_positive_definite", "largest_pencil_eigenvalue", "project", "symmetrise"]
+
+RANK_TOLERANCE = 1e-10
+"""Directions with a relative eigenvalue below this count as absent."""
+
+
+class Projection(NamedTuple):
+    """Nearest matrix with eigenvalues above a floor, and the relative size of the change."""
+
+    matrix: np.ndarray
+    relative_change: float
+
+
+def symmetrise(matrix: np.ndarray) -> np.ndarray:
+    """Return the symmetric part."""
+    return 0.5 * (matrix + matrix.T)
+
+
+def is_positive_definite(matrix: np.ndarray, tolerance: float = RANK_TOLERANCE) -> bool:
+    """Whether the smallest eigenvalue exceeds `tolerance` times the largest."""
+    values = np.linalg.eigvalsh(symmetrise(matrix))
+    return bool(values[0] > tolerance * max(values[-1], 0.0) and values[-1] > 0.0)
+
+
+def project(matrix: np.ndarray, floor: float) -> Projection:
+    """Raise eigenvalues below `floor` to it; the change is returned so that it can be reported."""
+    matrix = symmetrise(matrix)
+    values, vectors = np.linalg.eigh(matrix)
+    raised = np.maximum(values, floor)
+    change = float(np.linalg.norm(raised - values) / max(np.linalg.norm(values), 1e-300))
+    if change == 0.0:
+        return Projection(matrix, 0.0)
+    return Projection(symmetrise((vectors * raised) @ vectors.T), change)
+
+
+def largest_pencil_eigenvalue(numerator: np.ndarray, denominator: np.ndarray) -> float:
+    """Largest eigenvalue of N x = λ D x on the range of D, for symmetric PSD N and D.
+
+    Directions in which D vanishes carry no data and are left out.
+    """
+    values, vectors = np.linalg.eigh(symmetrise(denominator))
+    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
+    if not keep.any():
+        return 0.0
+    whiten = vectors[:, keep] / np.sqrt(values[keep])
+    return float(scipy.linalg.eigvalsh(symmetrise(whiten.T @ numerator @ whiten))[-1])

@@ -1,0 +1,68 @@
+"""The complete list of what leaves a site.
+
+| message | direction | when | content |
+|---|---|---|---|
+| `ClientHello` | client -> server | once | A_mm (p x p), one number on the size of its states |
+| `ClientMessage` | client -> server | every round | filtered and augmented state per time step, a flag |
+| `ServerMessage` | server -> client | every round | gradient of the server loss per time step |
+
+Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
+leave a client; a client never sees another client's states. All numbers are float64. With a
+leading client axis the same types carry the messages of all clients at once.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+__all__ = ["SCHEMA_VERSION", "ClientHello", "ClientMessage", "ServerMessage", "message_bytes"]
+
+SCHEMA_VERSION = 1
+
+
+class ClientHello(eqx.Module):
+    """Sent once, before the first round.
+
+    Attributes:
+        self_transition: A_mm, needed for the server's prediction.
+        state_gain: largest eigenvalue of the windowed moments of the filtered state
+            (`linalg.spectral.window_moments`); bounds the server's stable step size.
+    """
+
+    self_transition: Float[Array, "state_dim state_dim"]
+    state_gain: Float[Array, ""]
+
+
+class ClientMessage(eqx.Module):
+    """Sent up once per round, for the time steps of its window.
+
+    Attributes:
+        filtered_states: h_c, the Kalman state.
+        augmented_states: h_a = h_c + θ y; equal to h_c where the measurement is missing.
+        is_observed: the measurement was there, so h_a carries information.
+    """
+
+    filtered_states: Float[Array, "window state_dim"]
+    augmented_states: Float[Array, "window state_dim"]
+    is_observed: Bool[Array, " window"]
+
+
+class ServerMessage(eqx.Module):
+    """Sent down once per round.
+
+    Attributes:
+        gradients: derivative of the server loss with respect to h_a, per time step.
+    """
+
+    gradients: Float[Array, "window state_dim"]
+
+
+def message_bytes(state_dim: int) -> tuple[int, int]:
+    """Payload bytes per time step: (up, down) for one client with that many states.
+
+    Example:
+        >>> message_bytes(2)
+        (33, 16)
+    """
+    return 2 * 8 * state_dim + 1, 8 * state_dim

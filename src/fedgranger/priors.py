@@ -1,0 +1,61 @@
+"""Priors on θ⁰ and Â⁰: any location-scale family, each draw tied to its client's name."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from fedgranger.errors import ConfigError
+
+__all__ = ["FAMILIES", "add_family", "draw", "named_key"]
+
+Sampler = Callable[[Key[Array, ""], tuple[int, ...], float], Float[Array, "..."]]
+"""(key, shape, degrees of freedom) -> draws with mean 0 and variance 1."""
+
+
+def _student_t(key: Key[Array, ""], shape: tuple[int, ...], df: float) -> Float[Array, "..."]:
+    if df <= 2:
+        raise ConfigError(f"prior_df is {df}; a Student-t prior needs more than 2 for a variance")
+    return jax.random.t(key, df, shape) / jnp.sqrt(df / (df - 2))
+
+
+FAMILIES: dict[str, Sampler] = {
+    "normal": lambda key, shape, _: jax.random.normal(key, shape),
+    "uniform": lambda key, shape, _: jax.random.uniform(
+        key, shape, minval=-(3.0**0.5), maxval=3.0**0.5
+    ),
+    "laplace": lambda key, shape, _: jax.random.laplace(key, shape) / 2.0**0.5,
+    "student-t": _student_t,
+}
+"""Standardised samplers by name; the scale of a prior is therefore its standard deviation."""
+
+
+def add_family(name: str, sampler: Sampler) -> None:
+    """Register another location-scale family under a new name."""
+    if name in FAMILIES:
+        raise ConfigError(f"prior family '{name}' exists already; choose another name")
+    FAMILIES[name] = sampler
+
+
+def named_key(key: Key[Array, ""], *names: str) -> Key[Array, ""]:
+    """Derive a key from names, so that a draw depends neither on order nor on other clients."""
+    for name in names:
+        key = jax.random.fold_in(key, zlib.crc32(name.encode()))
+    return key
+
+
+def draw(
+    key: Key[Array, ""],
+    shape: tuple[int, ...],
+    *,
+    family: str,
+    location: float,
+    scale: float,
+    df: float,
+) -> Float[Array, "..."]:
+    """Draw independent entries with that mean and standard deviation."""
+    return location + scale * FAMILIES[family](key, shape, df)

@@ -1,0 +1,147 @@
+"""Sections of the report that come from the run's manifest: what ran, on what, what was sent."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedgranger.report.markup import (
+    Column,
+    definition_list,
+    escape,
+    format_bytes,
+    format_number,
+    table,
+)
+
+__all__ = ["bytes_section", "facts_sections", "section_of"]
+
+RUN_LABELS = {
+    "fedgranger_version": "version",
+    "created": "created",
+    "command": "command",
+    "seed": "seed",
+}
+DATA_LABELS = {"num_steps": "time steps", "hash": "data hash"}
+TRAINING_LABELS = {
+    "status": "status",
+    "converged": "converged",
+    "criterion": "criterion",
+    "passes": "passes",
+    "rounds": "rounds",
+    "window": "window",
+    "seconds": "seconds",
+    "step_size_reason": "choice of step sizes",
+}
+CLIENT_LABELS = {
+    "num_sensors": "sensors",
+    "state_dim": "state dimension",
+    "state_model": "state model",
+    "missing_share": "missing",
+    "notes": "notes",
+}
+STEP_LABELS = {"local": "local", "feedback": "feedback", "server": "server"}
+BYTE_LABELS = {
+    "up_per_step": "sent per step",
+    "down_per_step": "received per step",
+    "up_total": "sent in total",
+    "down_total": "received in total",
+}
+TEXT_KEYS = ("state_model", "notes")
+
+
+def section_of(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return a nested part of the manifest, empty if it is absent."""
+    part = manifest.get(key)
+    return part if isinstance(part, Mapping) else {}
+
+
+def facts_sections(manifest: Mapping[str, Any]) -> str:
+    """Return the facts of the run: run, data, training, configuration; absent ones skipped."""
+    data, training = section_of(manifest, "data"), section_of(manifest, "training")
+    config = section_of(manifest, "config")
+    parts = [
+        _section("Run", _pairs(manifest, RUN_LABELS)),
+        _section(
+            "Data",
+            _pairs(data, DATA_LABELS),
+            _note_list(data.get("notes")),
+            _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients"),
+        ),
+        _section(
+            "Training",
+            _pairs(training, TRAINING_LABELS),
+            _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
+        ),
+        _section("Configuration", definition_list((str(k), _text(v)) for k, v in config.items())),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def bytes_section(manifest: Mapping[str, Any]) -> str:
+    """Return the table of what left each client, or an empty string if it was not recorded."""
+    clients = section_of(manifest, "bytes")
+    found = _client_table(clients, BYTE_LABELS, "Bytes sent and received, per client")
+    if not found:
+        return ""
+    return (
+        "<section id='sent'><h2>What left each client</h2>\n<p>Raw measurements stay with the "
+        f"client; these are the sizes of the messages.</p>\n{found}\n</section>"
+    )
+
+
+def _section(heading: str, *parts: str) -> str:
+    body = "\n".join(part for part in parts if part)
+    return f"<section><h3>{escape(heading)}</h3>\n{body}\n</section>" if body else ""
+
+
+def _pairs(part: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    return definition_list(
+        (label, _text(part[key], key))
+        for key, label in labels.items()
+        if not _is_absent(part.get(key))
+    )
+
+
+def _note_list(notes: Any) -> str:
+    lines = [notes] if isinstance(notes, str) else list(notes or [])
+    items = "\n".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>\n{items}\n</ul>" if items else ""
+
+
+def _client_table(clients: Mapping[str, Any], labels: Mapping[str, str], caption: str) -> str:
+    """Build a table with one row per client and the columns that have any value."""
+    rows = {str(name): row for name, row in clients.items() if isinstance(row, Mapping)}
+    keys = [key for key in labels if any(not _is_absent(row.get(key)) for row in rows.values())]
+    if not keys:
+        return ""
+    columns = [Column("client"), *(Column(labels[k], is_number=k not in TEXT_KEYS) for k in keys)]
+    cells = ([name, *(_text(row.get(key), key) for key in keys)] for name, row in rows.items())
+    return table(columns, cells, caption=caption)
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | tuple) and len(value) == 0)
+
+
+def _text(value: Any, key: str = "") -> str:
+    """Write a manifest value for people, by the key where the unit matters."""
+    if _is_absent(value):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number_text(value, key)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        words = [_text(item) for item in value]
+        return shlex.join(words) if key == "command" else "; ".join(words)
+    return str(value)
+
+
+def _number_text(value: int | float, key: str) -> str:
+    if key in BYTE_LABELS:
+        return format_bytes(value)
+    if key == "missing_share":
+        return f"{100 * value:.1f} %"
+    if key == "seconds":
+        return f"{value:.1f}"
+    return str(value) if isinstance(value, int) else f"{value:.4g}" if value else format_number(0)

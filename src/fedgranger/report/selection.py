@@ -1,0 +1,91 @@
+"""Which edges the report draws: the tested ones that hold, or the strongest."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.errors import DataError
+
+__all__ = ["DrawnEdges", "check_edges", "edge_flags", "has_test", "select_edges"]
+
+REQUIRED_COLUMNS = ("cause", "effect", "strength")
+
+
+class DrawnEdges(NamedTuple):
+    """Edges of the picture, strongest first, and whether a test chose them."""
+
+    edges: pd.DataFrame
+    is_tested: bool
+
+
+def check_edges(edges: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of different clients with names as text and strength as float.
+
+    Args:
+        edges: one row per ordered pair; columns `cause`, `effect`, `strength` are needed, the
+            columns of the test may be absent or empty.
+
+    Raises:
+        DataError: if a needed column is absent.
+    """
+    missing = [name for name in REQUIRED_COLUMNS if name not in edges.columns]
+    if missing:
+        raise DataError(
+            f"edge table: column(s) {', '.join(missing)} missing; "
+            f"give a table with at least {', '.join(REQUIRED_COLUMNS)}"
+        )
+    checked = edges.assign(
+        cause=[str(name) for name in edges["cause"]],
+        effect=[str(name) for name in edges["effect"]],
+        strength=edges["strength"].to_numpy(dtype=float, na_value=np.nan),
+    )
+    is_pair = [c != e for c, e in zip(checked["cause"], checked["effect"], strict=True)]
+    return checked.loc[is_pair].reset_index(drop=True)
+
+
+def has_test(edges: pd.DataFrame) -> bool:
+    """Tell whether any pair carries a decision of a test."""
+    return any(flag is not None for flag in edge_flags(edges))
+
+
+def edge_flags(edges: pd.DataFrame) -> list[bool | None]:
+    """Return the decision per row: True, False, or None where no test was run."""
+    if "is_edge" not in edges.columns:
+        return [None] * len(edges)
+    return [_flag(value) for value in edges["is_edge"]]
+
+
+def select_edges(edges: pd.DataFrame, num_clients: int, max_edges: int | None = None) -> DrawnEdges:
+    """Choose the edges to draw.
+
+    With a test: exactly the pairs it supports. Without: the `max_edges` strongest pairs
+    (default: one and a half per client), leaving out pairs without any influence.
+    """
+    checked = check_edges(edges)
+    order = by_strength(checked)
+    flags = edge_flags(checked)
+    if any(flag is not None for flag in flags):
+        return DrawnEdges(checked.loc[[row for row in order if flags[row]]], is_tested=True)
+    count = math.ceil(1.5 * num_clients) if max_edges is None else max_edges
+    if count < 0:
+        raise DataError(f"max_edges is {count}; give 0 or more")
+    strengths = np.abs(checked["strength"].to_numpy(dtype=float))
+    rows = [row for row in order if strengths[row] > 0][:count]
+    return DrawnEdges(checked.loc[rows], is_tested=False)
+
+
+def by_strength(edges: pd.DataFrame) -> list[int]:
+    """Return row positions from the strongest pair to the weakest; ties keep their order."""
+    strengths = np.abs(edges["strength"].to_numpy(dtype=float))
+    keys = np.where(np.isnan(strengths), -1.0, strengths)
+    return [int(row) for row in np.argsort(-keys, kind="stable")]
+
+
+def _flag(value: Any) -> bool | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if value in (True, False):
+        return bool(value)
+    raise DataError(f"edge table: is_edge holds {value!r}; use True, False or an empty cell")

@@ -1,0 +1,74 @@
+r"""When to stop: an estimate of how far the parameters still are from their limit.
+
+A pass over the data is one affine map of the parameters, so the changes \(\Delta_k\) from pass to
+pass shrink geometrically in the end. With the measured ratio \(q = \|\Delta_k\|/\|\Delta_{k-1}\|\)
+the remaining distance is about \(\|\Delta_k\| q/(1-q)\). A small change alone proves nothing: at
+q = 0.999 the distance is a thousand times the change.
+
+Sizes are measured where they matter: Â by its Frobenius norm, θ by the root mean square of the
+correction θy that it makes, so that directions in which a client's sensors hardly move do not
+decide.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from fedgranger.rounds import RoundState
+
+__all__ = ["Progress", "measure", "start"]
+
+
+REST = 1e-12
+"""Relative change per pass below which only rounding moves the parameters."""
+
+
+class Progress(NamedTuple):
+    """Change of the last pass per (θ | Â, client) and the estimated relative distance."""
+
+    changes: np.ndarray
+    distance: float
+
+
+def start(num_clients: int) -> Progress:
+    """Before the first pass nothing is known."""
+    return Progress(np.full((2, num_clients), np.nan), float("inf"))
+
+
+def measure(
+    progress: Progress,
+    before: RoundState,
+    after: RoundState,
+    second_moments: Float[np.ndarray, "client obs_dim obs_dim"],
+) -> Progress:
+    """Compare the parameters at the ends of two passes.
+
+    Args:
+        progress: what the last call returned.
+        before: parameters when the pass began.
+        after: parameters when it ended.
+        second_moments: E[y yᵀ] per client, zero-padded.
+    """
+    theta = np.asarray(after.clients.augmentation)
+    theta_change = theta - np.asarray(before.clients.augmentation)
+    A_hat = np.asarray(after.server.granger_row)
+    A_change = A_hat - np.asarray(before.server.granger_row)
+    change = np.stack(
+        [_correction_size(theta_change, second_moments), np.linalg.norm(A_change, axis=(1, 2))]
+    )
+    size = np.stack([_correction_size(theta, second_moments), np.linalg.norm(A_hat, axis=(1, 2))])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = change / progress.changes
+        distance = np.where(ratio < 1, change * ratio / (1 - ratio), np.inf) / size
+        relative = np.where(change > 0, change / size, 0.0)
+    # At rounding level ratios are noise: the parameters are at rest.
+    distance = np.where(relative <= REST, relative, distance)
+    return Progress(change, float(np.max(distance)))
+
+
+def _correction_size(theta: np.ndarray, second_moments: np.ndarray) -> np.ndarray:
+    squares = np.einsum("mpi,mij,mpj->m", theta, second_moments, theta)
+    return np.sqrt(np.maximum(squares, 0.0))

@@ -1,0 +1,85 @@
+r"""The server's cross-client blocks (Section 3.1 of the paper), one row m at a time.
+
+Block [m, n] is the influence **of n on m**. The server predicts client m's next state from all
+filtered states and compares it with what the augmented state expects:
+
+$$r = A_{mm}(h_a - h_c) - \sum_{n \ne m} \hat A_{mn} h_n, \qquad L_s = \|r\|^2$$
+$$\hat A^+ = (1 - 2\gamma\lambda_A)\hat A + 2\gamma\, r g^\top, \qquad
+  \nabla_{h_a} L_s = 2 A_{mm}^\top r$$
+
+Nothing here imports client code: a row sees only what `messages` lists.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedgranger.messages import ClientMessage, ServerMessage
+
+__all__ = ["ServerInfo", "ServerParams", "ServerState", "predict", "step"]
+
+
+class ServerParams(eqx.Module):
+    """Constants of one row: A_mm, γ, λ_A and which columns may be non-zero (0/1)."""
+
+    self_transition: Float[Array, "state_dim state_dim"]
+    step_size: Float[Array, ""]
+    ridge: Float[Array, ""]
+    coupling: Float[Array, " total_dim"]
+
+
+class ServerState(NamedTuple):
+    """Row m of Â over the stacked states of all clients; zero in m's own columns."""
+
+    granger_row: Float[Array, "state_dim total_dim"]
+
+
+class ServerInfo(NamedTuple):
+    """Mean squared server residual ‖r‖² of the window, and how many steps it had."""
+
+    server_loss: Float[Array, ""]
+    num_steps: Float[Array, ""]
+
+
+def predict(
+    params: ServerParams,
+    state: ServerState,
+    own_states: Float[Array, "window state_dim"],
+    all_states: Float[Array, "window total_dim"],
+) -> Float[Array, "window state_dim"]:
+    """Predict client m's next state: A_mm h_m + Σ_n Â_mn h_n."""
+    return own_states @ params.self_transition.T + all_states @ state.granger_row.T
+
+
+def step(
+    params: ServerParams,
+    state: ServerState,
+    message: ClientMessage,
+    all_states: Float[Array, "window total_dim"],
+) -> tuple[ServerState, ServerMessage, ServerInfo]:
+    """Update row m and compute the reply to client m.
+
+    Args:
+        params: constants of the row.
+        state: the row.
+        message: client m's message.
+        all_states: filtered states of all clients, stacked.
+    """
+    A, gamma, A_hat = params.self_transition, params.step_size, state.granger_row
+    observed = message.is_observed.astype(A.dtype)
+    num_observed = observed.sum()
+    share = observed / jnp.maximum(num_observed, 1.0)
+
+    correction = (message.augmented_states - message.filtered_states) @ A.T
+    r = observed[:, None] * (correction - all_states @ A_hat.T)
+    gradients = 2 * r @ A
+    shrink = jnp.where(num_observed > 0, 2 * gamma * params.ridge, 0.0)
+    update = (share[:, None] * r).T @ all_states * params.coupling[None, :]
+    new_row = (1 - shrink) * A_hat + 2 * gamma * update
+
+    loss = (share * (r * r).sum(axis=1)).sum()
+    return ServerState(new_row), ServerMessage(gradients), ServerInfo(loss, num_observed)

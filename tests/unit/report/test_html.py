@@ -1,0 +1,320 @@
+"""The report page: true numbers, nothing from outside, nothing unescaped."""
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedgranger.errors import RunError
+from fedgranger.report.chart import draw_training_chart
+from fedgranger.report.html import render_report, write_report
+from fedgranger.report.markup import escape, format_bytes, format_number
+
+HOSTILE = ["<script>alert(1)</script>", "quotes \" and ' here", "R&D <img src=x>"]
+EMPTY_TRACE = pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
+
+
+class Page(HTMLParser):
+    """Collects tags, table rows and all text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.is_cell = False
+        self.tags, self.rows, self.texts, self.attributes = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag == "tr":
+            self.rows.append([])
+        self.is_cell = tag in ("td", "th")
+        if self.is_cell:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        self.is_cell = False
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        if self.is_cell:
+            self.rows[-1][-1] += data
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def make_edges(names, tested=False, seed=0):
+    rng = np.random.default_rng(seed)
+    pairs = [(c, e) for c in names for e in names if c != e]
+    size = len(pairs)
+    p_values = np.sort(rng.uniform(0, 1, size)) ** 4
+    nothing = [None] * size
+    return pd.DataFrame(
+        {
+            "cause": [c for c, _ in pairs],
+            "effect": [e for _, e in pairs],
+            "strength": rng.uniform(0.01, 1.0, size),
+            "statistic": rng.uniform(0, 90, size) if tested else nothing,
+            "df": 4 if tested else nothing,
+            "p_value": p_values if tested else nothing,
+            "q_value": np.minimum(1, 2 * p_values) if tested else nothing,
+            "is_edge": 2 * p_values < 0.05 if tested else nothing,
+        }
+    )
+
+
+def make_trace(names, passes=12):
+    rows = [
+        (k, 10 * k, name, 2.0 / (k + 1) * (1 + i), 0.1 / (k + 1))
+        for k in range(passes)
+        for i, name in enumerate(names)
+    ]
+    return pd.DataFrame(rows, columns=EMPTY_TRACE.columns)
+
+
+def make_manifest(names):
+    client = {"num_sensors": 3, "state_dim": 2, "state_model": "subspace", "missing_share": 0.0123}
+    sizes = {"up_per_step": 48, "down_per_step": 32, "up_total": 9_600_000, "down_total": 6400}
+    return {
+        "fedgranger_version": "0.1.0",
+        "created": "2026-01-02",
+        "command": ["fedgranger", "fit", "my data.csv"],
+        "seed": 7,
+        "data": {
+            "hash": "abc",
+            "num_steps": 500,
+            "clients": {name: {**client, "notes": [f"note of {name}"]} for name in names},
+            "notes": ["two <gaps>"],
+        },
+        "training": {
+            "window": 20,
+            "passes": 12,
+            "rounds": 120,
+            "status": "pass limit",
+            "criterion": "loss change < 1e-4",
+            "converged": False,
+            "step_sizes": {n: {"local": 0.01, "feedback": 0.003, "server": 5e-4} for n in names},
+            "step_size_reason": "largest stable",
+            "seconds": 1.23,
+        },
+        "bytes": dict.fromkeys(names, sizes),
+        "config": {"level": 0.05, "window": 20, "standardise": True},
+    }
+
+
+def table_after(page, first_heading):
+    """Rows of the table whose heading row starts with the given words."""
+    start = next(k for k, row in enumerate(page.rows) if row[: len(first_heading)] == first_heading)
+    width = len(page.rows[start])
+    rows = []
+    for row in page.rows[start + 1 :]:
+        if len(row) != width or row[0] in ("client", "cause"):
+            break
+        rows.append(row)
+    return page.rows[start], rows
+
+
+def test_untested_headline_and_table_equal_the_data():
+    names = ["a", "b", "c"]
+    edges = make_edges(names)
+    page = Page(render_report(edges, make_manifest(names), make_trace(names)))
+    top = edges.loc[edges["strength"].idxmax()]
+    assert (
+        f"The strongest influence found is {top.cause} → {top.effect} "
+        f"(strength {top.strength:.3f}); edges are ranked by strength, no test was run"
+    ) in page.text
+    heading, rows = table_after(page, ["cause", "effect"])
+    assert heading == ["cause", "effect", "strength"]
+    expected = edges.sort_values("strength", ascending=False)
+    assert rows == [[r.cause, r.effect, f"{r.strength:.3f}"] for r in expected.itertuples()]
+    assert "ranked by strength, not tested" in page.text
+
+
+def test_tested_headline_and_table_equal_the_data():
+    names = ["a", "b", "c", "d"]
+    edges = make_edges(names, tested=True)
+    page = Page(render_report(edges, make_manifest(names), EMPTY_TRACE))
+    count = int(edges["is_edge"].sum())
+    assert 1 < count < 12
+    assert f"{count} of 12 possible edges are supported at q ≤ 0.05." in page.text
+    heading, rows = table_after(page, ["cause", "effect"])
+    assert heading[2:] == ["strength", "statistic", "df", "p-value", "q-value", "edge"]
+    expected = edges.sort_values(["is_edge", "strength"], ascending=False)
+    for row, r in zip(rows, expected.itertuples(), strict=True):
+        assert row[:2] == [r.cause, r.effect]
+        numbers = [r.strength, r.statistic, r.df, r.p_value, r.q_value]
+        printed = [float(cell) for cell in row[2:7]]
+        np.testing.assert_allclose(printed, numbers, rtol=5e-3, atol=5e-4)
+        assert row[4] == "4"
+        assert row[7] == ("yes" if r.is_edge else "no")
+
+
+def test_tested_without_a_level_does_not_invent_one():
+    text = Page(render_report(make_edges(["a", "b"], tested=True), {}, EMPTY_TRACE)).text
+    assert re.search(r"[012] of 2 possible edges (is|are) supported by the test\.", text)
+
+
+def test_long_table_is_cut_with_a_note():
+    names = [f"p{k}" for k in range(9)]
+    page = Page(render_report(make_edges(names), {}, EMPTY_TRACE))
+    assert "The first 60 of 72 pairs; edges.csv has all" in page.text
+    assert len(table_after(page, ["cause", "effect"])[1]) == 60
+    short = render_report(make_edges(names[:8]), {}, EMPTY_TRACE)
+    assert "edges.csv" not in short
+    assert len(table_after(Page(short), ["cause", "effect"])[1]) == 56
+
+
+@pytest.mark.parametrize("tested", [False, True])
+def test_hostile_text_is_escaped(tested):
+    manifest = make_manifest(HOSTILE)
+    manifest["config"]["<script>"] = "</style><script>alert(2)</script>"
+    manifest["command"] = "<script>alert(3)</script>"
+    text = render_report(make_edges(HOSTILE, tested), manifest, make_trace(HOSTILE))
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.tags.count("style") == 1
+    assert HOSTILE[0] in page.text
+    for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+        ET.fromstring(svg)
+
+
+def test_page_needs_nothing_from_outside():
+    names = ["a", "b"]
+    text = render_report(make_edges(names), make_manifest(names), make_trace(names))
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "url(" not in text
+    assert "@import" not in text
+    assert not {"script", "link", "img", "iframe"} & set(Page(text).tags)
+    assert not [name for name, _ in Page(text).attributes if name in ("src", "href")]
+
+
+def test_facts_are_in_the_page():
+    names = ["a", "b"]
+    page = Page(render_report(make_edges(names), make_manifest(names), make_trace(names)))
+    for fact in (
+        "fedgranger fit 'my data.csv'",
+        "two <gaps>",
+        "note of b",
+        "loss change < 1e-4",
+        "largest stable",
+        "training stopped before it converged (pass limit)",
+    ):
+        assert fact in page.text
+    heading, rows = table_after(page, ["client", "sent per step"])
+    assert heading[3:] == ["sent in total", "received in total"]
+    assert rows == [[name, "48 B", "32 B", "9.6 MB", "6.4 kB"] for name in names]
+    assert ["a", "0.01", "0.003", "0.0005"] in page.rows
+    assert ["a", "3", "2", "subspace", "1.2 %", "note of a"] in page.rows
+
+
+def test_absent_facts_are_skipped():
+    full = make_manifest(["a", "b"])
+    for key in full:
+        rest = {k: v for k, v in full.items() if k != key}
+        assert "None" not in render_report(make_edges(["a", "b"]), rest, EMPTY_TRACE)
+    text = render_report(make_edges(["a", "b"]), {}, EMPTY_TRACE)
+    assert "Facts of the run" not in text
+    assert "What left each client" not in text
+    assert "Training" not in text
+
+
+@pytest.mark.parametrize("trace", [EMPTY_TRACE, pd.DataFrame()])
+def test_empty_everything_is_a_page(trace):
+    edges = pd.DataFrame(columns=make_edges(["a", "b"]).columns)
+    text = render_report(edges, {}, trace)
+    assert "No influence between clients was found" in text
+    assert text.endswith("</html>\n")
+    assert "<svg" not in text
+
+
+def test_clients_without_edges_are_drawn():
+    edges = pd.DataFrame(columns=make_edges(["a", "b"]).columns)
+    text = render_report(edges, make_manifest(["a", "b"]), EMPTY_TRACE)
+    assert text.count("class='fg-client'") == 2
+
+
+def test_same_input_same_text():
+    names = ["a", "b", "c"]
+    args = (make_edges(names), make_manifest(names), make_trace(names))
+    assert render_report(*args) == render_report(*args)
+
+
+def test_write_report_replaces_in_one_move(tmp_path):
+    path = tmp_path / "run" / "report.html"
+    names = ["ä", "b"]
+    args = (make_edges(names), make_manifest(names), make_trace(names))
+    write_report(path, *args)
+    path.write_text("old")
+    write_report(path, *args)
+    assert path.read_text(encoding="utf-8") == render_report(*args)
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_write_report_failure_says_so_and_leaves_nothing(tmp_path):
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(RunError, match="cannot be written"):
+        write_report(tmp_path / "report.html", make_edges(["a", "b"]), {}, EMPTY_TRACE)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_chart_shows_means_over_clients_on_a_log_axis():
+    trace = pd.DataFrame(
+        {
+            "pass_index": [0, 0, 1, 1, 2, 2],
+            "local_loss": [50.0, 150.0, 10.0, np.nan, 0.5, 1.5],
+            "server_loss": [0.0, -1.0, 1.0, 1.0, np.inf, 10.0],
+        }
+    )
+    root = ET.fromstring(draw_training_chart(trace))
+    lines = [
+        [tuple(map(float, p.split(","))) for p in line.get("points", "").split()]
+        for line in root.iter("polyline")
+    ]
+    local, server = lines
+    assert [len(local), len(server)] == [3, 2]
+    # Means 100, 10, 1: evenly spaced on a log axis, and going down the page.
+    heights = [y for _, y in local]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
+    assert heights == sorted(heights)
+    # The server's 1 and 10 lie at the same heights, and at passes 1 and 2.
+    assert [y for _, y in server] == [heights[2], heights[1]]
+    assert [x for x, _ in server] == [x for x, _ in local][1:]
+    words = {t.text for t in root.iter("text")}
+    assert {"pass", "local loss", "server loss", "1", "10", "100", "mean loss (log scale)"} <= words
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [3.1, 3.2], [1e-9, 1e9], [0.999, 1.002]])
+def test_chart_ticks_are_few_and_inside(values):
+    trace = pd.DataFrame({"pass_index": range(len(values)), "local_loss": values})
+    root = ET.fromstring(draw_training_chart(trace))
+    grid = [line for line in root.iter("line") if line.get("class") == "grid"]
+    level = [line for line in grid if line.get("y1") == line.get("y2")]
+    assert 2 <= len(level) <= 7
+    assert all(0 <= float(line.get("y1", "nan")) <= 250 for line in grid)
+    assert len(grid) - len(level) <= 6
+
+
+def test_escape_mends_what_no_file_can_hold():
+    text = escape("<a b='\x00'>\ud800&")
+    assert text == "&lt;a b=&#x27;\ufffd&#x27;&gt;\ufffd&amp;"
+    text.encode("utf-8")
+
+
+def test_numbers_and_bytes_in_words():
+    assert [format_number(x) for x in (0.42, 2e-5, 0.0, 123456.0, float("nan"))] == [
+        "0.420",
+        "2.00e-05",
+        "0",
+        "1.23e+05",
+        "–",
+    ]
+    sizes = [0, 999, 1000, 1_234_567, 5e12]
+    assert [format_bytes(x) for x in sizes] == ["0 B", "999 B", "1 kB", "1.23 MB", "5 TB"]
