@@ -20,6 +20,7 @@ def fit(
     *,
     models: Mapping[str, LocalModel] | None = None,
     checkpoint_folder: str | Path | None = None,
+    checkpoint_seconds: float = 10.0,
     resume: bool = False,
 ) -> Result:
     """Learn which client drives which, with all parties simulated in this process.
@@ -29,6 +30,7 @@ def fit(
         config: options; the defaults suit data of a few thousand steps.
         models: local models that are known (A_mm, C, Q, R); the others are identified.
         checkpoint_folder: where an interrupted run leaves its state.
+        checkpoint_seconds: how often it is written while training goes on.
         resume: continue from that folder; the result is the same bit for bit.
 
     Example:
@@ -43,5 +45,6 @@ def fit(
         config or RunConfig(),
         models=models,
         checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
+        checkpoint_seconds=checkpoint_seconds,
         resume=resume,
     )

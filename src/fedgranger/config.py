@@ -106,6 +106,11 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
+        for field in fields(self):  # 1 and 1.0 are the same option
+            if isinstance(field.default, float) or field.name.endswith("step_size"):
+                value = getattr(self, field.name)
+                if isinstance(value, int):
+                    object.__setattr__(self, field.name, float(value))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:

@@ -43,9 +43,9 @@ class ClientMessage(eqx.Module):
         is_observed: the measurement was there, so h_a carries information.
     """
 
-    filtered_states: Float[Array, "window state_dim"]
-    augmented_states: Float[Array, "window state_dim"]
-    is_observed: Bool[Array, " window"]
+    filtered_states: Float[Array, "*batch window state_dim"]
+    augmented_states: Float[Array, "*batch window state_dim"]
+    is_observed: Bool[Array, "*batch window"]
 
 
 class ServerMessage(eqx.Module):
@@ -55,7 +55,7 @@ class ServerMessage(eqx.Module):
         gradients: derivative of the server loss with respect to h_a, per time step.
     """
 
-    gradients: Float[Array, "window state_dim"]
+    gradients: Float[Array, "*batch window state_dim"]
 
 
 def message_bytes(state_dim: int) -> tuple[int, int]:

@@ -24,13 +24,23 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace what the run folder holds.")] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(help="Seconds between checkpoints.", min=0.0)
+    ] = 10.0,
     *,
     given: dict[str, Any],
 ) -> None:
     """Learn which client drives which; all parties are simulated in this process."""
     check_folder(out_folder, resume=resume, overwrite=overwrite)
     data_options, run_config = merge(config, given)
-    result = run_fit(data, out_folder, data_options, run_config, resume=resume)
+    result = run_fit(
+        data,
+        out_folder,
+        data_options,
+        run_config,
+        resume=resume,
+        checkpoint_seconds=checkpoint_every,
+    )
     training = result.manifest["training"]
     out.print(edge_table(result.edges(), 10))
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)

@@ -52,7 +52,8 @@ def with_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: _parse(name, text) for name, text in texts.items() if text is not None}
         return command(**kwargs, given=given)
 
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "given"]
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.name != "given"]
     added = [
         inspect.Parameter(
             name,
@@ -70,9 +71,8 @@ def with_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         for name in names
     ]
-    annotations = {p.name: p.annotation for p in (*own, *added)}
     run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = annotations
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
     return run
 
 
@@ -117,6 +117,6 @@ def _help_texts(kind: type) -> dict[str, str]:
     entries = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE)
     defaults = {field.name: field.default for field in fields(kind)}
     return {
-        name: " ".join(text.split()) + ("" if defaults[name] is None else f" [{defaults[name]}]")
+        name: " ".join(text.split()) + ("" if defaults[name] is None else f" Default: {defaults[name]}.")
         for name, text in entries
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -49,6 +48,7 @@ def run_fit(
     config: RunConfig,
     *,
     resume: bool = False,
+    checkpoint_seconds: float = 10.0,
 ) -> Result:
     """Read the data, fit, write the run folder and its report.
 
@@ -74,6 +74,7 @@ def run_fit(
                 config,
                 models=models,
                 checkpoint_folder=folder,
+                checkpoint_seconds=checkpoint_seconds,
                 resume=resume,
                 report=report,
             )
@@ -93,8 +94,3 @@ def run_fit(
         for note in facts["notes"]:
             err.print(f"[dim]note:[/] client '{escape(name)}': {escape(note)}", soft_wrap=True)
     return result
-
-
-def remove_folder(folder: Path) -> None:
-    """Delete a folder that the caller knows to be ours."""
-    shutil.rmtree(folder, ignore_errors=True)

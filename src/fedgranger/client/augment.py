@@ -28,10 +28,10 @@ __all__ = ["AugmentInfo", "AugmentParams", "AugmentState", "ClientWindow", "send
 class AugmentParams(eqx.Module):
     """Constants of one client's learner: (CA)ᵀCA, η1, η2, λ_θ."""
 
-    prediction_gram: Float[Array, "state_dim state_dim"]
-    local_step_size: Float[Array, ""]
-    feedback_step_size: Float[Array, ""]
-    ridge: Float[Array, ""]
+    prediction_gram: Float[Array, "*batch state_dim state_dim"]
+    local_step_size: Float[Array, "*batch"]
+    feedback_step_size: Float[Array, "*batch"]
+    ridge: Float[Array, "*batch"]
 
 
 class AugmentState(NamedTuple):
@@ -59,12 +59,12 @@ class ClientWindow(eqx.Module):
         has_next: y and y⁺ are there and y⁺ follows y.
     """
 
-    measurements: Float[Array, "window obs_dim"]
-    filtered_states: Float[Array, "window state_dim"]
-    local_targets: Float[Array, "window state_dim"]
-    local_energies: Float[Array, " window"]
-    is_observed: Bool[Array, " window"]
-    has_next: Bool[Array, " window"]
+    measurements: Float[Array, "*batch window obs_dim"]
+    filtered_states: Float[Array, "*batch window state_dim"]
+    local_targets: Float[Array, "*batch window state_dim"]
+    local_energies: Float[Array, "*batch window"]
+    is_observed: Bool[Array, "*batch window"]
+    has_next: Bool[Array, "*batch window"]
 
 
 def send(state: AugmentState, window: ClientWindow) -> ClientMessage:

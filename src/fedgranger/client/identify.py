@@ -111,10 +111,14 @@ def _add_dynamics(
 
     $$G_0 = E[ss^\top] - E, \quad A = E[s^+ s^\top] G_0^{-1}, \quad
       Q = \mathrm{Cov}(s^+ - A s) - E - A E A^\top$$
+
+    All moments are over the same pairs: with the covariance of all rows in \(G_0\) an exploding
+    series would look stable, its largest row being no pair's first.
     """
     C, R, method, loading_notes = loadings
     W, E = state_readout(C, R)
-    G0 = W @ moments.cov @ W.T - E
+    before = W @ moments.cov_before @ W.T
+    G0 = before - E
     if not is_positive_definite(G0):
         weak = int((np.linalg.eigvalsh(G0) <= 0).sum())
         raise ModelError(
@@ -127,7 +131,7 @@ def _add_dynamics(
         W @ moments.cov_after @ W.T
         - A @ lag.T
         - lag @ A.T
-        + A @ (W @ moments.cov_before @ W.T) @ A.T
+        + A @ before @ A.T
     )
     scale = float(np.trace(G0)) / len(G0)
     Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)

@@ -18,8 +18,6 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.decomposition import FactorAnalysis
-from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
 
 from fedgranger.errors import ModelError
 
@@ -140,8 +138,13 @@ def _paper(cov: np.ndarray, state_dim: int) -> Loadings:
 
 def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
     """Run scikit-learn on 2d made-up rows with exactly this covariance: cost independent of T."""
-    d = len(cov)
-    values, vectors = np.linalg.eigh(cov)
+    # Imported here: scikit-learn takes a second to load and `fedgranger --help` needs none of it.
+    from sklearn.decomposition import FactorAnalysis
+    from sklearn.exceptions import ConvergenceWarning as SklearnConvergenceWarning
+
+    d, spread = len(cov), np.sqrt(np.diag(cov))
+    # On correlations: the iteration starts at unit noise, so in raw units it would depend on them.
+    values, vectors = np.linalg.eigh(cov / np.outer(spread, spread))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * np.sqrt(d)
     model = FactorAnalysis(
         state_dim, tol=1e-8, max_iter=FACTOR_ITERATIONS, svd_method="lapack"
@@ -153,13 +156,13 @@ def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
     if model.n_iter_ >= FACTOR_ITERATIONS:
         notes = (f"factor analysis had not converged after {FACTOR_ITERATIONS} iterations",)
     noise = model.noise_variance_
-    low = noise < HEYWOOD_FLOOR * np.diag(cov)
+    low = noise < HEYWOOD_FLOOR
     if low.any():
         notes += (
             f"factor analysis left no noise for {int(low.sum())} of {d} sensors; "
             f"{HEYWOOD_FLOOR:g} of their variance was put there",
         )
-        noise = np.where(low, HEYWOOD_FLOOR * np.diag(cov), noise)
+        noise = np.where(low, HEYWOOD_FLOOR, noise)
     C = model.components_.T
     signs = np.sign(C[np.abs(C).argmax(axis=0), np.arange(state_dim)])
-    return Loadings(C * signs, np.diag(noise), "factor", notes)
+    return Loadings(C * signs * spread[:, None], np.diag(noise * spread**2), "factor", notes)

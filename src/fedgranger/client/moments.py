@@ -57,8 +57,11 @@ def measurement_moments(
     centre = sum(values[c][complete[c]].sum(axis=0) for c in chunks) / num_rows
     squares = sum(((values[c][complete[c]] - centre) ** 2).sum(axis=0) for c in chunks)
     scale = np.sqrt(squares / num_rows) if standardise else np.ones(d)
-    if not (scale > 0).all():
-        sensor = client.sensors[int(np.argmin(scale))]
+    first_row = values[np.argmax(complete)]
+    # Compared exactly: the rounded mean of a constant differs from it, so its variance is not zero.
+    varies = np.any([(values[c][complete[c]] != first_row).any(axis=0) for c in chunks], axis=0)
+    if not varies.all():
+        sensor = client.sensors[int(np.argmin(varies))]
         raise DataError(
             f"client '{client.name}': sensor '{sensor}' is constant over the complete rows; "
             "remove it or read the data with constant='drop'"

@@ -72,7 +72,7 @@ class LocalModel(eqx.Module):
             value = getattr(self, name)
             if name == "measurement_cov" and not value.any():
                 continue
-            if not np.allclose(value, value.T) or not is_positive_definite(value):
+            if not _is_covariance(value):
                 raise ModelError(f"{name} is not symmetric positive definite")
         if not (self.scale > 0).all():
             raise ModelError("scale must be positive for every sensor")
@@ -95,6 +95,15 @@ class LocalModel(eqx.Module):
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """Return measurements in the model's units."""
         return (values - self.centre) / self.scale
+
+
+def _is_covariance(matrix: np.ndarray) -> bool:
+    """Symmetric positive definite, whatever units the rows are in."""
+    variances = np.diag(matrix)
+    if not (variances > 0).all():
+        return False
+    correlation = matrix / np.sqrt(np.outer(variances, variances))
+    return bool(np.allclose(correlation, correlation.T)) and is_positive_definite(correlation)
 
 
 _FIELDS = ("self_transition", "observation_matrix", "process_cov", "measurement_cov")

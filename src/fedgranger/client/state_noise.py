@@ -29,6 +29,8 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     p = C.shape[1]
     if not R.any():
         return StateReadout(np.linalg.pinv(C), np.zeros((p, p)))
-    weighted = scipy.linalg.solve(R, C, assume_a="pos")
+    spread = np.sqrt(np.diag(R))  # solve in units of the noise, whatever units the sensors have
+    weighted = scipy.linalg.solve(R / np.outer(spread, spread), C / spread[:, None], assume_a="pos")
+    weighted /= spread[:, None]
     E = symmetrise(np.linalg.inv(C.T @ weighted))
     return StateReadout(E @ weighted.T, E)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,8 @@ def simulate(
         if clients is None and num_clients < 1:
             raise ConfigError(f"num_clients is {num_clients}; at least 1 is needed")
         names = tuple(clients) if clients is not None else client_names(num_clients)
+        if not names:
+            raise ConfigError("clients is empty; at least one name is needed")
         if len(set(names)) != len(names):
             raise ConfigError(f"client names are not unique: {', '.join(names)}")
         system = draw_system(
@@ -87,6 +90,7 @@ def simulate(
             process_correlation=process_correlation,
             measurement_var=measurement_var,
         )
+    system = replace(system, measurement_covs=_measurement_covs(system, measurement_correlation))
     with jax.enable_x64(True):
         values = _measurements(system, num_steps, measurement_correlation, student_df, seed)
     columns = np.cumsum([len(C) for C in system.observation_matrices.values()])[:-1]
@@ -104,6 +108,15 @@ def simulate(
         sensors = tuple(f"s{j + 1}" for j in range(part.shape[1]))
         client_data.append(ClientData(name, sensors, np.ascontiguousarray(part), observed))
     return Panel(tuple(client_data), np.arange(num_steps)), system
+
+
+def _measurement_covs(system: Truth, correlation: float) -> dict[str, np.ndarray]:
+    """R_mm per client: the system's variances with this correlation."""
+    covs = {}
+    for name, R in system.measurement_covs.items():
+        sd = np.sqrt(np.diag(R))
+        covs[name] = np.outer(sd, sd) * ((1 - correlation) * np.eye(len(sd)) + correlation)
+    return covs
 
 
 def _measurements(

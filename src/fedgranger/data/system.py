@@ -50,6 +50,8 @@ def draw_system(
             f"spectral_radius is {spectral_radius_target}; a stable system needs 0 to below 1"
         )
     pairs = _choose_edges(rng, clients, edges)
+    if pairs and spectral_radius_target == 0:
+        raise ConfigError("spectral_radius is 0, which leaves no room for edges; ask for edges=0")
     transition = _draw_transition(rng, clients, p, pairs, spectral_radius_target)
     variances = _per_client_float("measurement_var", measurement_var, M)
     observation = {
@@ -114,7 +116,12 @@ def _process_cov(cov: float | np.ndarray, correlation: float, total: int) -> np.
         if not 0 <= correlation < 1:
             raise ConfigError(f"process_correlation is {correlation}; it must be 0 to below 1")
         Q = float(cov) * ((1 - correlation) * np.eye(total) + correlation)
-    if Q.shape != (total, total) or not is_positive_definite(Q):
+    if (
+        Q.shape != (total, total)
+        or not np.isfinite(Q).all()
+        or not np.allclose(Q, Q.T)
+        or not is_positive_definite(Q)
+    ):
         raise ConfigError(
             f"process_cov must be a positive number or a positive definite {total} x {total} matrix"
         )

@@ -77,13 +77,16 @@ class Truth:
         ]
         if missing:
             raise DataError(f"{path}: '{missing[0]}' is missing; is this a truth.json?")
-        truth = cls(
-            tuple(table["clients"]),
-            tuple((cause, effect) for cause, effect in table["edges"]),
-            np.array(table["transition"], dtype=np.float64),
-            dict(table["state_dims"]),
-        )
-        total = sum(truth.state_dims.get(name, 0) for name in truth.clients)
+        try:
+            truth = cls(
+                tuple(table["clients"]),
+                tuple((cause, effect) for cause, effect in table["edges"]),
+                np.array(table["transition"], dtype=np.float64),
+                {name: int(table["state_dims"][name]) for name in table["clients"]},
+            )
+        except (TypeError, ValueError, KeyError) as error:
+            raise DataError(f"{path}: not the content of a truth.json ({error!r})") from None
+        total = sum(truth.state_dims.values())
         if truth.transition.shape != (total, total):
             raise DataError(
                 f"{path}: transition has shape {truth.transition.shape} but state_dims add up to "

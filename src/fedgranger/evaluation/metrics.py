@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError
@@ -43,6 +42,8 @@ def score_ranking(is_true: np.ndarray, score: np.ndarray) -> dict[str, Any]:
 
     `base_rate` is the AUC-PR of a random ranking.
     """
+    from sklearn.metrics import average_precision_score, roc_auc_score  # slow to import
+
     num_true, num_all = int(is_true.sum()), len(is_true)
     defined = 0 < num_true < num_all
     return {

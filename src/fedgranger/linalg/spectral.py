@@ -42,7 +42,8 @@ def window_moments(samples: np.ndarray, available: np.ndarray, window: int) -> W
         window: steps per round; windows without any available row are left out.
 
     Example:
-        >>> window_moments(np.array([[1.0], [2.0]]), np.array([True, True]), 2).gain  # (1 + 4)/2
+        >>> samples = np.array([[1.0], [2.0]])
+        >>> round(window_moments(samples, np.array([True, True]), 2).gain, 12)  # (1 + 4) / 2
         2.5
     """
     dim = samples.shape[1]

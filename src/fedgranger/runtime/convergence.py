@@ -3,7 +3,8 @@ r"""When to stop: an estimate of how far the parameters still are from their lim
 A pass over the data is one affine map of the parameters, so the changes \(\Delta_k\) from pass to
 pass shrink geometrically in the end. With the measured ratio \(q = \|\Delta_k\|/\|\Delta_{k-1}\|\)
 the remaining distance is about \(\|\Delta_k\| q/(1-q)\). A small change alone proves nothing: at
-q = 0.999 the distance is a thousand times the change.
+q = 0.999 the distance is a thousand times the change. Nor does one small ratio: the fast modes die
+first and leave the slow ones to be seen, so the largest of the last ratios counts.
 
 Sizes are measured where they matter: Â by its Frobenius norm, θ by the root mean square of the
 correction θy that it makes, so that directions in which a client's sensors hardly move do not
@@ -26,16 +27,25 @@ REST = 1e-12
 """Relative change per pass below which only rounding moves the parameters."""
 
 
-class Progress(NamedTuple):
-    """Change of the last pass per (θ | Â, client) and the estimated relative distance."""
+NUM_RATIOS = 3
+"""How many ratios of successive changes must agree that the end is near."""
 
-    changes: np.ndarray
+
+class Progress(NamedTuple):
+    """Changes of the last passes and the estimated relative distance to the limit.
+
+    Attributes:
+        changes: shape (pass, θ | Â, client), newest last; NaN for passes not yet made.
+        distance: the largest over θ, Â and the clients; infinite while nothing is known.
+    """
+
+    changes: Float[np.ndarray, "pass kind client"]
     distance: float
 
 
 def start(num_clients: int) -> Progress:
     """Before the first pass nothing is known."""
-    return Progress(np.full((2, num_clients), np.nan), float("inf"))
+    return Progress(np.full((NUM_RATIOS + 1, 2, num_clients), np.nan), float("inf"))
 
 
 def measure(
@@ -60,13 +70,14 @@ def measure(
         [_correction_size(theta_change, second_moments), np.linalg.norm(A_change, axis=(1, 2))]
     )
     size = np.stack([_correction_size(theta, second_moments), np.linalg.norm(A_hat, axis=(1, 2))])
+    changes = np.concatenate([progress.changes[1:], change[None]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = change / progress.changes
+        ratio = np.max(changes[1:] / changes[:-1], axis=0)  # NaN until there are enough passes
         distance = np.where(ratio < 1, change * ratio / (1 - ratio), np.inf) / size
         relative = np.where(change > 0, change / size, 0.0)
     # At rounding level ratios are noise: the parameters are at rest.
     distance = np.where(relative <= REST, relative, distance)
-    return Progress(change, float(np.max(distance)))
+    return Progress(changes, float(np.max(distance)))
 
 
 def _correction_size(theta: np.ndarray, second_moments: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from fedgranger.runtime.setup import Setup, set_up
 
 __all__ = ["fit_panel"]
 
-CHECKPOINT_SECONDS = 10.0
+CRITERION = "estimated relative distance of the parameters to their limit"
 
 
 def fit_panel(
@@ -39,6 +39,7 @@ def fit_panel(
     *,
     models: Mapping[str, LocalModel] | None = None,
     checkpoint_folder: Path | None = None,
+    checkpoint_seconds: float = 10.0,
     resume: bool = False,
     report: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Result:
@@ -48,7 +49,8 @@ def fit_panel(
         panel: the data.
         config: the options.
         models: local models that are known; the others are identified.
-        checkpoint_folder: where to leave a checkpoint every few seconds and when interrupted.
+        checkpoint_folder: where to leave a checkpoint now and then and when interrupted.
+        checkpoint_seconds: how often.
         resume: continue from the checkpoint in that folder.
         report: called with (what, done, total).
     """
@@ -66,7 +68,7 @@ def fit_panel(
             if checkpoint_folder is not None:
                 checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
 
-        final = _run(setup, config, resumed, trace, save, report)
+        final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report)
         finished = time.perf_counter()
     timings = {
         "seconds_local_models": round(prepared - started, 3),
@@ -84,6 +86,7 @@ def _run(
     resumed: Snapshot | None,
     trace: list[TraceRow],
     save: Callable[[Snapshot], None],
+    save_seconds: float,
     report: Callable[[str, int, int], None],
 ) -> Snapshot:
     chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
@@ -96,7 +99,7 @@ def _run(
             latest = snapshot
             trace.append(row)
             report("training", latest.pass_index * chunks_per_pass + latest.chunk, total)
-            if time.monotonic() - last_saved > CHECKPOINT_SECONDS:
+            if time.monotonic() - last_saved >= save_seconds:
                 save(latest)
                 last_saved = time.monotonic()
     except KeyboardInterrupt:
@@ -166,6 +169,21 @@ def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
     )
 
 
+def _status(final: Snapshot, config: RunConfig) -> str:
+    reached = f"{CRITERION} {final.progress.distance:.2g}"
+    if config.tolerance == 0:
+        return f"ran all {final.pass_index} passes: {reached}"
+    if final.progress.distance <= config.tolerance:
+        return (
+            f"converged after {final.pass_index} passes: {reached}, "
+            f"tolerance {config.tolerance:g}"
+        )
+    return (
+        f"stopped at the last allowed pass, {final.pass_index}: {reached}, above the tolerance "
+        f"{config.tolerance:g}; raise 'passes' or 'tolerance'"
+    )
+
+
 def _manifest(
     panel: Panel,
     config: RunConfig,
@@ -176,8 +194,6 @@ def _manifest(
 ) -> dict[str, Any]:
     steps = final.pass_index * setup.num_pairs
     distance, converged = final.progress.distance, final.progress.distance <= config.tolerance
-    verdict = "converged" if converged else "stopped at the last allowed pass"
-    criterion = "estimated relative distance of the parameters to their limit"
     chosen = [
         name
         for name in ("local_step_size", "feedback_step_size", "server_step_size")
@@ -229,13 +245,9 @@ def _manifest(
             "passes": final.pass_index,
             "rounds": final.pass_index * setup.num_rounds,
             "converged": converged,
-            "criterion": criterion,
+            "criterion": CRITERION,
             "distance": distance if np.isfinite(distance) else None,
-            "status": (
-                f"{verdict} after {final.pass_index} passes: {criterion} {distance:.2g}, "
-                f"tolerance {config.tolerance:g}"
-                + ("" if converged else "; raise 'passes' or the tolerance")
-            ),
+            "status": _status(final, config),
             "step_sizes": step_sizes,
             "step_size_reason": (
                 f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "

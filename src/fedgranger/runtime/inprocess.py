@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,7 +96,7 @@ def train(
         yield now, row
 
 
-@eqx.filter_jit
+@jax.jit
 def run_rounds(
     params: RoundParams, state: RoundState, windows: ClientWindow
 ) -> tuple[RoundState, tuple[Array, Array]]:

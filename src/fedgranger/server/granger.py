@@ -26,10 +26,10 @@ __all__ = ["ServerInfo", "ServerParams", "ServerState", "predict", "step"]
 class ServerParams(eqx.Module):
     """Constants of one row: A_mm, γ, λ_A and which columns may be non-zero (0/1)."""
 
-    self_transition: Float[Array, "state_dim state_dim"]
-    step_size: Float[Array, ""]
-    ridge: Float[Array, ""]
-    coupling: Float[Array, " total_dim"]
+    self_transition: Float[Array, "*batch state_dim state_dim"]
+    step_size: Float[Array, "*batch"]
+    ridge: Float[Array, "*batch"]
+    coupling: Float[Array, "*batch total_dim"]
 
 
 class ServerState(NamedTuple):

@@ -1,0 +1,53 @@
+# Everything runs in .venv, made with uv when it is there and with venv + pip when it is not.
+VENV   := .venv
+PY     := $(VENV)/bin/python
+UV     := $(shell command -v uv 2>/dev/null)
+PYTHON ?= python3
+PYTEST := $(PY) -m pytest -n 2
+
+ifdef UV
+  MAKE_VENV := uv venv --quiet --allow-existing --python '>=3.11' $(VENV)
+  INSTALL   := uv pip install --quiet --compile-bytecode --python $(PY) -c constraints.txt
+else
+  MAKE_VENV := $(PYTHON) -m venv $(VENV)
+  INSTALL   := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+endif
+
+.PHONY: demo test test-all lint bench docs-figures clean
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/fedgranger demo
+
+test: $(VENV)/.installed-dev
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/.installed-dev
+	$(PYTEST)
+
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/pyright
+
+bench: $(VENV)/.installed-dev
+	$(PY) -m benchmarks.training_speed
+	$(PY) -m benchmarks.memory
+
+docs-figures: $(VENV)/.installed
+	$(PY) docs/make_figures.py
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || test -n "$(UV)" || \
+	  { echo "fedgranger needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
+	$(MAKE_VENV)
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	@$(MAKE) --no-print-directory $(VENV)/.installed
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) fedgranger-demo .pytest_cache .ruff_cache .hypothesis

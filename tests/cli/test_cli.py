@@ -1,0 +1,256 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgranger as fg
+from fedgranger.cli.app import app
+
+runner = CliRunner()
+
+
+def call(*args):
+    return runner.invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sim") / "data"
+    result = call("simulate", folder, "--clients", 3, "--steps", 600, "--seed", 1)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit") / "run"
+    result = call("fit", data, "--out", folder, "--state-dim", 2)
+    assert result.exit_code == 0, result.output + result.stderr
+    return folder, result
+
+
+def test_version():
+    assert call("--version").output.strip() == f"fedgranger {fg.__version__}"
+
+
+def test_simulate_writes_data_and_truth(data):
+    names = sorted(path.name for path in data.iterdir())
+    assert names == ["client1.csv", "client2.csv", "client3.csv", "models.json", "truth.json"]
+    truth = json.loads((data / "truth.json").read_text())
+    assert set(truth) == {"clients", "edges", "transition", "state_dims"}
+    panel, direct = fg.simulate(3, 600, seed=1)
+    assert fg.Panel.read(data).data_hash() == panel.data_hash()
+    assert [tuple(edge) for edge in truth["edges"]] == list(direct.edges)
+
+
+def test_fit_writes_the_run_folder(run):
+    folder, result = run
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.toml",
+        "edges.csv",
+        "entries.csv",
+        "estimate.npz",
+        "manifest.json",
+        "report.html",
+        "trace.parquet",
+    ]
+    edges = pd.read_csv(folder / "edges.csv")
+    assert list(edges.columns) == [
+        "cause", "effect", "strength", "statistic", "df", "p_value", "q_value", "is_edge",
+    ]  # fmt: skip
+    assert len(edges) == 6
+    entries = pd.read_csv(folder / "entries.csv")
+    assert list(entries.columns) == [
+        "cause", "effect", "row", "col", "estimate", "std_error", "ci_low", "ci_high", "p_value",
+    ]  # fmt: skip
+    squares = entries.groupby(["cause", "effect"])["estimate"].apply(lambda x: (x**2).sum())
+    strengths = edges.set_index(["cause", "effect"])["strength"]
+    np.testing.assert_allclose(np.sqrt(squares.loc[strengths.index]), strengths)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
+    steps = manifest["training"]["passes"] * 599
+    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + 33 * steps
+    assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
+    assert "what left each client" in result.output
+    assert re.search(r"converged after \d+ passes", result.output)
+
+
+def test_fit_equals_the_python_interface(run, data):
+    folder, _ = run
+    loaded = fg.Result.load(folder)
+    direct = fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2))
+    np.testing.assert_array_equal(loaded.granger, direct.granger)
+    assert loaded.config == direct.config
+    assert loaded.trace.equals(direct.trace)
+    assert loaded.edges().equals(direct.edges())
+
+
+def test_fit_never_reads_the_truth(data, tmp_path):
+    """The same run without truth.json and models.json gives the same estimate."""
+    for path in data.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    options = ["--state-dim", 2, "--passes", 2, "--tolerance", 0]
+    assert call("fit", tmp_path, "--out", tmp_path / "r1", *options).exit_code == 0
+    assert call("fit", data, "--out", tmp_path / "r2", *options).exit_code == 0
+    a, b = (fg.Result.load(tmp_path / name).granger for name in ("r1", "r2"))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_config_file_and_precedence(data, tmp_path):
+    config = tmp_path / "options.toml"
+    config.write_text('state_dim = {client1 = 1, client2 = 2, client3 = 2}\npasses = 9\nwindow = 4\n'
+                      'tolerance = 0.0\nmissing = "mask"\n')
+    result = call("fit", data, "--out", tmp_path / "run", "--config", config, "--passes", 2)
+    assert result.exit_code == 0, result.stderr
+    loaded = fg.Result.load(tmp_path / "run")
+    assert loaded.state_dims == (1, 2, 2)
+    assert (loaded.config.passes, loaded.config.window) == (2, 4)
+    saved = tmp_path / "run" / "config.toml"
+    again = call("fit", data, "--out", tmp_path / "again", "--config", saved)
+    assert again.exit_code == 0, again.stderr
+    np.testing.assert_array_equal(fg.Result.load(tmp_path / "again").granger, loaded.granger)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("state-model", "svd"),
+        ("standardise", "false"),
+        ("window", "7"),
+        ("local-step-size", "1e-3"),
+        ("feedback-step-size", "1e-4"),
+        ("server-step-size", "1e-3"),
+        ("step-safety", "0.2"),
+        ("augmentation-ridge", "0.1"),
+        ("granger-ridge", "0.1"),
+        ("couplings", "client1->client2,client3->client1"),
+        ("prior", "laplace"),
+        ("augmentation-prior-location", "0.1"),
+        ("augmentation-prior-scale", "1"),
+        ("granger-prior-location", "0.1"),
+        ("granger-prior-scale", "1"),
+        ("seed", "5"),
+        ("models", "models.json"),
+    ],
+)
+def test_every_option_changes_something(data, short_run, tmp_path, option, value):
+    value = str(data / value) if option == "models" else value
+    result = call(
+        "fit", data, "--out", tmp_path / "run", "--state-dim", 2, "--passes", 1, "--tolerance", 0,
+        f"--{option}", value,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert not np.array_equal(fg.Result.load(tmp_path / "run").granger, short_run.granger)
+
+
+@pytest.fixture(scope="module")
+def short_run(data):
+    return fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2, passes=1, tolerance=0.0))
+
+
+def test_edges_and_evaluate(run, data):
+    folder, _ = run
+    table = call("edges", folder, "--top", 2).output
+    assert table.splitlines()[0].split() == ["cause", "effect", "strength"]
+    assert len(table.strip().splitlines()) == 3
+    rows = json.loads(call("edges", folder, "--json").output)
+    assert [row["strength"] for row in rows] == sorted((r["strength"] for r in rows), reverse=True)
+    scores = json.loads(call("evaluate", folder, "--truth", data / "truth.json", "--json").output)
+    assert 0 <= scores["edges"]["auc_roc"] <= 1
+    assert scores["edges"]["num_possible"] == 6
+    printed = call("evaluate", folder, "--truth", data / "truth.json").output
+    assert f"{scores['edges']['auc_roc']:.4g}" in printed
+
+
+BAD_INPUT = {
+    "no data": (["fit", "nowhere", "--out", "r"], "nowhere"),
+    "unknown key": (["fit", "DATA", "--out", "r", "--config", "typo.toml"], "did you mean 'passes'"),
+    "bad toml": (["fit", "DATA", "--out", "r", "--config", "bad.toml"], "not valid TOML"),
+    "bad value": (["fit", "DATA", "--out", "r", "--passes", "many"], "passes is 'many'"),
+    "bad prior": (["fit", "DATA", "--out", "r", "--prior", "cauchy"], "prior is 'cauchy'"),
+    "large window": (["fit", "DATA", "--out", "r", "--window", "600"], "use a smaller one"),
+    "many states": (["fit", "DATA", "--out", "r", "--state-dim", "9"], "client 'client1'"),
+    "unknown client": (["fit", "DATA", "--out", "r", "--state-dim", "x=1"], "client 'x'"),
+    "diverging": (["fit", "DATA", "--out", "r", "--local-step-size", "9"], "diverge"),
+    "no models": (["fit", "DATA", "--out", "r", "--models", "none.json"], "none.json"),
+    "one client": (["fit", "one", "--out", "r"], "two"),
+    "few rows": (["fit", "short", "--out", "r", "--state-dim", "1"], "rows"),
+    "text cell": (["fit", "text", "--out", "r"], "broken"),
+    "no run": (["edges", "nowhere"], "no such run folder"),
+    "no truth": (["evaluate", "RUN", "--truth", "none.json"], "none.json"),
+    "other truth": (["evaluate", "RUN", "--truth", "other.json"], "different clients"),
+    "bad edges": (["simulate", "s", "--edges", "a>b"], "--edges"),
+    "bad dims": (["simulate", "s", "--state-dims", "two"], "--state-dims"),
+    "unstable": (["simulate", "s", "--spectral-radius", "1.2"], "spectral_radius is 1.2"),
+    "full folder": (["simulate", "DATA"], "is not empty"),
+    "foreign folder": (["fit", "DATA", "--out", "one"], "not empty"),
+    "both flags": (["fit", "DATA", "--out", "r", "--resume", "--overwrite"], "contradict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_one_sentence_and_exit_code_2(case, data, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "typo.toml").write_text("pases = 3\n")
+    (tmp_path / "bad.toml").write_text("passes = \n")
+    frame = pd.read_csv(data / "client1.csv")
+    for name in ("one", "short", "text"):
+        (tmp_path / name).mkdir()
+    frame.to_csv(tmp_path / "one" / "a.csv", index=False)
+    for name in ("a", "b"):
+        frame.head(10).to_csv(tmp_path / "short" / f"{name}.csv", index=False)
+        frame.astype({"s3": object}).to_csv(tmp_path / "text" / f"{name}.csv", index=False)
+    text = (tmp_path / "text" / "a.csv").read_text().splitlines()
+    text[5] = ",".join(["4", "1", "1", "broken", *["1"] * 5])
+    (tmp_path / "text" / "a.csv").write_text("\n".join(text))
+    other = json.loads((data / "truth.json").read_text())
+    other = json.dumps(other).replace("client1", "zebra")
+    (tmp_path / "other.json").write_text(other)
+    before = sorted(tmp_path.rglob("*"))
+
+    args, expected = BAD_INPUT[case]
+    places = {"DATA": data, "RUN": run[0]}
+    result = call(*(places.get(arg, arg) for arg in args))
+    assert result.exit_code == 2, result.output
+    assert expected in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before  # nothing half-written
+
+
+def test_overwrite(data, tmp_path):
+    options = ["--state-dim", 2, "--passes", 1, "--tolerance", 0]
+    assert call("fit", data, "--out", tmp_path / "r", *options).exit_code == 0
+    again = call("fit", data, "--out", tmp_path / "r", *options)
+    assert again.exit_code == 2
+    assert "--overwrite" in again.stderr
+    assert call("fit", data, "--out", tmp_path / "r", *options, "--overwrite").exit_code == 0
+
+
+def test_demo_in_a_fresh_process(tmp_path):
+    """The whole demo, without the tests' float64 switch and from another folder."""
+    outcome = subprocess.run(
+        [sys.executable, "-m", "fedgranger", "demo", "--out", str(tmp_path / "demo")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100"},
+        cwd=tmp_path,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "AUC-ROC" in outcome.stdout
+    report = (tmp_path / "demo" / "run" / "report.html").read_text()
+    assert "<svg" in report
+    assert "boiler" in report
+    loaded = fg.Result.load(tmp_path / "demo" / "run")
+    assert loaded.granger.dtype == np.float64
+    assert loaded.manifest["training"]["converged"]
+    assert not outcome.stderr.strip()

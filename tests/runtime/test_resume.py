@@ -1,0 +1,154 @@
+"""An interrupted run continues to the same bits."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import fedgranger as fg
+from fedgranger.errors import ConvergenceWarning, RunError
+from fedgranger.runtime import checkpoint, fitting
+
+CONFIG = fg.RunConfig(state_dim=2, passes=6, tolerance=0, window=5)
+FILES = ("estimate.npz", "edges.csv", "entries.csv")
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(3, 700, missing_share=0.02, seed=1)[0]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(panel):
+    return fg.fit(panel, CONFIG)
+
+
+def interrupt_after(monkeypatch, num_chunks):
+    """Raise what Ctrl-C raises after so many chunks."""
+    real = fitting.train
+
+    def interrupted(*args):
+        for count, item in enumerate(real(*args)):
+            if count == num_chunks:
+                raise KeyboardInterrupt
+            yield item
+
+    monkeypatch.setattr(fitting, "train", interrupted)
+
+
+@pytest.mark.parametrize("num_chunks", [1, 8, 13, 47])
+def test_resume_is_bit_identical(panel, uninterrupted, tmp_path, monkeypatch, num_chunks):
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, num_chunks)
+        with pytest.raises(KeyboardInterrupt):
+            fg.fit(panel, CONFIG, checkpoint_folder=tmp_path)
+    resumed = fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.granger, uninterrupted.granger)
+    for name, theta in uninterrupted.augmentations.items():
+        np.testing.assert_array_equal(resumed.augmentations[name], theta)
+    assert resumed.trace.equals(uninterrupted.trace)
+    assert resumed.manifest["training"] == uninterrupted.manifest["training"]
+
+
+def test_two_interrupts(panel, uninterrupted, tmp_path, monkeypatch):
+    for num_chunks, resume in ((5, False), (7, True)):
+        with monkeypatch.context() as patch:
+            interrupt_after(patch, num_chunks)
+            with pytest.raises(KeyboardInterrupt):
+                fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=resume)
+    resumed = fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.granger, uninterrupted.granger)
+    assert resumed.trace.equals(uninterrupted.trace)
+
+
+def test_periodic_checkpoints(panel, uninterrupted, tmp_path):
+    """A killed process leaves the last periodic checkpoint, which is enough."""
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    assert (tmp_path / checkpoint.FILE_NAME).exists()
+    resumed = fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.granger, uninterrupted.granger)
+
+
+@pytest.mark.parametrize("change", ["data", "options"])
+def test_other_run_is_refused(panel, tmp_path, change):
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    other_panel = panel.slice(0, 600) if change == "data" else panel
+    other_config = fg.RunConfig(state_dim=2, passes=7) if change == "options" else CONFIG
+    with pytest.raises(RunError, match="other data, options or version"):
+        fg.fit(other_panel, other_config, checkpoint_folder=tmp_path, resume=True)
+
+
+def test_nothing_to_resume(panel, tmp_path):
+    with pytest.raises(RunError, match="nothing to resume"):
+        fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+
+
+def test_damaged_checkpoint(panel, tmp_path):
+    (tmp_path / checkpoint.FILE_NAME).write_bytes(b"not a zip")
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+
+
+def test_failed_write_keeps_the_old_checkpoint(panel, tmp_path, monkeypatch):
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    before = (tmp_path / checkpoint.FILE_NAME).read_bytes()
+
+    def full_disk(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    assert (tmp_path / checkpoint.FILE_NAME).read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [checkpoint.FILE_NAME]
+
+
+def test_not_converged_warns(panel):
+    with pytest.warns(ConvergenceWarning, match="stopped at the last allowed pass, 2"):
+        fg.fit(panel, fg.RunConfig(state_dim=2, passes=2))
+
+
+def test_real_interrupt_of_the_command(tmp_path):
+    """SIGINT to the real process, then --resume: same files as an uninterrupted run."""
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+
+    def command(*args):
+        return [sys.executable, "-m", "fedgranger", *map(str, args)]
+
+    data = tmp_path / "data"
+    subprocess.run(
+        command("simulate", data, "--clients", 3, "--steps", 20000), check=True, env=env,
+        capture_output=True,
+    )
+    options = ["--passes", 60, "--tolerance", 0, "--state-dim", 2]
+    subprocess.run(
+        command("fit", data, "--out", tmp_path / "whole", *options), check=True, env=env,
+        capture_output=True,
+    )
+    cut = command("fit", data, "--out", tmp_path / "cut", *options, "--checkpoint-every", 0)
+    process = subprocess.Popen(cut, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    wait_for_checkpoint(process, tmp_path / "cut" / checkpoint.FILE_NAME)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert b"--resume" in stderr
+    assert b"Traceback" not in stderr
+    assert not (tmp_path / "cut" / "manifest.json").exists()
+    refused = subprocess.run(cut, env=env, capture_output=True)
+    assert refused.returncode == 2
+    assert b"--resume" in refused.stderr
+    subprocess.run([*cut, "--resume"], check=True, env=env, capture_output=True)
+    for name in FILES:
+        whole, resumed = tmp_path / "whole" / name, tmp_path / "cut" / name
+        assert whole.read_bytes() == resumed.read_bytes(), name
+    assert not (tmp_path / "cut" / checkpoint.FILE_NAME).exists()
+
+
+def wait_for_checkpoint(process, path):
+    while process.poll() is None and not path.exists():
+        time.sleep(0.01)

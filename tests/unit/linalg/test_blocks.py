@@ -1,0 +1,55 @@
+"""vec, padding and packing of ragged client blocks."""
+
+import numpy as np
+import pytest
+
+from fedgranger.linalg.blocks import pack_square, pad_stack, unpack_square, unvec, vec
+
+DIMS = (1, 3, 2)
+
+
+def test_vec_of_product_vs_kronecker():
+    rng = np.random.default_rng(0)
+    A, X, B = (rng.standard_normal(shape) for shape in ((2, 3), (3, 4), (4, 5)))
+    np.testing.assert_allclose(vec(A @ X @ B), np.kron(B.T, A) @ vec(X), rtol=1e-12)
+
+
+def test_vec_stacks_columns_and_unvec_undoes_it():
+    X = np.arange(6.0).reshape(2, 3)
+    assert vec(X).tolist() == [0, 3, 1, 4, 2, 5]
+    np.testing.assert_array_equal(unvec(vec(X), 2), X)
+
+
+def test_pad_stack_puts_blocks_first_and_zeros_behind():
+    blocks = [np.full((1, 2), 3.0), np.full((2, 1), 4.0)]
+    padded = pad_stack(blocks, (2, 3))
+    expected = np.zeros((2, 2, 3))
+    expected[0, :1, :2], expected[1, :, :1] = 3.0, 4.0
+    np.testing.assert_array_equal(padded, expected)
+
+
+def test_pack_inverts_unpack_for_ragged_dims():
+    matrix = np.random.default_rng(1).standard_normal((6, 6))
+    rows = unpack_square(matrix, DIMS, 3)
+    assert rows.shape == (3, 3, 9)
+    np.testing.assert_array_equal(pack_square(rows, DIMS), matrix)
+
+
+def test_unpack_places_block_row_effect_column_cause():
+    """Client 1's influence on client 2 is rows 4:6, columns 1:4 of the dense matrix."""
+    matrix = np.random.default_rng(2).standard_normal((6, 6))
+    rows = unpack_square(matrix, DIMS, 3)
+    np.testing.assert_array_equal(rows[2, :2, 3:6], matrix[4:6, 1:4])
+    padding = rows.copy()
+    for m, p in enumerate(DIMS):
+        for n, q in enumerate(DIMS):
+            padding[m, :p, 3 * n : 3 * n + q] = 0.0
+    assert not padding.any()
+
+
+@pytest.mark.parametrize("dims", [(2, 2), (1, 1, 1), (3,)])
+def test_equal_dims_need_no_padding(dims):
+    total = sum(dims)
+    matrix = np.arange(float(total**2)).reshape(total, total)
+    rows = unpack_square(matrix, dims, dims[0])
+    np.testing.assert_array_equal(rows.reshape(total, total), matrix)
