@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -133,7 +134,7 @@ def _measurements(
     )
     key = jax.random.key(seed)
     radius = float(np.max(np.abs(np.linalg.eigvals(system.transition))))
-    burn_in = int(BURN_IN_TIME_CONSTANTS / (1 - radius))
+    burn_in = round(BURN_IN_TIME_CONSTANTS / (1 - radius))
     df = 0.0 if student_df is None else float(student_df)
     state = jnp.zeros(len(A))
     values = np.empty((num_steps, d))
@@ -148,6 +149,7 @@ def _measurements(
     return values
 
 
+@partial(jax.jit, static_argnames=("length", "df"))
 def _run(
     key: Key[Array, ""],
     A: Float[Array, "dim dim"],

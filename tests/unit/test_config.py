@@ -1,0 +1,183 @@
+"""Every option is checked once, with a sentence that names it."""
+
+import math
+import tomllib
+from dataclasses import fields
+
+import pytest
+
+from fedgranger.config import RunConfig, read_toml
+from fedgranger.errors import ConfigError
+
+FULL = RunConfig(
+    state_model="ppca",
+    state_dim={"pump": 2, "Kühler 3": 1},
+    max_state_dim=3,
+    standardise=False,
+    window=16,
+    passes=7,
+    tolerance=0.0,
+    local_step_size=0.01,
+    feedback_step_size=0.25,
+    server_step_size=1,
+    step_safety=0.9,
+    augmentation_ridge=0.1,
+    granger_ridge=0.2,
+    couplings=(("pump", "Kühler 3"),),
+    prior="student-t",
+    prior_df=4.5,
+    augmentation_prior_location=-1.0,
+    augmentation_prior_scale=0.3,
+    granger_prior_location=2.5,
+    granger_prior_scale=0.0,
+    seed=11,
+)
+
+
+def test_full_example_leaves_no_option_at_its_default():
+    default = RunConfig()
+    for field in fields(RunConfig):
+        assert getattr(FULL, field.name) != getattr(default, field.name), field.name
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RunConfig(),
+        FULL,
+        RunConfig(window="full", couplings=()),
+        RunConfig(state_dim=3),
+    ],
+    ids=["default", "all options", "no couplings", "one state_dim"],
+)
+def test_toml_round_trip(config, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_bytes(config.to_toml().encode())
+    assert RunConfig.from_mapping(read_toml(path)) == config
+    assert tomllib.loads(config.to_toml()) == config.to_mapping()
+
+
+def test_state_dim_of_client():
+    assert FULL.state_dim_of("pump") == 2
+    assert FULL.state_dim_of("other") == "auto"
+    assert RunConfig(state_dim=3).state_dim_of("pump") == 3
+    assert RunConfig().state_dim_of("pump") == "auto"
+
+
+WHOLE = "it must be a whole number of at least"
+NUMBER = "it must be a finite number"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "state_model",
+            "factr",
+            "state_model is 'factr'; choose one of auto, factor, ppca, svd, paper; "
+            "did you mean 'factor'?",
+        ),
+        ("state_dim", 0, f"state_dim is 0; {WHOLE} 1"),
+        ("state_dim", True, f"state_dim is True; {WHOLE} 1"),
+        ("state_dim", 2.0, f"state_dim is 2.0; {WHOLE} 1"),
+        ("state_dim", "two", f"state_dim is 'two'; {WHOLE} 1"),
+        ("state_dim", {"pump": 0}, f"state_dim of client 'pump' is 0; {WHOLE} 1"),
+        ("state_dim", {"pump": "auto"}, f"state_dim of client 'pump' is 'auto'; {WHOLE} 1"),
+        ("max_state_dim", 0, f"max_state_dim is 0; {WHOLE} 1"),
+        ("standardise", 1, "standardise is 1; it must be true or false"),
+        ("standardise", "no", "standardise is 'no'; it must be true or false"),
+        ("window", 0, f"window is 0; {WHOLE} 1"),
+        ("window", "all", f"window is 'all'; {WHOLE} 1"),
+        ("passes", 0, f"passes is 0; {WHOLE} 1"),
+        ("passes", 1.5, f"passes is 1.5; {WHOLE} 1"),
+        ("seed", -1, f"seed is -1; {WHOLE} 0"),
+        ("local_step_size", -0.1, "local_step_size is -0.1; it must be at least 0"),
+        ("local_step_size", "big", f"local_step_size is 'big'; {NUMBER}"),
+        ("feedback_step_size", math.nan, f"feedback_step_size is nan; {NUMBER}"),
+        ("server_step_size", math.inf, f"server_step_size is inf; {NUMBER}"),
+        ("server_step_size", True, f"server_step_size is True; {NUMBER}"),
+        ("tolerance", -1e-9, "tolerance is -1e-09; it must be at least 0"),
+        ("tolerance", None, f"tolerance is None; {NUMBER}"),
+        ("augmentation_ridge", -1, "augmentation_ridge is -1; it must be at least 0"),
+        ("granger_ridge", -1, "granger_ridge is -1; it must be at least 0"),
+        ("augmentation_prior_scale", -1, "augmentation_prior_scale is -1; it must be at least 0"),
+        ("granger_prior_scale", -1, "granger_prior_scale is -1; it must be at least 0"),
+        ("prior_df", -3.0, "prior_df is -3.0; it must be at least 0"),
+        ("augmentation_prior_location", "0", f"augmentation_prior_location is '0'; {NUMBER}"),
+        ("granger_prior_location", math.inf, f"granger_prior_location is inf; {NUMBER}"),
+        ("step_safety", 0, "step_safety is 0; it must lie between 0 and 1 (exclusive)"),
+        ("step_safety", 1.0, "step_safety is 1.0; it must lie between 0 and 1 (exclusive)"),
+        ("step_safety", "high", f"step_safety is 'high'; {NUMBER}"),
+        (
+            "couplings",
+            "some",
+            "couplings is 'some'; it must be 'all' or a list of [cause, effect]",
+        ),
+        (
+            "couplings",
+            (("a", "a"),),
+            "couplings has the entry ('a', 'a'); each must be [cause, effect], two clients",
+        ),
+        (
+            "couplings",
+            [["a", "b", "c"]],
+            "couplings has the entry ('a', 'b', 'c'); each must be [cause, effect], two clients",
+        ),
+        (
+            "couplings",
+            [["a", 2]],
+            "couplings has the entry ('a', 2); each must be [cause, effect], two clients",
+        ),
+        (
+            "couplings",
+            ["ab"],
+            "couplings has the entry 'ab'; each must be [cause, effect], two clients",
+        ),
+    ],
+)
+def test_bad_value_is_one_exact_sentence(name, value, message):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_mapping({name: value})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"step_safety": 0.999},
+        {"local_step_size": 0},
+        {"tolerance": 0},
+        {"granger_prior_location": -5},
+        {"window": "full"},
+        {"seed": 0},
+    ],
+)
+def test_border_values_are_allowed(values):
+    RunConfig(**values)
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("step_size", "local_step_size"), ("passses", "passes"), ("granger_rigde", "granger_ridge")],
+)
+def test_unknown_key_names_the_nearest(key, nearest):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_mapping({key: 1})
+    assert str(caught.value) == f"unknown option '{key}'; did you mean '{nearest}'?"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"a = ", "not valid TOML"), (b"a = 1\na = 2", "not valid TOML"), (b"\xff\xfe", "cannot be")],
+)
+def test_bad_toml_file(tmp_path, content, message):
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"run.toml: {message}"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize("name", ["none.toml", "."])
+def test_toml_path_that_is_no_file(tmp_path, name):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(tmp_path / name)

@@ -1,0 +1,38 @@
+"""Sizes of what crosses the wire."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fedgranger.messages import ClientHello, ClientMessage, ServerMessage, message_bytes
+
+
+def payload(message):
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(message))
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_message_bytes_vs_arrays_of_one_step(p):
+    up = ClientMessage(jnp.zeros((1, p)), jnp.zeros((1, p)), jnp.zeros(1, dtype=bool))
+    down = ServerMessage(jnp.zeros((1, p)))
+    assert message_bytes(p) == (payload(up), payload(down))
+
+
+def test_window_costs_as_many_bytes_per_step():
+    up = ClientMessage(jnp.zeros((30, 2)), jnp.zeros((30, 2)), jnp.zeros(30, dtype=bool))
+    assert payload(up) == 30 * message_bytes(2)[0]
+
+
+def test_nothing_else_is_sent():
+    """The fields are the whole message: a new one must be a decision, here and in the docs."""
+    sent = {
+        cls: [field.name for field in dataclasses.fields(cls)]
+        for cls in (ClientHello, ClientMessage, ServerMessage)
+    }
+    assert sent == {
+        ClientHello: ["self_transition", "state_gain"],
+        ClientMessage: ["filtered_states", "augmented_states", "is_observed"],
+        ServerMessage: ["gradients"],
+    }
