@@ -47,6 +47,16 @@ class RunConfig:
         granger_prior_location: mean of Â⁰.
         granger_prior_scale: standard deviation of Â⁰.
         seed: seed of the prior draws.
+        test: "debiased" tests every edge on the clients' least-squares states; "none" does not.
+        alpha: an edge is reported when its adjusted p-value is at most this.
+        correction: for testing many edges: bh, by, holm or none.
+        confidence: level of the entries' intervals.
+        lags: lag order of the debiased estimate, or "auto" for an information criterion.
+        max_lags: largest order "auto" may choose.
+        covariance: "sandwich", or "homoskedastic" (right only without measurement noise).
+        hac: lags of the sandwich: model, newey-west or andrews.
+        weighting: weights of time steps in the tests: none, ewma or window.
+        weighting_span: half-life of ewma, or length of window, in steps.
     """
 
     state_model: str = "auto"
@@ -70,6 +80,16 @@ class RunConfig:
     granger_prior_location: float = 0.0
     granger_prior_scale: float = 0.1
     seed: int = 0
+    test: str = "debiased"
+    alpha: float = 0.05
+    correction: str = "bh"
+    confidence: float = 0.95
+    lags: int | Auto = 1
+    max_lags: int = 5
+    covariance: str = "sandwich"
+    hac: str = "model"
+    weighting: str = "none"
+    weighting_span: int = 0
 
     def __post_init__(self) -> None:
         """Check every value; the message names the option, the value and what is allowed."""
@@ -106,6 +126,21 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
+        check_choice("test", self.test, ("debiased", "none"))
+        check_choice("correction", self.correction, ("bh", "by", "holm", "none"))
+        check_choice("covariance", self.covariance, ("sandwich", "homoskedastic"))
+        check_choice("hac", self.hac, ("model", "newey-west", "andrews"))
+        check_choice("weighting", self.weighting, ("none", "ewma", "window"))
+        for name in ("alpha", "confidence"):
+            _check_number(name, getattr(self, name), 0.0)
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; it must lie between 0 and 1 (exclusive)"
+                )
+        if self.lags != "auto":
+            _check_int("lags", self.lags, 1)
+        _check_int("max_lags", self.max_lags, 1)
+        _check_int("weighting_span", self.weighting_span, 0 if self.weighting == "none" else 1)
         for field in fields(self):  # 1 and 1.0 are the same option
             if isinstance(field.default, float) or field.name.endswith("step_size"):
                 value = getattr(self, field.name)

@@ -9,6 +9,8 @@ __all__ = [
     "ConvergenceWarning",
     "DataError",
     "FedGrangerError",
+    "InferenceError",
+    "InferenceWarning",
     "ModelError",
     "RunError",
     "StabilityWarning",
@@ -36,12 +38,20 @@ class UnstableRecursionError(FedGrangerError):
     """The learner diverges with these step sizes."""
 
 
+class InferenceError(FedGrangerError):
+    """The edges cannot be tested with these data."""
+
+
 class RunError(FedGrangerError):
     """A run folder cannot be read, written or resumed."""
 
 
 class ConvergenceWarning(UserWarning):
     """Training stopped before it converged."""
+
+
+class InferenceWarning(UserWarning):
+    """The edge tests are doubtful or were not possible."""
 
 
 class StabilityWarning(UserWarning):

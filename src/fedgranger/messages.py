@@ -4,6 +4,8 @@
 |---|---|---|---|
 | `ClientHello` | client -> server | once | A_mm (p x p), one number on the size of its states |
 | `ClientMessage` | client -> server | every round | filtered and augmented state per time step, a flag |
+| `StateHello` | client -> server | once, for the edge tests | error covariance of its states (p x p) |
+| `StateMessage` | client -> server | once per time step, for the edge tests | least-squares state, a flag |
 | `ServerMessage` | server -> client | every round | gradient of the server loss per time step |
 
 Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
@@ -16,7 +18,17 @@ from __future__ import annotations
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["SCHEMA_VERSION", "ClientHello", "ClientMessage", "ServerMessage", "message_bytes"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "ClientHello",
+    "ClientMessage",
+    "ServerMessage",
+    "StateHello",
+    "StateMessage",
+    "hello_bytes",
+    "message_bytes",
+    "state_bytes",
+]
 
 SCHEMA_VERSION = 1
 
@@ -58,6 +70,28 @@ class ServerMessage(eqx.Module):
     gradients: Float[Array, "*batch window state_dim"]
 
 
+class StateHello(eqx.Module):
+    """Sent once, before the states of the edge tests.
+
+    Attributes:
+        error_cov: E = (CᵀR⁻¹C)⁻¹, what measurement noise adds to the states below.
+    """
+
+    error_cov: Float[Array, "state_dim state_dim"]
+
+
+class StateMessage(eqx.Module):
+    """Sent once per time step for the edge tests; needs no round and no answer.
+
+    Attributes:
+        states: least-squares states (CᵀR⁻¹C)⁻¹CᵀR⁻¹y; zero where missing.
+        is_observed: the measurement was there.
+    """
+
+    states: Float[Array, "*batch window state_dim"]
+    is_observed: Bool[Array, "*batch window"]
+
+
 def message_bytes(state_dim: int) -> tuple[int, int]:
     """Payload bytes per time step: (up, down) for one client with that many states.
 
@@ -66,3 +100,23 @@ def message_bytes(state_dim: int) -> tuple[int, int]:
         (33, 16)
     """
     return 2 * 8 * state_dim + 1, 8 * state_dim
+
+
+def hello_bytes(state_dim: int) -> tuple[int, int]:
+    """Payload bytes of a `ClientHello` and of a `StateHello`.
+
+    Example:
+        >>> hello_bytes(2)
+        (40, 32)
+    """
+    return 8 * (state_dim**2 + 1), 8 * state_dim**2
+
+
+def state_bytes(state_dim: int) -> int:
+    """Payload bytes per time step of a `StateMessage`.
+
+    Example:
+        >>> state_bytes(2)
+        17
+    """
+    return 8 * state_dim + 1

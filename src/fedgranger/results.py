@@ -6,29 +6,20 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import RunConfig, read_toml
+from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
+from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
+from fedgranger.inference.multiplicity import false_edge_bound
 
-__all__ = ["EDGE_COLUMNS", "ENTRY_COLUMNS", "Result", "write_atomically"]
+__all__ = ["Result", "write_atomically"]
 
-EDGE_COLUMNS = ("cause", "effect", "strength", "statistic", "df", "p_value", "q_value", "is_edge")
-ENTRY_COLUMNS = (
-    "cause",
-    "effect",
-    "row",
-    "col",
-    "estimate",
-    "std_error",
-    "ci_low",
-    "ci_high",
-    "p_value",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +29,10 @@ class Result:
     Attributes:
         clients: names, in the order of the panel.
         state_dims: states per client, same order.
-        granger: Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n on m.
+        granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
+            on m.
         augmentations: θ_m per client (in a deployment they stay with their client).
+        inference: debiased estimate and edge tests, or None when there are none.
         trace: losses along training; columns pass_index, round, client, local_loss, server_loss.
         manifest: versions, seed, data hash, timings, bytes and how training ended.
         config: the options of the run.
@@ -49,42 +42,70 @@ class Result:
     state_dims: tuple[int, ...]
     granger: np.ndarray
     augmentations: dict[str, np.ndarray]
+    inference: EdgeInference | None
     trace: pd.DataFrame
     manifest: dict[str, Any]
     config: RunConfig
 
-    def block(self, effect: str, cause: str) -> np.ndarray:
-        """Â_mn with m = effect, n = cause."""
+    def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
+        """Block [effect, cause] of FedGC's estimate, or of the debiased one (all lags)."""
         offsets = np.concatenate([[0], np.cumsum(self.state_dims)])
         for name in (effect, cause):
             if name not in self.clients:
                 raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
         m, n = self.clients.index(effect), self.clients.index(cause)
-        return self.granger[offsets[m] : offsets[m + 1], offsets[n] : offsets[n + 1]]
+        rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
+        if estimate == "fedgc":
+            return self.granger[rows, columns]
+        if self.inference is None:
+            raise RunError("this run has no debiased estimate; fit with test='debiased'")
+        P = offsets[-1]
+        lags = self.inference.transition.shape[1] // P
+        return np.concatenate(
+            [self.inference.transition[rows, k * P : (k + 1) * P][:, columns] for k in range(lags)],
+            axis=1,
+        )
 
-    def edges(self, *, sort: bool = False) -> pd.DataFrame:
+    def edges(
+        self,
+        *,
+        estimate: str = "auto",
+        alpha: float | None = None,
+        correction: str | None = None,
+        sort: bool = False,
+    ) -> pd.DataFrame:
         """One row per ordered pair of clients; `strength` is the Frobenius norm of its block.
 
-        The test columns are empty: FedGC's estimate alone carries no p-value.
-
         Args:
-            sort: strongest first, instead of by client order.
+            estimate: `debiased` with its tests, `fedgc` (test columns empty), or `auto`: the
+                first when there is one.
+            alpha: level for `is_edge`; default the run's own.
+            correction: for `q_value`; default the run's own.
+            sort: most certain first (strongest first without tests), instead of by client order.
         """
-        rows = [
-            (cause, effect, float(np.linalg.norm(self.block(effect, cause))))
-            for effect in self.clients
-            for cause in self.clients
-            if cause != effect
-        ]
-        table = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:3]))
-        table = table.reindex(columns=list(EDGE_COLUMNS))
+        self._check_estimate(estimate)
+        if estimate == "fedgc" or self.inference is None:
+            table = self._fedgc_edges()
+        else:
+            table = decide(
+                self.inference.edges,
+                self.config.alpha if alpha is None else alpha,
+                self.config.correction if correction is None else correction,
+            )
         if sort:
-            table = table.sort_values("strength", ascending=False, kind="stable")
-            table = table.reset_index(drop=True)
+            table = table.sort_values(
+                ["p_value", "strength"], ascending=[True, False], kind="stable"
+            ).reset_index(drop=True)
         return table
 
-    def entries(self) -> pd.DataFrame:
-        """One row per entry of every cross-client block (row and col count states from 0)."""
+    def entries(self, *, estimate: str = "auto") -> pd.DataFrame:
+        """One row per entry of every cross-client block (row and col count states from 0).
+
+        With several lags `col` goes on counting from lag to lag.
+        """
+        self._check_estimate(estimate)
+        if estimate != "fedgc" and self.inference is not None:
+            return self.inference.entries
         rows = [
             (cause, effect, i, j, float(value))
             for effect in self.clients
@@ -94,6 +115,30 @@ class Result:
         ]
         table = pd.DataFrame(rows, columns=list(ENTRY_COLUMNS[:5]))
         return table.reindex(columns=list(ENTRY_COLUMNS))
+
+    def false_edge_bound(self) -> float:
+        """Upper bound on the probability that any reported edge is false."""
+        if self.inference is None:
+            raise RunError("this run has no edge tests; fit with test='debiased'")
+        table = self.edges()
+        return false_edge_bound(
+            table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
+        )
+
+    def _check_estimate(self, estimate: str) -> None:
+        check_choice("estimate", estimate, ("auto", "debiased", "fedgc"))
+        if estimate == "debiased" and self.inference is None:
+            raise RunError("this run has no debiased estimate; fit with test='debiased'")
+
+    def _fedgc_edges(self) -> pd.DataFrame:
+        rows = [
+            (cause, effect, float(np.linalg.norm(self.block(effect, cause))))
+            for effect in self.clients
+            for cause in self.clients
+            if cause != effect
+        ]
+        table = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:3]))
+        return table.reindex(columns=list(EDGE_COLUMNS))
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; every file appears whole, `manifest.json` last."""
@@ -107,16 +152,22 @@ class Result:
             "clients": np.array(self.clients),
             "state_dims": np.array(self.state_dims),
         }
+        if self.inference is not None:
+            arrays["debiased"] = self.inference.transition
+            arrays["debiased_std_error"] = self.inference.std_error
+            arrays["debiased_p_value"] = self.inference.p_value
         write_atomically(
             folder / "config.toml", lambda path: path.write_text(self.config.to_toml())
         )
         write_atomically(folder / "estimate.npz", lambda path: _save_arrays(path, arrays))
-        write_atomically(
-            folder / "edges.csv", lambda path: self.edges().to_csv(path, index=False)
-        )
-        write_atomically(
-            folder / "entries.csv", lambda path: self.entries().to_csv(path, index=False)
-        )
+        tables = {
+            "edges.csv": self.edges(),
+            "entries.csv": self.entries(),
+            "edges_fedgc.csv": self.edges(estimate="fedgc"),
+            "entries_fedgc.csv": self.entries(estimate="fedgc"),
+        }
+        for name, table in tables.items():
+            write_atomically(folder / name, partial(table.to_csv, index=False))
         write_atomically(
             folder / "trace.parquet", lambda path: self.trace.to_parquet(path, index=False)
         )
@@ -141,17 +192,30 @@ class Result:
             )
             raise RunError(f"{folder}: not a finished run; {hint}")
         try:
-            with np.load(folder / "estimate.npz", allow_pickle=False) as arrays:
-                clients = tuple(str(name) for name in arrays["clients"])
-                return cls(
-                    clients,
-                    tuple(int(dim) for dim in arrays["state_dims"]),
-                    arrays["granger"],
-                    {name: arrays[f"augmentation_{m}"] for m, name in enumerate(clients)},
-                    pd.read_parquet(folder / "trace.parquet"),
-                    json.loads((folder / "manifest.json").read_text()),
-                    RunConfig.from_mapping(read_toml(folder / "config.toml")),
+            manifest = json.loads((folder / "manifest.json").read_text())
+            with np.load(folder / "estimate.npz", allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            clients = tuple(str(name) for name in arrays["clients"])
+            inference = None
+            if "debiased" in arrays:
+                inference = EdgeInference(
+                    arrays["debiased"],
+                    arrays["debiased_std_error"],
+                    arrays["debiased_p_value"],
+                    pd.read_csv(folder / "edges.csv", float_precision="round_trip"),
+                    pd.read_csv(folder / "entries.csv", float_precision="round_trip"),
+                    manifest["inference"],
                 )
+            return cls(
+                clients,
+                tuple(int(dim) for dim in arrays["state_dims"]),
+                arrays["granger"],
+                {name: arrays[f"augmentation_{m}"] for m, name in enumerate(clients)},
+                inference,
+                pd.read_parquet(folder / "trace.parquet"),
+                manifest,
+                RunConfig.from_mapping(read_toml(folder / "config.toml")),
+            )
         except (OSError, KeyError, ValueError) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
 

@@ -21,13 +21,19 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedgranger.errors import ConvergenceWarning, FedGrangerError, StabilityWarning
+from fedgranger.errors import (
+    ConvergenceWarning,
+    FedGrangerError,
+    InferenceWarning,
+    StabilityWarning,
+)
 
 __all__ = ["INTERRUPTED", "err", "friendly", "out", "progress_report"]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 INTERRUPTED = 130
+OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -38,15 +44,15 @@ def friendly(command: Command) -> Command:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", ConvergenceWarning)
-                warnings.simplefilter("always", StabilityWarning)
+                for category in OURS:
+                    warnings.simplefilter("always", category)
                 result = command(*args, **kwargs)
         except FedGrangerError as error:
             fail(str(error))
         except OSError as error:
             fail(f"{error.filename or 'file'}: {error.strerror or error}")
         for warning in caught:
-            if issubclass(warning.category, ConvergenceWarning | StabilityWarning):
+            if issubclass(warning.category, OURS):
                 err.print(f"[yellow]warning:[/] {escape(str(warning.message))}", soft_wrap=True)
             else:
                 warnings.warn_explicit(

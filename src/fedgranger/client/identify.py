@@ -127,12 +127,7 @@ def _add_dynamics(
         )
     lag = W @ moments.lag_cov @ W.T
     A = np.linalg.solve(G0, lag.T).T
-    residual = (
-        W @ moments.cov_after @ W.T
-        - A @ lag.T
-        - lag @ A.T
-        + A @ before @ A.T
-    )
+    residual = W @ moments.cov_after @ W.T - A @ lag.T - lag @ A.T + A @ before @ A.T
     scale = float(np.trace(G0)) / len(G0)
     Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)
     notes = (*notes, *loading_notes)

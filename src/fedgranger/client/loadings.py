@@ -49,9 +49,7 @@ def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
     """Dispatch by method name; `auto` is factor analysis where it works, PPCA elsewhere."""
     d = len(cov)
     if not 1 <= state_dim <= d:
-        raise ModelError(
-            f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}"
-        )
+        raise ModelError(f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}")
     if method == "auto":
         return _auto(cov, state_dim)
     if method == "factor":
@@ -146,9 +144,7 @@ def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
     # On correlations: the iteration starts at unit noise, so in raw units it would depend on them.
     values, vectors = np.linalg.eigh(cov / np.outer(spread, spread))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * np.sqrt(d)
-    model = FactorAnalysis(
-        state_dim, tol=1e-8, max_iter=FACTOR_ITERATIONS, svd_method="lapack"
-    )
+    model = FactorAnalysis(state_dim, tol=1e-8, max_iter=FACTOR_ITERATIONS, svd_method="lapack")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SklearnConvergenceWarning)  # becomes a note below
         model.fit(np.concatenate([root, -root]))

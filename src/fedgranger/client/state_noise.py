@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from fedgranger.client.params import LocalModel
+from fedgranger.data.panel import ClientData
 from fedgranger.linalg.psd import symmetrise
+from fedgranger.messages import StateHello, StateMessage
 
-__all__ = ["StateReadout", "state_readout"]
+__all__ = ["StateReadout", "state_hello", "state_message", "state_readout"]
 
 
 class StateReadout(NamedTuple):
@@ -34,3 +38,17 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     weighted /= spread[:, None]
     E = symmetrise(np.linalg.inv(C.T @ weighted))
     return StateReadout(E @ weighted.T, E)
+
+
+def state_hello(model: LocalModel) -> StateHello:
+    """What a client sends once before its least-squares states."""
+    E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
+    return StateHello(jnp.asarray(E))
+
+
+def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:
+    """Least-squares states of the time steps `start:stop`; a row with a gap is missing."""
+    W = state_readout(model.observation_matrix, model.measurement_cov).weights
+    observed = client.observed[start:stop].all(axis=1)
+    y = np.where(observed[:, None], model.scaled(client.values[start:stop]), 0.0)
+    return StateMessage(jnp.asarray(y @ W.T), jnp.asarray(observed))

@@ -12,7 +12,13 @@ from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.spectral import WindowMoments, window_moments
 
-__all__ = ["ClientStream", "WindowArrays", "measured_moments", "prepare", "state_moments"]
+__all__ = [
+    "ClientStream",
+    "WindowArrays",
+    "measured_moments",
+    "prepare",
+    "state_moments",
+]
 
 CHUNK_STEPS = 65_536
 

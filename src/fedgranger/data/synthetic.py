@@ -142,7 +142,9 @@ def _measurements(
     while start < num_steps:
         length = min(CHUNK_STEPS, num_steps - start)
         chunk_key = jax.random.fold_in(key, start + burn_in)
-        state, y = _run(chunk_key, A, C, jnp.asarray(Q_chol), jnp.asarray(R_chol), state, length, df)
+        state, y = _run(
+            chunk_key, A, C, jnp.asarray(Q_chol), jnp.asarray(R_chol), state, length, df
+        )
         if start + length > 0:
             values[max(start, 0) : start + length] = np.asarray(y)[max(-start, 0) :]
         start += length

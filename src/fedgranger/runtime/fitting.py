@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +18,17 @@ from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.errors import ConvergenceWarning
+from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
+from fedgranger.inference.edges import EdgeInference, infer
 from fedgranger.linalg.blocks import pack_square
-from fedgranger.messages import message_bytes
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
+from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.setup import Setup, set_up
+from fedgranger.runtime.uploads import state_order, state_source
 
 __all__ = ["fit_panel"]
-
-CRITERION = "estimated relative distance of the parameters to their limit"
 
 
 def fit_panel(
@@ -69,15 +67,21 @@ def fit_panel(
                 checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
 
         final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report)
-        finished = time.perf_counter()
+        trained = time.perf_counter()
+        inference, facts = _infer(panel, setup, config)
+        tested = time.perf_counter()
     timings = {
         "seconds_local_models": round(prepared - started, 3),
-        "seconds_training": round(finished - prepared, 3),
+        "seconds_training": round(trained - prepared, 3),
+        "seconds_edge_tests": round(tested - trained, 3),
     }
-    manifest = _manifest(panel, config, setup, final, data_hash, timings)
+    manifest = describe(panel, config, setup, final, data_hash, timings)
+    manifest["inference"] = facts
     if not manifest["training"]["converged"] and config.tolerance > 0:
         warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
-    return _result(panel, config, setup, final, trace, manifest)
+    for sentence in facts["warnings"]:
+        warnings.warn(sentence, InferenceWarning, stacklevel=2)
+    return _result(panel, config, setup, final, trace, manifest, inference)
 
 
 def _run(
@@ -111,6 +115,30 @@ def _run(
     return latest
 
 
+def _infer(
+    panel: Panel, setup: Setup, config: RunConfig
+) -> tuple[EdgeInference | None, dict[str, Any]]:
+    """Test the edges, or say why not; clients come out in panel order."""
+    if config.test == "none":
+        return None, {"test": "none", "warnings": []}
+    try:
+        models = {stream.name: stream.model for stream in setup.streams}
+        found = infer(state_source(panel, models), config)
+    except InferenceError as error:
+        sentence = f"the edges could not be tested: {error}"
+        return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
+    order = {name: k for k, name in enumerate(panel.names)}
+    tables = [
+        table.sort_values(["effect", "cause"], key=lambda names: names.map(order), kind="stable")
+        .reset_index(drop=True)
+        for table in (found.edges, found.entries)
+    ]
+    places = state_order(setup, panel.names)
+    columns = np.concatenate([k * len(places) + places for k in range(found.facts["lags"])])
+    matrices = [matrix[np.ix_(places, columns)] for matrix in found[:3]]
+    return EdgeInference(*matrices, *tables, found.facts), found.facts
+
+
 def _fingerprint(
     data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None
 ) -> str:
@@ -130,6 +158,7 @@ def _result(
     final: Snapshot,
     trace: list[TraceRow],
     manifest: dict[str, Any],
+    inference: EdgeInference | None,
 ) -> Result:
     """Remove the padding and go back from sorted to panel order."""
     dims = setup.state_dims
@@ -139,7 +168,7 @@ def _result(
         own = slice(offsets[m], offsets[m + 1])
         granger[own, own] = stream.model.self_transition
     order = [setup.names.index(name) for name in panel.names]
-    places = np.concatenate([np.arange(offsets[m], offsets[m + 1]) for m in order])
+    places = state_order(setup, panel.names)
     thetas = np.asarray(final.state.clients.augmentation)
     augmentations = {
         stream.name: thetas[m, : dims[m], : stream.model.num_sensors]
@@ -150,6 +179,7 @@ def _result(
         tuple(dims[m] for m in order),
         granger[np.ix_(places, places)],
         {name: augmentations[name] for name in panel.names},
+        inference,
         _trace_table(setup.names, trace),
         manifest,
         config,
@@ -167,96 +197,3 @@ def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
             "server_loss": np.concatenate([row.server_loss for row in trace]),
         }
     )
-
-
-def _status(final: Snapshot, config: RunConfig) -> str:
-    reached = f"{CRITERION} {final.progress.distance:.2g}"
-    if config.tolerance == 0:
-        return f"ran all {final.pass_index} passes: {reached}"
-    if final.progress.distance <= config.tolerance:
-        return (
-            f"converged after {final.pass_index} passes: {reached}, "
-            f"tolerance {config.tolerance:g}"
-        )
-    return (
-        f"stopped at the last allowed pass, {final.pass_index}: {reached}, above the tolerance "
-        f"{config.tolerance:g}; raise 'passes' or 'tolerance'"
-    )
-
-
-def _manifest(
-    panel: Panel,
-    config: RunConfig,
-    setup: Setup,
-    final: Snapshot,
-    data_hash: str,
-    timings: dict[str, float],
-) -> dict[str, Any]:
-    steps = final.pass_index * setup.num_pairs
-    distance, converged = final.progress.distance, final.progress.distance <= config.tolerance
-    chosen = [
-        name
-        for name in ("local_step_size", "feedback_step_size", "server_step_size")
-        if getattr(config, name) == "auto"
-    ]
-    clients, sent = {}, {}
-    for stream in setup.streams:
-        up, down = message_bytes(stream.model.state_dim)
-        p = stream.model.state_dim
-        hello = 8 * (p * p + 1)
-        sent[stream.name] = {
-            "once": hello,
-            "up_per_step": up,
-            "down_per_step": down,
-            "up_total": hello + up * steps,
-            "down_total": down * steps,
-        }
-        clients[stream.name] = {
-            "num_sensors": stream.model.num_sensors,
-            "state_dim": p,
-            "state_model": stream.model.method,
-            "missing_share": round(1 - float(stream.is_observed.mean()), 6),
-            "notes": list(stream.model.notes),
-        }
-    step_sizes = {
-        stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
-        for stream, c, s in zip(
-            setup.streams, setup.client_step_sizes, setup.server_step_sizes, strict=True
-        )
-    }
-    return {
-        "fedgranger_version": __version__,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("jax", "numpy", "scipy", "scikit-learn")},
-        },
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "runtime": "inprocess",
-        "seed": config.seed,
-        "data": {
-            "hash": data_hash,
-            "num_steps": panel.num_steps,
-            "num_segments": int(panel.segment_starts.sum()),
-            "notes": list(panel.notes),
-            "clients": clients,
-        },
-        "training": {
-            "window": setup.window,
-            "passes": final.pass_index,
-            "rounds": final.pass_index * setup.num_rounds,
-            "converged": converged,
-            "criterion": CRITERION,
-            "distance": distance if np.isfinite(distance) else None,
-            "status": _status(final, config),
-            "step_sizes": step_sizes,
-            "step_size_reason": (
-                f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
-                f"{config.step_safety:g} (divergence is possible from 2 for both together)"
-                if chosen
-                else "given"
-            ),
-        },
-        "bytes": sent,
-        "timings": timings,
-        "config": config.to_mapping(),
-    }

@@ -64,9 +64,11 @@ def eigenvalues(matrix):
     return np.sort(values.real)[::-1]
 
 
-@pytest.mark.parametrize(("method", "noises"), [("factor", NOISES), ("ppca", np.full(6, 1.0))])
+@pytest.mark.parametrize(
+    ("method", "noises"), [("factor", NOISES), ("ppca", np.ones(6)), ("svd", np.ones(6))]
+)
 def test_recovers_dynamics_and_noise(states, method, noises):
-    starts, found, noise_found, radii = first_only(NUM_STEPS), [], [], []
+    starts, found, noise_found, dynamics, drives = first_only(NUM_STEPS), [], [], [], []
     for y in measure(states, noises, seed=1):
         model = identify(
             make(y), starts, method=method, state_dim=2, standardise=method == "factor"
@@ -75,10 +77,13 @@ def test_recovers_dynamics_and_noise(states, method, noises):
         found.append(eigenvalues(model.self_transition))
         noise_found.append(np.diag(model.measurement_cov) * model.scale**2)
         implied = model.observation_matrix * model.scale[:, None]
-        radii.append(np.linalg.norm(implied @ model.process_cov @ implied.T))
+        dynamics.append(implied @ model.self_transition @ np.linalg.pinv(implied))
+        drives.append(np.diag(implied @ model.process_cov @ implied.T))
     within_error(found, EIGENVALUES, largest_sd=0.02)
     within_error(noise_found, noises, largest_sd=0.06)
-    within_error(radii, np.linalg.norm(C @ C.T), largest_sd=0.2)  # Q = I, seen by the sensors
+    # A and Q = I as the sensors see them: free of the coordinates chosen for the state
+    within_error(dynamics, C @ A @ np.linalg.pinv(C), largest_sd=0.03)
+    within_error(drives, np.diag(C @ C.T), largest_sd=0.2)
 
 
 def test_uncorrected_least_squares_is_visibly_wrong(states):
@@ -162,9 +167,7 @@ def test_standardising_does_not_change_factor_predictions(states):
     y = measure(states[:1, :3000], NOISES, seed=8)[0] * units + 3.0 * units
     starts, predictions = first_only(3000), []
     for standardise in (True, False):
-        model = identify(
-            make(y), starts, method="factor", state_dim=2, standardise=standardise
-        )
+        model = identify(make(y), starts, method="factor", state_dim=2, standardise=standardise)
         assert (model.scale == 1).all() == (not standardise)
         h = prepare(make(y), model, starts).filtered_states
         predicted = h @ model.predicted_observation.T
@@ -227,7 +230,9 @@ def test_state_dim_beyond_sensors_names_the_client():
 
 def test_factor_with_two_sensors():
     y = np.random.default_rng(15).standard_normal((50, 2))
-    with pytest.raises(ModelError, match=r"client 'pump': factor analysis is not identified from 2"):
+    with pytest.raises(
+        ModelError, match=r"client 'pump': factor analysis is not identified from 2"
+    ):
         identify(make(y), first_only(50), method="factor")
     moments = measurement_moments(make(y), first_only(50), standardise=True)
     assert select_state_dim(moments, "auto", 4) == (1, ())

@@ -145,10 +145,7 @@ def test_filtered_mean_vs_conditional_expectation():
     V = scipy.linalg.solve_discrete_lyapunov(A, Q)
     powers = [np.linalg.matrix_power(A, k) for k in range(T)]
     state_cov = np.block(
-        [
-            [powers[s - t] @ V if s >= t else V @ powers[t - s].T for t in range(T)]
-            for s in range(T)
-        ]
+        [[powers[s - t] @ V if s >= t else V @ powers[t - s].T for t in range(T)] for s in range(T)]
     )
     C_all = np.kron(np.eye(T), C)
     y_cov = C_all @ state_cov @ C_all.T + np.kron(np.eye(T), R)
@@ -194,5 +191,5 @@ def test_failing_riccati_solver_is_one_sentence(monkeypatch):
         raise np.linalg.LinAlgError("singular pencil")
 
     monkeypatch.setattr(scipy.linalg, "solve_discrete_are", fail)
-    with pytest.raises(ModelError, match="no stabilising solution.*fewer states"):
+    with pytest.raises(ModelError, match=r"no stabilising solution.*fewer states"):
         kalman.steady_gain(random_model(12, 2, 3))

@@ -28,7 +28,9 @@ def test_ppca_recovers_exact_model():
     C, R, cov = model_cov(0, isotropic=True)
     got = fit_loadings(cov, 2, "ppca")
     np.testing.assert_allclose(got.measurement_cov, R, atol=1e-12)
-    np.testing.assert_allclose(got.observation_matrix @ got.observation_matrix.T, C @ C.T, atol=1e-10)
+    np.testing.assert_allclose(
+        got.observation_matrix @ got.observation_matrix.T, C @ C.T, atol=1e-10
+    )
     assert (got.method, got.notes) == ("ppca", ())
 
 
@@ -154,7 +156,7 @@ def test_identification_bound_counts_parameters(d, p, expected):
 
 def test_unidentified_factor_is_refused_and_auto_falls_back():
     _, _, cov = model_cov(8, d=4)
-    with pytest.raises(ModelError, match="2 states is not identified from 4 sensors.*ppca"):
+    with pytest.raises(ModelError, match=r"2 states is not identified from 4 sensors.*ppca"):
         fit_loadings(cov, 2, "factor")
     got, ppca = fit_loadings(cov, 2, "auto"), fit_loadings(cov, 2, "ppca")
     assert got.method == "ppca"
@@ -222,7 +224,7 @@ def test_as_many_states_as_sensors():
 @pytest.mark.parametrize("method", ["ppca", "svd"])
 def test_more_states_than_directions(method):
     C = np.random.default_rng(12).standard_normal((6, 2))
-    with pytest.raises(ModelError, match="6 sensors span only 2 directions but 3.*state_dim 2"):
+    with pytest.raises(ModelError, match=r"6 sensors span only 2 directions but 3.*state_dim 2"):
         fit_loadings(C @ C.T, 3, method)
 
 

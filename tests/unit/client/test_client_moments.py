@@ -38,9 +38,7 @@ def plain(client, starts, standardise):
     centre = rows.mean(axis=0)
     scale = rows.std(axis=0) if standardise else np.ones(rows.shape[1])
     z = (client.values - centre) / scale
-    pairs = [
-        t for t in range(len(z) - 1) if complete[t] and complete[t + 1] and not starts[t + 1]
-    ]
+    pairs = [t for t in range(len(z) - 1) if complete[t] and complete[t + 1] and not starts[t + 1]]
     now, then = z[pairs], z[[t + 1 for t in pairs]]
     kept = z[complete]
     return (
@@ -77,7 +75,9 @@ def test_vs_plain_numpy(monkeypatch, case, standardise, chunk):
     client, starts = case(0)
     monkeypatch.setattr(moments_module, "CHUNK_STEPS", chunk)
     got = measurement_moments(client, starts, standardise=standardise)
-    for name, value, expected in zip(got._fields, got, plain(client, starts, standardise)):
+    for name, value, expected in zip(
+        got._fields, got, plain(client, starts, standardise), strict=True
+    ):
         np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-11, err_msg=name)
 
 

@@ -177,9 +177,7 @@ def test_known_models_are_blocks_of_the_truth():
     model = models["client2"]
     np.testing.assert_array_equal(model.self_transition, truth.transition[1:, 1:])
     np.testing.assert_array_equal(model.process_cov, truth.process_cov[1:, 1:])
-    np.testing.assert_array_equal(
-        model.observation_matrix, truth.observation_matrices["client2"]
-    )
+    np.testing.assert_array_equal(model.observation_matrix, truth.observation_matrices["client2"])
     np.testing.assert_array_equal(model.measurement_cov, truth.measurement_covs["client2"])
     assert model.method == "known"
     assert not model.centre.any()

@@ -132,7 +132,9 @@ def test_automatic_sizes_contract_the_mean(streams, safety):
         assert np.abs(1 - eigenvalues).max() < 1
         assert np.abs(eigenvalues).max() <= sizes.gain + server.gain + 1e-12
         assert np.abs(eigenvalues).max() >= max(sizes.gain, server.gain) * 0.99
-        large = mean_gain_matrix(stream, other, sizes._replace(local=5 * sizes.local), server.server)
+        large = mean_gain_matrix(
+            stream, other, sizes._replace(local=5 * sizes.local), server.server
+        )
         assert np.abs(np.linalg.eigvals(large)).max() > np.abs(eigenvalues).max()
 
 

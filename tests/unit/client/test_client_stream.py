@@ -75,9 +75,7 @@ def test_filter_predicts_through_gaps_and_restarts(stream):
     np.testing.assert_allclose(h[5], A @ h[4], atol=1e-12)
     np.testing.assert_allclose(h[21], A @ A @ h[19], atol=1e-12)
     fresh = prepare(
-        ClientData(
-            "pump", ("a", "b", "c"), stream.values[12:18], np.ones((6, 3), dtype=np.bool_)
-        ),
+        ClientData("pump", ("a", "b", "c"), stream.values[12:18], np.ones((6, 3), dtype=np.bool_)),
         stream.model,
         STARTS[12:18],
     )

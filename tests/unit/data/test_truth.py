@@ -87,7 +87,7 @@ def test_missing_key_is_named(tmp_path, key):
     ],
 )
 def test_wrong_content_is_one_sentence(tmp_path, changes):
-    with pytest.raises(DataError, match="truth.json: not the content of a truth.json"):
+    with pytest.raises(DataError, match=r"truth.json: not the content of a truth.json"):
         Truth.read(written(tmp_path, **changes))
 
 

@@ -1,0 +1,125 @@
+"""Checks a statistician asks for before trusting the tests."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.inference.estimate import Estimate
+from fedgranger.inference.states import StateSource, lagged_pairs
+
+__all__ = ["Diagnostics", "diagnose"]
+
+PORTMANTEAU_LAGS = 10
+STATIONARITY_STEPS = 20_000
+NEAR_UNIT_ROOT_STEPS = 50
+ILL_CONDITIONED = 1e4
+DOUBTFUL = 0.01
+
+
+class Diagnostics(NamedTuple):
+    """Facts on the fit, and sentences on those that give reason to doubt.
+
+    Attributes:
+        portmanteau: p-value per client that its residuals are uncorrelated beyond the lags that
+            measurement noise explains (Bonferroni over its states).
+        unit_root: p-value per client of the augmented Dickey-Fuller test on its least stationary
+            state, over the last 20 000 steps; small means stationary.
+        effective_pairs: (Σw)²/Σw² of the weights.
+        warnings: what looks doubtful.
+    """
+
+    portmanteau: dict[str, float]
+    unit_root: dict[str, float]
+    effective_pairs: float
+    warnings: tuple[str, ...]
+
+
+def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
+    """Run all checks; reads the source once."""
+    portmanteau = _portmanteau(source, fit)
+    unit_root = _unit_roots(source)
+    effective = fit.moments.total_weight**2 / fit.moments.total_square
+    notes = []
+    if fit.spectral_radius > 0.5 and effective * (1 - fit.spectral_radius) < NEAR_UNIT_ROOT_STEPS:
+        notes.append(
+            f"the largest root is {fit.spectral_radius:.3f}, so {effective:.0f} steps hold only "
+            f"{effective * (1 - fit.spectral_radius):.0f} time constants: true nulls may be "
+            "rejected somewhat more often than stated"
+        )
+    if fit.condition > ILL_CONDITIONED:
+        notes.append(
+            f"the clients' states are nearly collinear (condition number {fit.condition:.2g}): "
+            "single edges are hard to tell apart"
+        )
+    doubtful = [name for name, p in portmanteau.items() if p < DOUBTFUL / len(portmanteau)]
+    if doubtful:
+        notes.append(
+            f"the residuals of {', '.join(doubtful)} are autocorrelated beyond what the model "
+            "allows: try more lags (lags='auto') or hac='newey-west'"
+        )
+    rooted = [name for name, p in unit_root.items() if p > 0.05]
+    if rooted:
+        notes.append(
+            f"a unit root cannot be excluded for {', '.join(rooted)}: consider differencing"
+        )
+    return Diagnostics(portmanteau, unit_root, float(effective), tuple(notes))
+
+
+def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
+    """Autocorrelation of residuals at the lags after L, where the model says there is none.
+
+    Residuals are a moving average of order L (measurement noise), so Bartlett's variance
+    1 + 2 Σ ρ² stands in for the usual 1.
+    """
+    lags, P = fit.lags, source.total_dim
+    horizon = lags + PORTMANTEAU_LAGS
+    products, counts = np.zeros((horizon + 1, P)), np.zeros((horizon + 1, P))
+    tail, tail_ok = np.zeros((0, P)), np.zeros((0, P), dtype=np.bool_)
+    tail_index, tail_segment = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for pairs in lagged_pairs(source, lags, fit.moments.mean):
+        complete = pairs.before_observed.all(axis=1)
+        ok = pairs.after_observed[:, source.owner] & complete[:, None]
+        residual = np.where(ok, pairs.after - pairs.before @ fit.transition.T, 0.0)
+        residual, ok = np.concatenate([tail, residual]), np.concatenate([tail_ok, ok])
+        index = np.concatenate([tail_index, pairs.index])
+        segment = np.concatenate([tail_segment, pairs.segment])
+        for k in range(horizon + 1):
+            now, then = slice(k, None), slice(0, len(residual) - k)
+            follows = (index[now] - index[then] == k) & (segment[now] == segment[then])
+            follows &= np.arange(k, len(residual)) >= len(tail)
+            both = ok[now] & ok[then] & follows[:, None]
+            products[k] += (residual[now] * residual[then] * both).sum(axis=0)
+            counts[k] += both.sum(axis=0)
+        keep = slice(max(0, len(residual) - horizon), None)
+        tail, tail_ok, tail_index = residual[keep], ok[keep], index[keep]
+        tail_segment = segment[keep]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = (products[1:] / counts[1:]) / (products[0] / counts[0])
+    inflation = 1 + 2 * (rho[:lags] ** 2).sum(axis=0)
+    Q = (counts[1 + lags :] * rho[lags:] ** 2).sum(axis=0) / inflation
+    p = stats.chi2.sf(Q, PORTMANTEAU_LAGS)
+    return {
+        name: float(min(1.0, dim * np.nanmin(p[source.owner == m])))
+        for m, (name, dim) in enumerate(zip(source.names, source.dims, strict=True))
+    }
+
+
+def _unit_roots(source: StateSource) -> dict[str, float]:
+    from statsmodels.tsa.stattools import adfuller  # slow to import
+
+    recent = np.zeros((0, source.total_dim))
+    for chunk in source.chunks():
+        recent = np.concatenate([recent, chunk.states])[-STATIONARITY_STEPS:]
+    lag = int(12 * (len(recent) / 100) ** 0.25)
+    lag = min(lag, len(recent) // 4)
+    p_values = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for column in recent.T:
+            p_values.append(float(adfuller(column, maxlag=min(lag, 8), autolag=None)[1]))
+    p = np.array(p_values)
+    return {name: float(p[source.owner == m].max()) for m, name in enumerate(source.names)}

@@ -1,0 +1,170 @@
+r"""Debiased transition estimate from the clients' least-squares states.
+
+Each client's state carries measurement error of known covariance E, white in time and independent
+of the other clients'. With x the lagged states,
+
+$$G_0 = E[xx^\top] - I_L \otimes E, \qquad \hat A = E[s^+ x^\top] G_0^{-1}$$
+
+is consistent for the transition matrix: for every client, whatever coordinates it chose for its
+state, and with process noise correlated across clients. It solves a linear equation, so it is
+also what one Newton step from FedGC's estimate (or from anything else) gives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.moments import StateMoments, accumulate
+from fedgranger.inference.states import StateSource
+from fedgranger.linalg.psd import symmetrise
+from fedgranger.linalg.spectral import spectral_radius
+
+__all__ = ["Estimate", "companion", "estimate", "select_lags"]
+
+COLLINEAR = 1e-8
+"""Smallest eigenvalue of the correlation form of G0 that still counts as regular."""
+
+
+class Estimate(NamedTuple):
+    """Estimate of one lag order.
+
+    Attributes:
+        transition: Â = [Â¹ … Âᴸ], (P, L P).
+        state_cov: G0, (L P, L P).
+        inverse_cov: G0⁻¹.
+        residual_cov: covariance of s⁺ − Â x, measurement error included, (P, P).
+        process_cov: the same without it: the covariance of what drives the states.
+        moments: what it was computed from.
+        lags: L.
+        spectral_radius: largest root; below 1 for stationary data.
+        condition: condition number of the correlation form of G0.
+    """
+
+    transition: np.ndarray
+    state_cov: np.ndarray
+    inverse_cov: np.ndarray
+    residual_cov: np.ndarray
+    process_cov: np.ndarray
+    moments: StateMoments
+    lags: int
+    spectral_radius: float
+    condition: float
+
+
+def estimate(
+    source: StateSource, lags: int = 1, weighting: str = "none", span: int | float = 0
+) -> Estimate:
+    """Estimate Â, or refuse with the reason and a remedy.
+
+    Raises:
+        InferenceError: too little data, noise above signal, collinear clients, or a root at or
+            outside the unit circle.
+    """
+    moments = accumulate(source, lags, weighting, span)
+    _check_counts(source, moments, lags)
+    E = np.kron(np.eye(lags), source.error_cov)
+    G0 = symmetrise(moments.before_cov - E)
+    condition = _check_regular(source, G0, moments.before_cov, lags)
+    inverse = symmetrise(np.linalg.inv(G0))
+    A = moments.lag_cov @ inverse
+    residual = symmetrise(
+        moments.after_cov - A @ moments.lag_cov.T - moments.lag_cov @ A.T
+        + A @ moments.before_cov @ A.T
+    )
+    process = symmetrise(moments.after_cov - source.error_cov - A @ moments.lag_cov.T)
+    radius = spectral_radius(companion(A))
+    if radius >= 1:
+        raise InferenceError(
+            f"the estimated dynamics have a root of size {radius:.4f}, so the data are not "
+            "stationary; difference them or remove the trend, then fit again"
+        )
+    return Estimate(A, G0, inverse, residual, process, moments, lags, radius, condition)
+
+
+def select_lags(
+    source: StateSource, max_lags: int, weighting: str = "none", span: int | float = 0
+) -> int:
+    """Choose the lag order with the smallest Bayesian information criterion.
+
+    The likelihood is that of the process noise of each order; an order whose moments are not
+    regular ends the search.
+    """
+    scores: list[float] = []
+    for lags in range(1, max_lags + 1):
+        try:
+            fit = estimate(source, lags, weighting, span)
+        except InferenceError:
+            if lags == 1:
+                raise
+            break
+        sign, log_det = np.linalg.slogdet(fit.process_cov)
+        if sign <= 0:
+            break
+        n = fit.moments.num_pairs
+        scores.append(log_det + np.log(n) / n * fit.transition.size)
+    return int(np.argmin(scores)) + 1 if scores else 1
+
+
+def companion(transition: np.ndarray) -> np.ndarray:
+    """Companion matrix of [A¹ … Aᴸ]."""
+    P, width = transition.shape
+    if width == P:
+        return transition
+    return np.vstack([transition, np.eye(width - P, width)])
+
+
+def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None:
+    regressors = lags * source.total_dim
+    if moments.num_pairs <= 2 * regressors:
+        raise InferenceError(
+            f"{moments.num_pairs} usable steps for {regressors} states and lags; more than "
+            f"{2 * regressors} are needed, so give more data, fewer states or fewer lags"
+        )
+    weight = np.minimum(moments.lag_weight[:, : len(source.dims)], np.inf)
+    smallest = np.unravel_index(int(np.argmin(weight)), weight.shape)
+    if weight[smallest] <= 2 * regressors * (weight.max() / max(moments.num_pairs, 1)):
+        effect, cause = (source.names[k] for k in smallest)
+        raise InferenceError(
+            f"clients '{cause}' and '{effect}' have too few common samples "
+            f"({weight[smallest]:.0f} weighted pairs); give data with more overlap"
+        )
+
+
+def _check_regular(
+    source: StateSource, G0: np.ndarray, before_cov: np.ndarray, lags: int
+) -> float:
+    """Condition number of G0 in correlation form; refuse when it is not positive definite."""
+    owner = source.owner
+    P = source.total_dim
+    for m, name in enumerate(source.names):
+        own = np.flatnonzero(owner == m)
+        block = G0[np.ix_(own, own)]
+        values = np.linalg.eigvalsh(block)
+        total = np.linalg.eigvalsh(before_cov[np.ix_(own, own)])[-1]
+        if values[0] <= COLLINEAR * total:
+            weak = int((values <= COLLINEAR * total).sum())
+            raise InferenceError(
+                f"client '{name}': measurement noise is as large as the signal in {weak} of "
+                f"{len(own)} states; use fewer states for it or better sensors"
+            )
+    scale = np.sqrt(np.diag(G0))
+    correlation = G0 / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] <= COLLINEAR * values[-1]:
+        share = np.abs(vectors[:, 0]) ** 2
+        by_client = [share[np.tile(owner, lags) == m].sum() for m in range(len(source.names))]
+        order = np.argsort(by_client)[::-1][:2]
+        if lags > 1 and by_client[order[0]] > 0.95:
+            raise InferenceError(
+                f"client '{source.names[order[0]]}': its states at {lags} lags are linearly "
+                "dependent once measurement noise is taken out; use fewer lags"
+            )
+        first, second = (source.names[k] for k in order)
+        raise InferenceError(
+            f"the states of clients '{first}' and '{second}' are linearly dependent (or noise "
+            "exceeds what tells them apart); merge the two or use fewer states"
+        )
+    return float(values[-1] / values[0]) if P else 1.0

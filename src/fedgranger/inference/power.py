@@ -1,0 +1,43 @@
+"""How strong an influence must be to be found."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, stats
+
+__all__ = ["detectable_strength", "power"]
+
+
+def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float) -> float:
+    """Chance to reject at level α a block of that Frobenius norm, in its least favourable direction.
+
+    Args:
+        strength: Frobenius norm of the true block.
+        cov: covariance of the block's entries.
+        df_denominator: ν.
+        alpha: level of the single test, before any correction.
+    """
+    noncentrality = strength**2 / float(np.linalg.eigvalsh(cov)[-1])
+    return _power(noncentrality, len(cov), df_denominator, alpha)
+
+
+def detectable_strength(
+    cov: np.ndarray, df_denominator: float, alpha: float, target: float = 0.8
+) -> float:
+    """Strength that is found with probability `target`, in the least favourable direction."""
+    needed = _noncentrality(len(cov), float(f"{df_denominator:.3g}"), alpha, target)
+    return float(np.sqrt(needed * np.linalg.eigvalsh(cov)[-1]))
+
+
+def _power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
+    return float(stats.ncf.sf(stats.f.isf(alpha, k, nu), k, nu, noncentrality))
+
+
+@lru_cache(maxsize=4096)
+def _noncentrality(k: int, nu: float, alpha: float, target: float) -> float:
+    high = 10.0
+    while _power(high, k, nu, alpha) < target:
+        high *= 2
+    return float(optimize.brentq(lambda d: _power(d, k, nu, alpha) - target, 1e-9, high))

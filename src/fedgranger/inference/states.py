@@ -1,0 +1,113 @@
+"""What the server works on: the clients' least-squares states, chunk by chunk.
+
+A source can be read several times (in process the clients compute it again, in a deployment the
+server keeps what it received), so no statistic needs memory that grows with time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+__all__ = ["PairChunk", "StateChunk", "StateSource", "lagged_pairs"]
+
+
+class StateChunk(NamedTuple):
+    """Consecutive time steps of all clients.
+
+    Attributes:
+        states: (time, P), the clients' states side by side; zero where missing.
+        observed: (time, client).
+        starts: (time,), the step does not follow its predecessor.
+    """
+
+    states: np.ndarray
+    observed: np.ndarray
+    starts: np.ndarray
+
+
+class StateSource(NamedTuple):
+    """The state streams of all clients and what is known about their errors.
+
+    Attributes:
+        names: clients in the order of the columns.
+        dims: states per client.
+        error_covs: E_m per client, the covariance of the states' measurement error.
+        chunks: returns a fresh iterator over the data from the first step.
+        num_steps: T.
+    """
+
+    names: tuple[str, ...]
+    dims: tuple[int, ...]
+    error_covs: tuple[np.ndarray, ...]
+    chunks: Callable[[], Iterator[StateChunk]]
+    num_steps: int
+
+    @property
+    def total_dim(self) -> int:
+        """P, the sum of the state dimensions."""
+        return sum(self.dims)
+
+    @property
+    def owner(self) -> np.ndarray:
+        """Client index of every state coordinate."""
+        return np.repeat(np.arange(len(self.dims)), self.dims)
+
+    @property
+    def error_cov(self) -> np.ndarray:
+        """E of all clients, block diagonal: their measurement errors are independent."""
+        return scipy.linalg.block_diag(*self.error_covs)
+
+
+class PairChunk(NamedTuple):
+    """Regression pairs: next states and the lagged states before them.
+
+    Attributes:
+        after: (pair, P), s_{t+1}.
+        before: (pair, L P), s_t, s_{t-1}, …, s_{t-L+1} side by side.
+        after_observed: (pair, client).
+        before_observed: (pair, L client).
+        index: (pair,), position of t in time.
+        segment: (pair,), number of the unbroken stretch that t lies in.
+    """
+
+    after: np.ndarray
+    before: np.ndarray
+    after_observed: np.ndarray
+    before_observed: np.ndarray
+    index: np.ndarray
+    segment: np.ndarray
+
+
+def lagged_pairs(source: StateSource, lags: int, mean: np.ndarray) -> Iterator[PairChunk]:
+    """Yield centred pairs; a pair needs L + 1 consecutive steps of one segment."""
+    owner = source.owner
+    states = np.zeros((0, source.total_dim))
+    observed = np.zeros((0, len(source.dims)), dtype=np.bool_)
+    segments = np.zeros(0, dtype=np.int64)
+    last_segment, start = -1, 0
+    for chunk in source.chunks():
+        numbers = last_segment + np.cumsum(chunk.starts)
+        last_segment = int(numbers[-1]) if len(numbers) else last_segment
+        centred = np.where(chunk.observed[:, owner], chunk.states - mean, 0.0)
+        states = np.concatenate([states, centred])
+        observed = np.concatenate([observed, chunk.observed])
+        segments = np.concatenate([segments, numbers])
+        num_pairs = len(states) - lags
+        if num_pairs > 0:
+            whole = segments[lags:] == segments[:num_pairs]
+            before = [slice(lags - 1 - k, lags - 1 - k + num_pairs) for k in range(lags)]
+            yield PairChunk(
+                states[lags:][whole],
+                np.concatenate([states[rows] for rows in before], axis=1)[whole],
+                observed[lags:][whole],
+                np.concatenate([observed[rows] for rows in before], axis=1)[whole],
+                start + lags - 1 + np.flatnonzero(whole),
+                segments[lags:][whole],
+            )
+            start += num_pairs
+            states, observed = states[num_pairs:], observed[num_pairs:]
+            segments = segments[num_pairs:]

@@ -1,0 +1,141 @@
+r"""Tests of edges and of single entries.
+
+Edge n → m: \(W = a^\top V^{-1} a\) with a the block's entries at all lags and V their covariance;
+\(W/k\) is compared with \(F(k, \nu)\). W does not depend on the coordinates in which the clients
+express their states. Entry: Student-t with the block's \(\nu\).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.inference.covariance import BlockCovariance, block_positions
+from fedgranger.inference.estimate import Estimate
+
+__all__ = [
+    "BlockTests",
+    "EntryTests",
+    "block_cov",
+    "block_entries",
+    "entry_tests",
+    "homoskedastic",
+    "wald_tests",
+]
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+"""A p-value below what a float can hold is given as this, never as 0."""
+
+
+class BlockTests(NamedTuple):
+    """One test per ordered pair of clients, arrays of shape (effect, cause); NaN on the diagonal.
+
+    Attributes:
+        statistic: W.
+        df: k, the number of entries tested.
+        df_denominator: ν.
+        p_value: NaN where it could not be computed.
+        reason: why, where it is NaN or was computed another way.
+    """
+
+    statistic: np.ndarray
+    df: np.ndarray
+    df_denominator: np.ndarray
+    p_value: np.ndarray
+    reason: dict[tuple[int, int], str]
+
+
+class EntryTests(NamedTuple):
+    """Standard error, interval and p-value of every entry of a block (rows, columns)."""
+
+    std_error: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p_value: np.ndarray
+
+
+def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
+    """Textbook covariance of least squares, valid without measurement error only.
+
+    Cov(vec block) = residual covariance ⊗ G0⁻¹ / n with n − L P degrees of freedom.
+    """
+    rows, columns = block_positions(dims, fit.lags)
+    M, p = rows.shape
+    width = columns.shape[1]
+    n = fit.moments.num_pairs
+    df = n - fit.transition.shape[1]
+    real_rows, real_columns = rows >= 0, columns >= 0
+    sigma = fit.residual_cov[rows[:, :, None], rows[:, None, :]] * n / df
+    sigma = sigma * (real_rows[:, :, None] & real_rows[:, None, :])
+    state = fit.inverse_cov[columns[:, :, None], columns[:, None, :]] / n
+    state = state * (real_columns[:, :, None] & real_columns[:, None, :])
+    cov = np.einsum("mij,nkl->mnikjl", sigma, state).reshape(M, M, p * width, p * width)
+    size = real_rows.sum(axis=1)[:, None] * real_columns.sum(axis=1)[None, :]
+    return BlockCovariance(
+        cov, np.full((M, M), float(df)), size, 0, np.zeros((M, M), dtype=np.bool_)
+    )
+
+
+def block_entries(fit: Estimate, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
+    """Estimated block, (p_effect, L p_cause), lags side by side."""
+    rows, columns = block_positions(dims, fit.lags)
+    return fit.transition[np.ix_(rows[effect][rows[effect] >= 0], columns[cause][columns[cause] >= 0])]
+
+
+def block_cov(
+    covariance: BlockCovariance, dims: tuple[int, ...], lags: int, effect: int, cause: int
+) -> np.ndarray:
+    """Covariance of a block's entries in row-major order, without padding."""
+    rows, columns = block_positions(dims, lags)
+    inside = (rows[effect] >= 0)[:, None] & (columns[cause] >= 0)[None, :]
+    where = np.flatnonzero(inside.reshape(-1))
+    return covariance.cov[effect, cause][np.ix_(where, where)]
+
+
+def wald_tests(fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...]) -> BlockTests:
+    """Test every ordered pair of different clients."""
+    M = len(dims)
+    statistic, p_value = np.full((M, M), np.nan), np.full((M, M), np.nan)
+    reason: dict[tuple[int, int], str] = {}
+    for m in range(M):
+        for n in range(M):
+            if m == n:
+                continue
+            a = block_entries(fit, dims, m, n).reshape(-1)
+            V = block_cov(covariance, dims, fit.lags, m, n)
+            try:
+                factor = np.linalg.cholesky(V)
+            except np.linalg.LinAlgError:
+                reason[m, n] = (
+                    "the covariance of this block is not positive definite; give more data or "
+                    "fewer states"
+                )
+                continue
+            statistic[m, n] = float(np.sum(np.linalg.solve(factor, a) ** 2))
+            k, nu = len(a), covariance.df[m, n]
+            p_value[m, n] = np.maximum(stats.f.sf(statistic[m, n] / k, k, nu), SMALLEST)
+            if covariance.fell_back[m, n]:
+                reason[m, n] = "Bartlett weights: the lag of the model gave no valid covariance"
+    df = np.where(np.eye(M, dtype=np.bool_), np.nan, covariance.size)
+    return BlockTests(statistic, df, covariance.df, p_value, reason)
+
+
+def entry_tests(
+    fit: Estimate,
+    covariance: BlockCovariance,
+    dims: tuple[int, ...],
+    effect: int,
+    cause: int,
+    confidence: float,
+) -> EntryTests:
+    """Test the entries of one block (at all lags)."""
+    block = block_entries(fit, dims, effect, cause)
+    V = block_cov(covariance, dims, fit.lags, effect, cause)
+    variance = np.diag(V).reshape(block.shape)
+    se = np.sqrt(np.where(variance > 0, variance, np.nan))
+    nu = covariance.df[effect, cause]
+    half = stats.t.ppf(0.5 + confidence / 2, nu) * se
+    p_value = np.maximum(2 * stats.t.sf(np.abs(block) / se, nu), SMALLEST)
+    return EntryTests(se, block - half, block + half, p_value)

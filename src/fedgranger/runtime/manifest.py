@@ -1,0 +1,122 @@
+"""The manifest of a run: what was done, with what, and how it ended."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from fedgranger._version import __version__
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import Panel
+from fedgranger.messages import hello_bytes, message_bytes, state_bytes
+from fedgranger.runtime.inprocess import Snapshot
+from fedgranger.runtime.setup import Setup
+
+__all__ = ["describe"]
+
+CRITERION = "estimated relative distance of the parameters to their limit"
+
+
+def _status(final: Snapshot, config: RunConfig) -> str:
+    reached = f"{CRITERION} {final.progress.distance:.2g}"
+    if config.tolerance == 0:
+        return f"ran all {final.pass_index} passes: {reached}"
+    if final.progress.distance <= config.tolerance:
+        return (
+            f"converged after {final.pass_index} passes: {reached}, "
+            f"tolerance {config.tolerance:g}"
+        )
+    return (
+        f"stopped at the last allowed pass, {final.pass_index}: {reached}, above the tolerance "
+        f"{config.tolerance:g}; raise 'passes' or 'tolerance'"
+    )
+
+
+def describe(
+    panel: Panel,
+    config: RunConfig,
+    setup: Setup,
+    final: Snapshot,
+    data_hash: str,
+    timings: dict[str, float],
+) -> dict[str, Any]:
+    """Collect versions, data facts, how training ended, step sizes and bytes."""
+    steps = final.pass_index * setup.num_pairs
+    distance, converged = final.progress.distance, final.progress.distance <= config.tolerance
+    chosen = [
+        name
+        for name in ("local_step_size", "feedback_step_size", "server_step_size")
+        if getattr(config, name) == "auto"
+    ]
+    clients, sent = {}, {}
+    for stream in setup.streams:
+        p = stream.model.state_dim
+        sent[stream.name] = _bytes(p, steps, panel.num_steps, config)
+        clients[stream.name] = {
+            "num_sensors": stream.model.num_sensors,
+            "state_dim": p,
+            "state_model": stream.model.method,
+            "missing_share": round(1 - float(stream.is_observed.mean()), 6),
+            "notes": list(stream.model.notes),
+        }
+    step_sizes = {
+        stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
+        for stream, c, s in zip(
+            setup.streams, setup.client_step_sizes, setup.server_step_sizes, strict=True
+        )
+    }
+    return {
+        "fedgranger_version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("jax", "numpy", "scipy", "scikit-learn")},
+        },
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "runtime": "inprocess",
+        "seed": config.seed,
+        "data": {
+            "hash": data_hash,
+            "num_steps": panel.num_steps,
+            "num_segments": int(panel.segment_starts.sum()),
+            "notes": list(panel.notes),
+            "clients": clients,
+        },
+        "training": {
+            "window": setup.window,
+            "passes": final.pass_index,
+            "rounds": final.pass_index * setup.num_rounds,
+            "converged": converged,
+            "criterion": CRITERION,
+            "distance": distance if np.isfinite(distance) else None,
+            "status": _status(final, config),
+            "step_sizes": step_sizes,
+            "step_size_reason": (
+                f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
+                f"{config.step_safety:g} (divergence is possible from 2 for both together)"
+                if chosen
+                else "given"
+            ),
+        },
+        "bytes": sent,
+        "timings": timings,
+        "config": config.to_mapping(),
+    }
+
+
+def _bytes(state_dim: int, training_steps: int, num_steps: int, config: RunConfig) -> dict[str, int]:
+    """Payload bytes of one client: per training step, and in all."""
+    up, down = message_bytes(state_dim)
+    hello, state_hello = hello_bytes(state_dim)
+    for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
+    return {
+        "once": hello,
+        "edge_tests": for_tests,
+        "up_per_step": up,
+        "down_per_step": down,
+        "up_total": hello + for_tests + up * training_steps,
+        "down_total": down * training_steps,
+    }

@@ -1,0 +1,48 @@
+"""The clients' one upload for the edge tests, as the server sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from fedgranger.client.params import LocalModel
+from fedgranger.client.state_noise import state_hello, state_message
+from fedgranger.data.panel import Panel
+from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.runtime.setup import Setup
+
+__all__ = ["state_order", "state_source"]
+
+CHUNK_STEPS = 16_384
+
+
+def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
+    """Read every client's `StateMessage`s chunk by chunk, as often as asked; sorted by name."""
+    names = tuple(sorted(panel.names))
+    starts = panel.segment_starts
+
+    def chunks() -> Iterator[StateChunk]:
+        for start in range(0, panel.num_steps, CHUNK_STEPS):
+            stop = min(start + CHUNK_STEPS, panel.num_steps)
+            messages = [state_message(panel[name], models[name], start, stop) for name in names]
+            yield StateChunk(
+                np.concatenate([np.asarray(message.states) for message in messages], axis=1),
+                np.stack([np.asarray(message.is_observed) for message in messages], axis=1),
+                starts[start:stop],
+            )
+
+    return StateSource(
+        names,
+        tuple(models[name].state_dim for name in names),
+        tuple(np.asarray(state_hello(models[name]).error_cov) for name in names),
+        chunks,
+        panel.num_steps,
+    )
+
+
+def state_order(setup: Setup, names: tuple[str, ...]) -> np.ndarray:
+    """Positions of the states of `names`, in that order, among those of the sorted clients."""
+    offsets = np.concatenate([[0], np.cumsum(setup.state_dims)])
+    order = [setup.names.index(name) for name in names]
+    return np.concatenate([np.arange(offsets[m], offsets[m + 1]) for m in order])
