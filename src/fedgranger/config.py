@@ -18,8 +18,6 @@ from fedgranger.errors import ConfigError
 __all__ = ["RunConfig", "check_choice", "read_toml", "unknown_key"]
 
 
-
-
 @dataclass(frozen=True)
 class RunConfig:
     """Options of `fedgranger.fit`; the same names are keys of a TOML file and CLI options.

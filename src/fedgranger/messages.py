@@ -2,11 +2,11 @@
 
 | message | direction | when | content |
 |---|---|---|---|
-| `ClientHello` | client -> server | once | A_mm (p x p), one number on the size of its states |
-| `ClientMessage` | client -> server | every round | filtered and augmented state per time step, a flag |
-| `StateHello` | client -> server | once, for the edge tests | error covariance of its states (p x p) |
-| `StateMessage` | client -> server | once per time step, for the edge tests | least-squares state, a flag |
-| `ServerMessage` | server -> client | every round | gradient of the server loss per time step |
+| `ClientHello` | up | once | A_mm (p x p), one number on the size of its states |
+| `ClientMessage` | up | every round | filtered and augmented state per time step, a flag |
+| `ServerMessage` | down | every round | gradient of the server loss per time step |
+| `StateHello` | up | once, edge tests | error covariance of its states (p x p) |
+| `StateMessage` | up | once per step, edge tests | least-squares state, a flag |
 
 Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
 leave a client; a client never sees another client's states. All numbers are float64. With a

@@ -17,7 +17,7 @@ Sampler = Callable[[Key[Array, ""], tuple[int, ...], float], Float[Array, "..."]
 """(key, shape, degrees of freedom) -> draws with mean 0 and variance 1."""
 
 
-def _student_t(key: Key[Array, ""], shape: tuple[int, ...], df: float) -> Float[Array, "..."]:
+def _student_t(key: Key[Array, ""], shape: tuple[int, ...], df: float) -> Float[Array, ...]:
     if df <= 2:
         raise ConfigError(f"prior_df is {df}; a Student-t prior needs more than 2 for a variance")
     return jax.random.t(key, df, shape) / jnp.sqrt(df / (df - 2))
@@ -56,6 +56,6 @@ def draw(
     location: float,
     scale: float,
     df: float,
-) -> Float[Array, "..."]:
+) -> Float[Array, ...]:
     """Draw independent entries with that mean and standard deviation."""
     return location + scale * FAMILIES[family](key, shape, df)

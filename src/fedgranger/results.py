@@ -21,7 +21,6 @@ from fedgranger.inference.multiplicity import false_edge_bound
 __all__ = ["Result", "write_atomically"]
 
 
-
 @dataclass(frozen=True, eq=False)
 class Result:
     """What a fit found.
@@ -116,11 +115,11 @@ class Result:
         table = pd.DataFrame(rows, columns=list(ENTRY_COLUMNS[:5]))
         return table.reindex(columns=list(ENTRY_COLUMNS))
 
-    def false_edge_bound(self) -> float:
+    def false_edge_bound(
+        self, *, alpha: float | None = None, correction: str | None = None
+    ) -> float:
         """Upper bound on the probability that any reported edge is false."""
-        if self.inference is None:
-            raise RunError("this run has no edge tests; fit with test='debiased'")
-        table = self.edges()
+        table = self.edges(estimate="debiased", alpha=alpha, correction=correction)
         return false_edge_bound(
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         )

@@ -73,8 +73,7 @@ def test_full_batch_vs_linear_solve(system):
         granger_ridge=RIDGE,
     )
     setup = set_up(panel, config)
-    for snapshot, _ in train(setup, config):
-        pass
+    *_, (snapshot, _) = train(setup, config)
     assert snapshot.progress.distance <= 1e-8
     for m in range(len(setup.streams)):
         x_star = solve(setup, m)

@@ -43,7 +43,7 @@ def test_scan_vs_numpy_loop(system, missing_share, window):
 
 
 def test_python_loop_vs_scan():
-    panel, truth = fg.simulate(3, 60, seed=5)
+    panel, _ = fg.simulate(3, 60, seed=5)
     config = fg.RunConfig(window=7, state_dim=2)
     setup = set_up(panel, config)
     windows = stack_windows(setup, 0, setup.num_rounds)

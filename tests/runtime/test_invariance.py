@@ -57,7 +57,7 @@ def messages_of(panel, config):
 
 @pytest.mark.parametrize("newcomer", ["a_first", "z_last"])
 def test_uncoupled_client_changes_no_message(newcomer):
-    panel, truth = fg.simulate(3, 300, seed=2)
+    panel, _ = fg.simulate(3, 300, seed=2)
     extra, _ = fg.simulate(clients=["x"], num_steps=300, edges=0, seed=9)
     arrays = {client.name: client.values for client in panel}
     larger = fg.Panel.from_arrays({**arrays, newcomer: extra["x"].values})

@@ -122,12 +122,16 @@ def test_real_interrupt_of_the_command(tmp_path):
 
     data = tmp_path / "data"
     subprocess.run(
-        command("simulate", data, "--clients", 3, "--steps", 20000), check=True, env=env,
+        command("simulate", data, "--clients", 3, "--steps", 20000),
+        check=True,
+        env=env,
         capture_output=True,
     )
     options = ["--passes", 60, "--tolerance", 0, "--state-dim", 2]
     subprocess.run(
-        command("fit", data, "--out", tmp_path / "whole", *options), check=True, env=env,
+        command("fit", data, "--out", tmp_path / "whole", *options),
+        check=True,
+        env=env,
         capture_output=True,
     )
     cut = command("fit", data, "--out", tmp_path / "cut", *options, "--checkpoint-every", 0)

@@ -66,7 +66,8 @@ def test_all_lists_existing_names(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in MODULES if ">>>" in Path(importlib.import_module(name).__file__).read_text()]
+    "name",
+    [name for name in MODULES if ">>>" in Path(importlib.import_module(name).__file__).read_text()],
 )
 @pytest.mark.filterwarnings("ignore::fedgranger.errors.ConvergenceWarning")
 def test_docstring_examples(name):

@@ -8,10 +8,12 @@ import typer
 
 from fedgranger._version import __version__
 from fedgranger.cli.demo import demo
+from fedgranger.cli.diagnose import diagnose
 from fedgranger.cli.edges import edges
 from fedgranger.cli.evaluate import evaluate
 from fedgranger.cli.fit import fit
 from fedgranger.cli.simulate import simulate
+from fedgranger.cli.study import study
 
 __all__ = ["app", "main"]
 
@@ -21,8 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Federated Granger causality: which party drives which, without sharing raw data.",
 )
-for command in (demo, simulate, fit, edges, evaluate):
+for command in (demo, simulate, fit, edges, diagnose, evaluate):
     app.command()(command)
+app.add_typer(study, name="study")
 
 
 def _show_version(value: bool) -> None:
@@ -33,7 +36,7 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,

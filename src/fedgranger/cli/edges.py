@@ -18,14 +18,31 @@ __all__ = ["edges"]
 @friendly
 def edges(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    top: Annotated[int | None, typer.Option(help="Show only the strongest N.")] = None,
+    top: Annotated[int | None, typer.Option(help="Show only the first N.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Another level than the run's.")] = None,
+    correction: Annotated[
+        str | None, typer.Option(help="Another correction: bh, by, holm or none.")
+    ] = None,
+    estimate: Annotated[
+        str, typer.Option(help="debiased (with tests) or fedgc; auto takes the first there is.")
+    ] = "auto",
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Bound the chance that any reported edge is false.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """List the edges of a run, strongest first."""
+    """List the edges of a run, most certain first."""
     if top is not None and top < 1:
         raise ConfigError(f"--top is {top}; it must be at least 1")
-    table = Result.load(run).edges(sort=True)
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    result = Result.load(run)
+    table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)
     if json_output:
         typer.echo(table.head(top if top is not None else len(table)).to_json(orient="records"))
         return
-    out.print(edge_table(table, top))
+    fedgc = None if estimate == "fedgc" else result.edges(estimate="fedgc")
+    out.print(edge_table(table, top, fedgc))
+    if bound:
+        value = result.false_edge_bound(alpha=alpha, correction=correction)
+        out.print(f"\nThe chance that any reported edge is false is at most {value:.3g}.")

@@ -12,7 +12,7 @@ from fedgranger.cli.console import friendly, out
 from fedgranger.cli.tables import score_table
 from fedgranger.data.truth import Truth
 from fedgranger.evaluation.metrics import evaluate as score
-from fedgranger.results import Result
+from fedgranger.results import Result, write_atomically
 
 __all__ = ["evaluate"]
 
@@ -23,8 +23,10 @@ def evaluate(
     truth: Annotated[Path, typer.Option(help="truth.json of the simulation.")],
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Compare a run with the truth of a simulation."""
+    """Compare a run with the truth of a simulation; also written to RUN/evaluation.json."""
     scores = score(Result.load(run), Truth.read(truth))
+    text = json.dumps(scores, indent=1) + "\n"
+    write_atomically(run / "evaluation.json", lambda path: path.write_text(text))
     if json_output:
         typer.echo(json.dumps(scores))
         return

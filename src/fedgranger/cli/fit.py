@@ -11,7 +11,7 @@ from rich.markup import escape
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder, run_fit
-from fedgranger.cli.tables import bytes_table, edge_table
+from fedgranger.cli.tables import bytes_table, edge_table, headline
 
 __all__ = ["fit"]
 
@@ -42,7 +42,8 @@ def fit(
         checkpoint_seconds=checkpoint_every,
     )
     training = result.manifest["training"]
-    out.print(edge_table(result.edges(), 10))
+    out.print(headline(result), soft_wrap=True)
+    out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
     out.print("\nwhat left each client:")

@@ -117,6 +117,7 @@ def _help_texts(kind: type) -> dict[str, str]:
     entries = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE)
     defaults = {field.name: field.default for field in fields(kind)}
     return {
-        name: " ".join(text.split()) + ("" if defaults[name] is None else f" Default: {defaults[name]}.")
+        name: " ".join(text.split())
+        + ("" if defaults[name] is None else f" Default: {defaults[name]}.")
         for name, text in entries
     }

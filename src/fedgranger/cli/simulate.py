@@ -33,7 +33,9 @@ def simulate(
     process_correlation: Annotated[
         float, typer.Option(help="Correlation of process noises, also across clients.")
     ] = 0.0,
-    measurement_var: Annotated[str, typer.Option(help="Per sensor: 0.1, or one per client.")] = "0.1",
+    measurement_var: Annotated[
+        str, typer.Option(help="Per sensor: 0.1, or one per client.")
+    ] = "0.1",
     measurement_correlation: Annotated[
         float, typer.Option(help="Correlation of measurement noises, also across clients.")
     ] = 0.0,
@@ -75,7 +77,7 @@ def simulate(
     )
 
 
-def write_simulation(folder: Path, panel, truth, format: str = "csv") -> None:  # noqa: ANN001
+def write_simulation(folder: Path, panel, truth, format: str = "csv") -> None:
     """Write the data files, `truth.json` and every client's own model in `models/local.json`."""
     panel.write(folder, format=format)
     truth.write(folder / "truth.json")

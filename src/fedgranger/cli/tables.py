@@ -4,38 +4,85 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["bytes_table", "edge_table", "score_table"]
+from fedgranger.results import Result
+
+__all__ = ["bytes_table", "edge_table", "headline", "score_table"]
 
 
-def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
-    """Edges, strongest first; columns without any value are left out."""
-    shown = edges.sort_values("strength", ascending=False, kind="stable").head(limit)
+def headline(result: Result) -> str:
+    """How many edges were found, and at what level; or why none was tested."""
+    facts = result.manifest["inference"]
+    edges = result.edges()
+    if result.inference is None:
+        return f"{len(edges)} possible edges, ranked by strength; none was tested."
+    count = int(edges["is_edge"].fillna(False).sum())
+    correction = {
+        "bh": "false discovery rate",
+        "by": "false discovery rate under any dependence",
+        "holm": "chance of any false edge",
+        "none": "level of every single test",
+    }[facts["correction"]]
+    return (
+        f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})."
+    )
+
+
+def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:
+    """Edges in the order given; columns without any value are left out.
+
+    Args:
+        edges: a sorted edge table.
+        limit: how many rows.
+        fedgc: FedGC's own edges, shown beside.
+    """
+    shown = edges.head(limit if limit is not None else len(edges))
     columns = [name for name in edges.columns if edges[name].notna().any()]
     table = Table(box=None, header_style="bold")
     for name in columns:
-        table.add_column(name, justify="left" if name in ("cause", "effect") else "right")
+        is_name = name in ("cause", "effect")
+        table.add_column(name, justify="left" if is_name else "right", no_wrap=not is_name)
+    beside = {}
+    if fedgc is not None:
+        table.add_column("fedgc", justify="right", no_wrap=True)
+        keys = zip(fedgc["cause"], fedgc["effect"], strict=True)
+        beside = dict(zip(keys, fedgc["strength"], strict=True))
     for _, row in shown.iterrows():
-        table.add_row(*(_cell(row[name]) for name in columns))
+        cells = [_cell(row[name]) for name in columns]
+        if fedgc is not None:
+            cells.append(_cell(beside[row["cause"], row["effect"]]))
+        table.add_row(*cells)
     return table
 
 
 def score_table(scores: dict[str, Any]) -> Table:
-    """Scores per level; undefined ones say so."""
+    """Scores per estimate and level; what is undefined or was not decided is a dash."""
+    columns = {
+        "F1": "f1",
+        "AUC-ROC": "auc_roc",
+        "AUC-PR": "auc_pr",
+        "SHD": "shd",
+        "FP": "fp",
+        "FN": "fn",
+        "FDR": "fdr",
+        "type I": "type_1_error",
+        "power": "power",
+    }
+    levels = {"edges": "edges", "entries_across": "entries across", "entries_all": "all entries"}
     table = Table(box=None, header_style="bold")
-    for name in ("level", "true", "possible", "AUC-ROC", "AUC-PR", "AUC-PR by chance"):
-        table.add_column(name, justify="left" if name == "level" else "right")
-    for level, label in (("edges", "client edges"), ("entries", "entries across clients")):
-        score = scores[level]
-        table.add_row(
-            label,
-            str(score["num_true"]),
-            str(score["num_possible"]),
-            *(_cell(score[key], "undefined") for key in ("auc_roc", "auc_pr", "base_rate")),
-        )
+    for name in ("estimate", "level", "true", *columns):
+        table.add_column(name, justify="left" if name in ("estimate", "level") else "right")
+    for kind in ("debiased", "fedgc"):
+        for level, label in levels.items():
+            if kind in scores:
+                score = scores[kind][level]
+                counts = f"{score['num_true']}/{score['num_possible']}"
+                values = (_cell(score.get(key), "–") for key in columns.values())
+                table.add_row(kind, label, counts, *values)
     return table
 
 
@@ -63,8 +110,10 @@ def _size(count: int) -> str:
 
 
 def _cell(value: Any, empty: str = "") -> str:
-    if value is None or (isinstance(value, float) and pd.isna(value)):
+    if value is None or pd.isna(value):
         return empty
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return "<1e-99" if 0 < value < 1e-99 else f"{value:.3g}"
     return escape(str(value))

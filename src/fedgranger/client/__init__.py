@@ -1,0 +1,1 @@
+"""What runs at a client's site."""

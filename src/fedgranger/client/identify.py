@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgranger.client.loadings import (
-    Loadings,
-    factor_is_identified,
-    fit_loadings,
-    log_likelihood,
-)
+from fedgranger.client.loadings import Loadings
 from fedgranger.client.moments import MeasurementMoments, measurement_moments
 from fedgranger.client.params import LocalModel
+from fedgranger.client.selection import choose_loadings, select_state_dim
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
 from fedgranger.linalg.psd import is_positive_definite, project
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = ["identify", "select_state_dim"]
+__all__ = ["identify"]
 
 PROCESS_FLOOR = 1e-6
 """Smallest eigenvalue of Q as a share of the mean state variance."""
@@ -53,55 +49,10 @@ def identify(
         notes: tuple[str, ...] = ()
         if state_dim == "auto":
             state_dim, notes = select_state_dim(moments, method, max_state_dim)
-        loadings = fit_loadings(moments.cov, int(state_dim), method)
+        loadings = choose_loadings(moments, int(state_dim), method)
         return _add_dynamics(moments, loadings, notes)
     except ModelError as error:
         raise ModelError(f"client '{client.name}': {error}") from None
-
-
-def select_state_dim(
-    moments: MeasurementMoments, method: str, max_state_dim: int
-) -> tuple[int, tuple[str, ...]]:
-    """Choose the number of states by BIC of the factor (or PPCA) likelihood.
-
-    `paper` always has two. `svd` spans the same directions as `ppca` and uses its likelihood.
-    """
-    if method == "paper":
-        return 2, ()
-    d = len(moments.cov)
-    likelihood_method = {"svd": "ppca"}.get(method, method)
-    if method == "auto":  # one likelihood for all candidates, so that they can be compared
-        likelihood_method = "factor" if factor_is_identified(d, 1) else "ppca"
-    candidates = [
-        p
-        for p in range(1, min(max_state_dim, max(d - 1, 1)) + 1)
-        if likelihood_method != "factor" or factor_is_identified(d, p)
-    ]
-    if not candidates:
-        raise ModelError(
-            f"factor analysis is not identified from {d} sensors; use state_model='ppca'"
-        )
-    scores: list[float] = []
-    for p in candidates:
-        try:
-            loadings = fit_loadings(moments.cov, p, likelihood_method)
-        except ModelError:  # more states than the sensors can show
-            break
-        free = d * p - p * (p - 1) / 2 + (d if likelihood_method == "factor" else 1)
-        fit = 2 * moments.num_rows * log_likelihood(moments.cov, loadings)
-        scores.append(free * np.log(moments.num_rows) - fit)
-        if not np.isfinite(fit):
-            break
-    if not scores:
-        raise ModelError("no number of states could be fitted; use fewer or other sensors")
-    best = candidates[int(np.argmin(scores))]
-    notes: tuple[str, ...] = ()
-    if best == max_state_dim and best < d - 1:
-        notes = (
-            f"the information criterion chose the largest allowed number of states, {best}; "
-            "raise max_state_dim to let it go on",
-        )
-    return best, notes
 
 
 def _add_dynamics(

@@ -98,9 +98,7 @@ def run(
 ) -> Float[Array, "time state_dim"]:
     """Filter a stretch of measurements, starting from the last state of the stretch before."""
 
-    def advance(
-        previous: Array, inputs: tuple[Array, Array, Array]
-    ) -> tuple[Array, Array]:
+    def advance(previous: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         state = step(params, previous, *inputs)
         return state, state
 

@@ -7,7 +7,6 @@ noise, and takes R from what the discarded directions hold:
   units. Identified only when \((d-p)^2 \ge d+p\).
 - `ppca`: probabilistic PCA, \(R = \sigma^2 I\), \(\sigma^2\) the mean discarded eigenvalue.
 - `svd`: orthonormal loadings (leading singular vectors), the same \(\sigma^2 I\).
-- `auto`: `factor` where it is identified, converges and leaves every sensor some noise; else `ppca`.
 - `paper`: the recipe of the paper's real-data appendix: two leading singular vectors, times
   [[1, 1], [0, 1]], standardised again.
 """
@@ -23,7 +22,7 @@ from fedgranger.errors import ModelError
 
 __all__ = ["METHODS", "Loadings", "factor_is_identified", "fit_loadings", "log_likelihood"]
 
-METHODS = ("auto", "factor", "ppca", "svd", "paper")
+METHODS = ("factor", "ppca", "svd", "paper")
 NOISE_FLOOR = 1e-10
 """Noise below this share of the mean sensor variance is rounding: R is then zero."""
 FACTOR_ITERATIONS = 1000
@@ -46,12 +45,10 @@ def factor_is_identified(num_sensors: int, state_dim: int) -> bool:
 
 
 def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
-    """Dispatch by method name; `auto` is factor analysis where it works, PPCA elsewhere."""
+    """Dispatch by method name."""
     d = len(cov)
     if not 1 <= state_dim <= d:
         raise ModelError(f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}")
-    if method == "auto":
-        return _auto(cov, state_dim)
     if method == "factor":
         if not factor_is_identified(d, state_dim):
             raise ModelError(
@@ -81,14 +78,6 @@ def log_likelihood(cov: np.ndarray, loadings: Loadings) -> float:
         return np.inf  # noiseless: the data lie in the span of the loadings
     trace = np.trace(np.linalg.solve(implied, cov))
     return float(-0.5 * (len(cov) * np.log(2 * np.pi) + log_det + trace))
-
-
-def _auto(cov: np.ndarray, state_dim: int) -> Loadings:
-    if factor_is_identified(len(cov), state_dim):
-        loadings = _factor(cov, state_dim)
-        if not loadings.notes:
-            return loadings
-    return _ppca(cov, state_dim)
 
 
 def _principal(

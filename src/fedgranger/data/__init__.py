@@ -1,0 +1,1 @@
+"""Panels, files and simulation."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from fedgranger.client.identify import identify
 from fedgranger.client.params import known_models
 from fedgranger.config import RunConfig
 from fedgranger.data.synthetic import simulate
-from fedgranger.errors import ConfigError
+from fedgranger.errors import ConfigError, InferenceError
 from fedgranger.evaluation.metrics import score
 from fedgranger.inference.edges import infer
 from fedgranger.inference.multiplicity import adjust
@@ -94,6 +94,7 @@ class Summary:
     """Means over data sets and their Monte Carlo standard errors (between data sets)."""
 
     num_data_sets: int
+    num_refused: int
     edge_size: float
     edge_size_se: float
     entry_size: float
@@ -123,7 +124,12 @@ def run_data_set(setting: Setting, seed: int) -> Record:
                 )
                 for client in panel
             }
-        found = infer(state_source(panel, models), config)
+        try:
+            found = infer(state_source(panel, models), config)
+        except InferenceError:
+            nothing = np.zeros(0)
+            none = np.zeros(0, dtype=np.bool_)
+            return Record(nothing, none, nothing, none, none, np.nan, np.nan, True)
     edges, entries = found.edges, found.entries
     true = set(truth.edges)
     edge_true, entry_true = (
@@ -156,7 +162,11 @@ def run_data_set(setting: Setting, seed: int) -> Record:
 
 
 def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
-    """Average over data sets."""
+    """Average over the data sets that could be tested; the others are counted."""
+    num_refused = sum(record.refused for record in records)
+    records = [record for record in records if not record.refused]
+    if not records:
+        raise ConfigError("no data set of this study could be tested; give it more steps")
 
     def rejected(p: np.ndarray, chosen: np.ndarray) -> float:
         p = p[chosen & ~np.isnan(p)]
@@ -175,12 +185,4 @@ def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
         x = np.array(column, dtype=np.float64)
         values[name] = float(np.nanmean(x))
         values[f"{name}_se"] = float(np.nanstd(x, ddof=1) / np.sqrt(len(x))) if len(x) > 1 else 0.0
-    return Summary(num_data_sets=len(records), **values)
-
-
-def summary_row(setting: Setting, summary: Summary) -> dict[str, Any]:
-    """Flatten for tables and csv."""
-    return {"setting": setting.name, **asdict(summary)}
-
-
-SUMMARY_FIELDS = tuple(field.name for field in fields(Summary))
+    return Summary(num_data_sets=len(records), num_refused=num_refused, **values)

@@ -1,0 +1,1 @@
+"""Edge tests from the clients' least-squares states; runs at the server."""

@@ -123,7 +123,9 @@ def block_covariance(
     return BlockCovariance(cov, df, size, len(weights), fell_back)
 
 
-def influence(source: StateSource, fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
+def influence(
+    source: StateSource, fit: Estimate, pairs: PairChunk, weight: np.ndarray
+) -> np.ndarray:
     """φ of every pair, (pair, P, L P); `weight` has mean one over all pairs of positive weight."""
     A, inverse, moments, lags = fit.transition, fit.inverse_cov, fit.moments, fit.lags
     E = np.kron(np.eye(lags), source.error_cov)
@@ -212,9 +214,7 @@ def _accumulate(
             later = np.minimum(later, len(all_index) - 1)
             valid &= (all_index[later] == all_index + k) & (all_segment[later] == all_segment)
             valid &= later >= len(tail_index)  # products among the tail were counted before
-            products[k] += (
-                joined[:, :, later[valid]].transpose(0, 1, 3, 2) @ joined[:, :, valid]
-            )
+            products[k] += joined[:, :, later[valid]].transpose(0, 1, 3, 2) @ joined[:, :, valid]
         size = np.einsum("mntk,mnkl,mntl->mnt", phi, whiten, phi, optimize=True)
         first += size.sum(axis=2)
         second += (size**2).sum(axis=2)

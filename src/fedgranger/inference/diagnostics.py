@@ -15,6 +15,7 @@ __all__ = ["Diagnostics", "diagnose"]
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
+UNIT_ROOT_LAGS = 8
 NEAR_UNIT_ROOT_STEPS = 50
 ILL_CONDITIONED = 1e4
 DOUBTFUL = 0.01
@@ -114,12 +115,8 @@ def _unit_roots(source: StateSource) -> dict[str, float]:
     recent = np.zeros((0, source.total_dim))
     for chunk in source.chunks():
         recent = np.concatenate([recent, chunk.states])[-STATIONARITY_STEPS:]
-    lag = int(12 * (len(recent) / 100) ** 0.25)
-    lag = min(lag, len(recent) // 4)
-    p_values = []
-    with warnings.catch_warnings():
+    lag = min(UNIT_ROOT_LAGS, len(recent) // 4)
+    with warnings.catch_warnings():  # statsmodels warns of changes in its interface
         warnings.simplefilter("ignore")
-        for column in recent.T:
-            p_values.append(float(adfuller(column, maxlag=min(lag, 8), autolag=None)[1]))
-    p = np.array(p_values)
+        p = np.array([adfuller(column, maxlag=lag, autolag=None)[1] for column in recent.T])
     return {name: float(p[source.owner == m].max()) for m, name in enumerate(source.names)}

@@ -70,9 +70,7 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
     """
     weights = (config.weighting, config.weighting_span)
-    lags = (
-        select_lags(source, config.max_lags, *weights) if config.lags == "auto" else config.lags
-    )
+    lags = select_lags(source, config.max_lags, *weights) if config.lags == "auto" else config.lags
     fit = estimate(source, lags, *weights)
     if config.covariance == "homoskedastic":
         covariance = homoskedastic(fit, source.dims)
@@ -109,7 +107,14 @@ def _tables(
             continue
         strength = float(np.linalg.norm(block))
         edges.append(
-            (cause, effect, strength, tests.statistic[m, n], int(tests.df[m, n]), tests.p_value[m, n])
+            (
+                cause,
+                effect,
+                strength,
+                tests.statistic[m, n],
+                int(tests.df[m, n]),
+                tests.p_value[m, n],
+            )
         )
         entries.extend(
             (cause, effect, i, j, *(float(x[i, j]) for x in (block, *single)))

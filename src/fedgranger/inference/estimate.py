@@ -71,7 +71,9 @@ def estimate(
     inverse = symmetrise(np.linalg.inv(G0))
     A = moments.lag_cov @ inverse
     residual = symmetrise(
-        moments.after_cov - A @ moments.lag_cov.T - moments.lag_cov @ A.T
+        moments.after_cov
+        - A @ moments.lag_cov.T
+        - moments.lag_cov @ A.T
         + A @ moments.before_cov @ A.T
     )
     process = symmetrise(moments.after_cov - source.error_cov - A @ moments.lag_cov.T)
@@ -133,9 +135,7 @@ def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None
         )
 
 
-def _check_regular(
-    source: StateSource, G0: np.ndarray, before_cov: np.ndarray, lags: int
-) -> float:
+def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, lags: int) -> float:
     """Condition number of G0 in correlation form; refuse when it is not positive definite."""
     owner = source.owner
     P = source.total_dim

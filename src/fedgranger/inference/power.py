@@ -11,7 +11,7 @@ __all__ = ["detectable_strength", "power"]
 
 
 def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float) -> float:
-    """Chance to reject at level α a block of that Frobenius norm, in its least favourable direction.
+    """Chance to find a block of that Frobenius norm, in its least favourable direction.
 
     Args:
         strength: Frobenius norm of the true block.

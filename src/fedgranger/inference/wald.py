@@ -81,7 +81,9 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
 def block_entries(fit: Estimate, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
     """Estimated block, (p_effect, L p_cause), lags side by side."""
     rows, columns = block_positions(dims, fit.lags)
-    return fit.transition[np.ix_(rows[effect][rows[effect] >= 0], columns[cause][columns[cause] >= 0])]
+    return fit.transition[
+        np.ix_(rows[effect][rows[effect] >= 0], columns[cause][columns[cause] >= 0])
+    ]
 
 
 def block_cov(

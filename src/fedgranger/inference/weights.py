@@ -30,7 +30,9 @@ def time_weights(
     if weighting not in WEIGHTINGS:
         raise ConfigError(f"weighting is {weighting!r}; choose one of {', '.join(WEIGHTINGS)}")
     if span <= 0:
-        raise ConfigError(f"weighting_span is {span}; '{weighting}' needs a positive number of steps")
+        raise ConfigError(
+            f"weighting_span is {span}; '{weighting}' needs a positive number of steps"
+        )
     if weighting == "window":
         return lambda index: (index >= num_steps - span).astype(np.float64)
 

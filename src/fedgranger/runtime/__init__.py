@@ -1,0 +1,1 @@
+"""Loops, clocks and files around the pure rounds."""

@@ -60,7 +60,9 @@ def load(folder: Path, fingerprint: str) -> tuple[Snapshot, list[TraceRow]]:
     """
     path = folder / FILE_NAME
     if not path.exists():
-        raise RunError(f"{folder}: nothing to resume, there is no {FILE_NAME}; run without --resume")
+        raise RunError(
+            f"{folder}: nothing to resume, there is no {FILE_NAME}; run without --resume"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -91,6 +93,4 @@ def load(folder: Path, fingerprint: str) -> tuple[Snapshot, list[TraceRow]]:
 
 
 def _state(augmentation: np.ndarray, granger: np.ndarray) -> RoundState:
-    return RoundState(
-        AugmentState(jnp.asarray(augmentation)), ServerState(jnp.asarray(granger))
-    )
+    return RoundState(AugmentState(jnp.asarray(augmentation)), ServerState(jnp.asarray(granger)))

@@ -129,8 +129,9 @@ def _infer(
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
     order = {name: k for k, name in enumerate(panel.names)}
     tables = [
-        table.sort_values(["effect", "cause"], key=lambda names: names.map(order), kind="stable")
-        .reset_index(drop=True)
+        table.sort_values(
+            ["effect", "cause"], key=lambda names: names.map(order), kind="stable"
+        ).reset_index(drop=True)
         for table in (found.edges, found.entries)
     ]
     places = state_order(setup, panel.names)
@@ -139,9 +140,7 @@ def _infer(
     return EdgeInference(*matrices, *tables, found.facts), found.facts
 
 
-def _fingerprint(
-    data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None
-) -> str:
+def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None) -> str:
     digest = hashlib.sha256(f"{__version__} {data_hash}".encode())
     digest.update(json.dumps(config.to_mapping(), sort_keys=True).encode())
     for name, model in sorted((models or {}).items()):

@@ -1,8 +1,8 @@
 """All clients and the server in one process: `lax.scan` over `rounds.step`, in chunks.
 
-`train` is a generator that yields a snapshot and the losses after every chunk. Its caller owns progress bars,
-checkpoints and interrupts; a snapshot handed back to `train` continues bit for bit, because
-chunks are cut by the configuration and never by time.
+`train` is a generator that yields a snapshot and the losses after every chunk. Its caller owns
+progress bars, checkpoints and interrupts; a snapshot handed back to `train` continues bit for
+bit, because chunks are cut by the configuration and never by time.
 """
 
 from __future__ import annotations

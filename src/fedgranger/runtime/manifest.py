@@ -27,8 +27,7 @@ def _status(final: Snapshot, config: RunConfig) -> str:
         return f"ran all {final.pass_index} passes: {reached}"
     if final.progress.distance <= config.tolerance:
         return (
-            f"converged after {final.pass_index} passes: {reached}, "
-            f"tolerance {config.tolerance:g}"
+            f"converged after {final.pass_index} passes: {reached}, tolerance {config.tolerance:g}"
         )
     return (
         f"stopped at the last allowed pass, {final.pass_index}: {reached}, above the tolerance "
@@ -107,7 +106,9 @@ def describe(
     }
 
 
-def _bytes(state_dim: int, training_steps: int, num_steps: int, config: RunConfig) -> dict[str, int]:
+def _bytes(
+    state_dim: int, training_steps: int, num_steps: int, config: RunConfig
+) -> dict[str, int]:
     """Payload bytes of one client: per training step, and in all."""
     up, down = message_bytes(state_dim)
     hello, state_hello = hello_bytes(state_dim)

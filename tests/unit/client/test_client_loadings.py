@@ -5,6 +5,8 @@ import pytest
 
 from fedgranger.client import loadings
 from fedgranger.client.loadings import factor_is_identified, fit_loadings, log_likelihood
+from fedgranger.client.moments import MeasurementMoments
+from fedgranger.client.selection import choose_loadings
 from fedgranger.client.state_noise import state_readout
 from fedgranger.errors import ModelError
 
@@ -158,14 +160,14 @@ def test_unidentified_factor_is_refused_and_auto_falls_back():
     _, _, cov = model_cov(8, d=4)
     with pytest.raises(ModelError, match=r"2 states is not identified from 4 sensors.*ppca"):
         fit_loadings(cov, 2, "factor")
-    got, ppca = fit_loadings(cov, 2, "auto"), fit_loadings(cov, 2, "ppca")
+    got, ppca = auto(cov, 2), fit_loadings(cov, 2, "ppca")
     assert got.method == "ppca"
     np.testing.assert_array_equal(got.observation_matrix, ppca.observation_matrix)
 
 
 def test_auto_is_factor_where_it_works():
     _, _, cov = model_cov(9)
-    got, factor = fit_loadings(cov, 2, "auto"), fit_loadings(cov, 2, "factor")
+    got, factor = auto(cov, 2), fit_loadings(cov, 2, "factor")
     assert got.method == "factor"
     np.testing.assert_array_equal(got.measurement_cov, factor.measurement_cov)
 
@@ -181,7 +183,7 @@ def test_noiseless_sensors_get_a_floor_and_a_note():
     )
     expected = np.where(loading[:, 0] == 1.0, 1e-6, 1 - loading[:, 0] ** 2)
     np.testing.assert_allclose(np.diag(got.measurement_cov), expected, rtol=1e-3)
-    assert fit_loadings(cov, 1, "auto").method == "ppca"
+    assert auto(cov, 1).method == "ppca"
 
 
 def test_heywood_case_is_noted_and_auto_avoids_it():
@@ -189,7 +191,7 @@ def test_heywood_case_is_noted_and_auto_avoids_it():
     cov = np.array([[1.0, 0.8, 0.8], [0.8, 1.0, 0.4], [0.8, 0.4, 1.0]])
     assert 0.8 * 0.8 / 0.4 > 1  # squared loading of the first sensor
     assert fit_loadings(cov, 1, "factor").notes
-    got = fit_loadings(cov, 1, "auto")
+    got = auto(cov, 1)
     assert got.method == "ppca"
     assert got.notes == ()
 
@@ -198,13 +200,40 @@ def test_stopped_iteration_is_noted(monkeypatch):
     monkeypatch.setattr(loadings, "FACTOR_ITERATIONS", 3)
     got = fit_loadings(model_cov(0)[2], 2, "factor")
     assert got.notes == ("factor analysis had not converged after 3 iterations",)
-    assert fit_loadings(model_cov(0)[2], 2, "auto").method == "ppca"
+    assert auto(model_cov(0)[2], 2).method == "ppca"
+
+
+def auto(cov, state_dim, scale=None):
+    """What `auto` chooses for 2000 rows with this covariance in standardised units."""
+    d = len(cov)
+    scale = np.ones(d) if scale is None else scale
+    moments = MeasurementMoments(np.zeros(d), scale, cov, cov, cov, cov, 2000, 1999)
+    return choose_loadings(moments, state_dim, "auto")
+
+
+def test_auto_finds_equal_noise_in_raw_units():
+    """Sensors of unequal size with the same noise variance: PPCA before standardising."""
+    rng = np.random.default_rng(20)
+    raw = 3 * rng.standard_normal((5, 1))
+    raw_cov = raw @ raw.T + 0.5 * np.eye(5)
+    scale = np.sqrt(np.diag(raw_cov))
+    got = auto(raw_cov / np.outer(scale, scale), 1, scale)
+    assert got.method == "ppca-raw"
+    np.testing.assert_allclose(got.measurement_cov, np.diag(0.5 / scale**2), atol=1e-12)
+    np.testing.assert_allclose(np.abs(got.observation_matrix), np.abs(raw) / scale[:, None])
+
+
+def test_auto_finds_equal_noise_shares():
+    C = np.array([[0.8], [-0.8], [0.8], [0.8], [0.8]])
+    got = auto(C @ C.T + 0.36 * np.eye(5), 1, np.array([1.0, 50.0, 3.0, 0.1, 2.0]))
+    assert got.method == "ppca"
+    np.testing.assert_allclose(got.measurement_cov, 0.36 * np.eye(5), atol=1e-12)
 
 
 # limits
 
 
-@pytest.mark.parametrize("method", ["ppca", "svd", "paper", "auto"])
+@pytest.mark.parametrize("method", ["ppca", "svd", "paper"])
 def test_collinear_sensors_have_no_noise_and_a_note(method):
     C = np.random.default_rng(10).standard_normal((6, 2))
     got = fit_loadings(C @ C.T, 2, method)
@@ -216,7 +245,7 @@ def test_collinear_sensors_have_no_noise_and_a_note(method):
 
 def test_as_many_states_as_sensors():
     _, _, cov = model_cov(11, d=3)
-    got = fit_loadings(cov, 3, "auto")
+    got = auto(cov, 3)
     assert not got.measurement_cov.any()
     np.testing.assert_allclose(got.observation_matrix @ got.observation_matrix.T, cov, atol=1e-10)
 
@@ -235,7 +264,7 @@ def test_state_dim_out_of_range(state_dim):
 
 
 def test_unknown_method():
-    with pytest.raises(ModelError, match="unknown state model 'pca'; choose one of auto, factor"):
+    with pytest.raises(ModelError, match="unknown state model 'pca'; choose one of factor"):
         fit_loadings(model_cov(0)[2], 2, "pca")
 
 

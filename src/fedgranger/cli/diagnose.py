@@ -1,0 +1,69 @@
+"""`fedgranger diagnose`: may the tests of a run be trusted, and what could they have found?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.errors import RunError
+from fedgranger.results import Result
+
+__all__ = ["diagnose"]
+
+LEVELS = (0.001, 0.01, 0.05, 0.1, 0.2)
+
+
+@friendly
+def diagnose(run: Annotated[Path, typer.Argument(help="Run folder.")]) -> None:
+    """Show residual checks, stationarity, conditioning, detectable strengths and other levels."""
+    result = Result.load(run)
+    facts = result.manifest["inference"]
+    if result.inference is None:
+        reason = facts.get("reason", "the run was made with test='none'")
+        raise RunError(f"{run}: there are no edge tests to diagnose: {reason}")
+    out.print(
+        f"lags {facts['lags']}, long-run covariance: {facts['hac']} (lag {facts['hac_lag']}), "
+        f"{facts['num_pairs']} pairs, {facts['effective_pairs']:.0f} effective, "
+        f"denominator df {facts['df_denominator']:.0f}",
+        soft_wrap=True,
+    )
+    out.print(
+        f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
+    )
+    table = Table(box=None, header_style="bold")
+    for name in ("client", "residuals uncorrelated (p)", "unit root (p)"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client in result.clients:
+        values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
+        table.add_row(escape(client), *values)
+    out.print(table)
+    strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
+    if strengths:
+        (easy, low), (hard, high) = strengths[0], strengths[-1]
+        out.print(
+            f"\nfound with 80 % power at level {facts['alpha']:g}, least favourable direction: "
+            f"strength {low:.3g} ({escape(easy)}) to {high:.3g} ({escape(hard)})",
+            soft_wrap=True,
+        )
+    out.print("\nedges at other levels:")
+    base = _edges_at(result, facts["alpha"])
+    for level in LEVELS:
+        found = _edges_at(result, level)
+        changes = [f"+ {edge}" for edge in sorted(found - base)]
+        changes += [f"- {edge}" for edge in sorted(base - found)]
+        out.print(f"  {level:<6g} {len(found):>4}  {escape(', '.join(changes))}", soft_wrap=True)
+    for edge, reason in facts["reasons"].items():
+        out.print(f"note: {escape(edge)}: {escape(reason)}", soft_wrap=True)
+    for sentence in facts["warnings"]:
+        out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def _edges_at(result: Result, alpha: float) -> set[str]:
+    table = result.edges(alpha=alpha)
+    chosen = table[table["is_edge"].fillna(False).astype(bool)]
+    return {f"{row.cause} -> {row.effect}" for row in chosen.itertuples(index=False)}

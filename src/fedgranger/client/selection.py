@@ -1,0 +1,90 @@
+"""Choose a client's state model and number of states by an information criterion."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedgranger.client.loadings import (
+    Loadings,
+    factor_is_identified,
+    fit_loadings,
+    log_likelihood,
+)
+from fedgranger.client.moments import MeasurementMoments
+from fedgranger.errors import ModelError
+
+__all__ = ["choose_loadings", "select_state_dim"]
+
+
+def choose_loadings(moments: MeasurementMoments, state_dim: int, method: str) -> Loadings:
+    """Fit the method named, or the best of three when it is `auto`.
+
+    The three explain the noise differently: a variance of its own for every sensor (`factor`,
+    needs enough sensors), the same share of every sensor's variance (`ppca` on standardised
+    data), the same variance in raw units (`ppca-raw`). Factor analysis is out when it did not
+    converge or left a sensor without noise. The Bayesian information criterion decides.
+    """
+    if method != "auto":
+        return fit_loadings(moments.cov, state_dim, method)
+    candidates = [fit_loadings(moments.cov, state_dim, "ppca")]
+    if np.ptp(moments.scale) > 0:
+        candidates.append(_ppca_in_raw_units(moments, state_dim))
+    if factor_is_identified(len(moments.cov), state_dim):
+        factor = fit_loadings(moments.cov, state_dim, "factor")
+        if not factor.notes:
+            candidates.append(factor)
+    return min(candidates, key=lambda loadings: _criterion(moments, loadings))
+
+
+def select_state_dim(
+    moments: MeasurementMoments, method: str, max_state_dim: int
+) -> tuple[int, tuple[str, ...]]:
+    """Choose the number of states with the smallest criterion; notes when the limit binds.
+
+    `paper` always has two. `svd` spans the same directions as `ppca` and uses its likelihood.
+    """
+    if method == "paper":
+        return 2, ()
+    d = len(moments.cov)
+    likelihood_method = "ppca" if method == "svd" else method
+    candidates = [
+        p
+        for p in range(1, min(max_state_dim, max(d - 1, 1)) + 1)
+        if method != "factor" or factor_is_identified(d, p)
+    ]
+    if not candidates:
+        raise ModelError(
+            f"factor analysis is not identified from {d} sensors; use state_model='ppca'"
+        )
+    scores: list[float] = []
+    for p in candidates:
+        try:
+            scores.append(_criterion(moments, choose_loadings(moments, p, likelihood_method)))
+        except ModelError:  # more states than the sensors can show
+            break
+        if scores[-1] == -np.inf:
+            break
+    if not scores:
+        raise ModelError("no number of states could be fitted; use fewer or other sensors")
+    best = candidates[int(np.argmin(scores))]
+    notes: tuple[str, ...] = ()
+    if best == max_state_dim and best < d - 1:
+        notes = (
+            f"the information criterion chose the largest allowed number of states, {best}; "
+            "raise max_state_dim to let it go on",
+        )
+    return best, notes
+
+
+def _criterion(moments: MeasurementMoments, loadings: Loadings) -> float:
+    """BIC; minus infinity for states that leave no remainder."""
+    d, p = loadings.observation_matrix.shape
+    free = d * p - p * (p - 1) / 2 + (d if loadings.method == "factor" else 1)
+    fit = 2 * moments.num_rows * log_likelihood(moments.cov, loadings)
+    return float(free * np.log(moments.num_rows) - fit)
+
+
+def _ppca_in_raw_units(moments: MeasurementMoments, state_dim: int) -> Loadings:
+    scale = moments.scale
+    C, R, _, notes = fit_loadings(moments.cov * np.outer(scale, scale), state_dim, "ppca")
+    return Loadings(C / scale[:, None], R / np.outer(scale, scale), "ppca-raw", notes)

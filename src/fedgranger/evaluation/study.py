@@ -1,0 +1,107 @@
+"""Run a calibration study: many data sets, several processes, resumable."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.evaluation.calibration import Record, Setting, run_data_set, summarise
+from fedgranger.results import write_atomically
+
+__all__ = ["load_records", "run_study", "summary_table"]
+
+
+def run_study(
+    folder: Path,
+    settings: list[Setting],
+    num_data_sets: int,
+    *,
+    jobs: int,
+    report: Callable[[str, int, int], None] = lambda *_: None,
+) -> None:
+    """Run every data set that is not in the folder yet, one file per data set."""
+    todo = [
+        (setting, seed)
+        for setting in settings
+        for seed in range(num_data_sets)
+        if not _path(folder, setting, seed).exists()
+    ]
+    total = len(settings) * num_data_sets
+    done = total - len(todo)
+    report("data sets", done, total)
+    for _ in _completed(folder, todo, jobs):
+        done += 1
+        report("data sets", done, total)
+
+
+def load_records(folder: Path, setting: Setting, num_data_sets: int) -> list[Record]:
+    """Read the data sets of one setting."""
+    records = []
+    for seed in range(num_data_sets):
+        with np.load(_path(folder, setting, seed), allow_pickle=False) as arrays:
+            values = [arrays[name] for name in Record._fields]
+        records.append(Record(*values[:5], float(values[5]), float(values[6]), bool(values[7])))
+    return records
+
+
+def summary_table(folder: Path, settings: list[Setting], num_data_sets: int) -> pd.DataFrame:
+    """One row per setting: size, power, coverage, F1 and FDR with Monte Carlo errors."""
+    rows = []
+    for setting in settings:
+        alpha = float(setting.options.get("alpha", 0.05))
+        summary = summarise(load_records(folder, setting, num_data_sets), alpha)
+        rows.append({"setting": setting.name, **asdict(summary)})
+    return pd.DataFrame(rows)
+
+
+def _completed(folder: Path, todo: list[tuple[Setting, int]], jobs: int) -> Iterator[None]:
+    if jobs == 1:
+        for setting, seed in todo:
+            _run_one(folder, setting, seed)
+            yield
+        return
+    # Fresh processes with one thread each: JAX does not survive a fork.
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context)
+    try:
+        pending = {pool.submit(_run_one, folder, setting, seed) for setting, seed in todo}
+        while pending:
+            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in finished:
+                future.result()
+                yield
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _run_one(folder: Path, setting: Setting, seed: int) -> None:
+    record = run_data_set(setting, seed)
+    path = _path(folder, setting, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(target: Path) -> None:
+        with target.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **record._asdict())
+
+    write_atomically(path, write)
+
+
+def _path(folder: Path, setting: Setting, seed: int) -> Path:
+    return folder / setting.name / f"{seed:05d}.npz"
