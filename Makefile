@@ -13,7 +13,7 @@ else
   INSTALL   := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test test-all lint bench docs-figures clean
+.PHONY: demo test test-all lint bench bench-peers docs-figures clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/fedgranger demo
@@ -51,3 +51,12 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(VENV) fedgranger-demo .pytest_cache .ruff_cache .hypothesis
+
+# Peers live in an environment of their own: tigramite is GPL and must not mix with the package.
+bench-peers: .venv-peers/.installed
+	.venv-peers/bin/python -m benchmarks.peers
+
+.venv-peers/.installed: benchmarks/requirements-peers.txt pyproject.toml
+	$(subst $(VENV),.venv-peers,$(MAKE_VENV))
+	$(subst $(VENV),.venv-peers,$(INSTALL)) -e . -r benchmarks/requirements-peers.txt
+	@touch $@

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -30,7 +30,8 @@ from fedgranger.errors import (
 
 __all__ = ["INTERRUPTED", "err", "friendly", "out", "progress_report"]
 
-out = Console(highlight=False)
+# In a pipe or a file tables need no folding at 80 columns.
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
 INTERRUPTED = 130
 OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
@@ -63,7 +64,7 @@ def friendly(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     """Print one sentence and leave with exit code 2."""
     err.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(2)

@@ -66,4 +66,5 @@ def diagnose(run: Annotated[Path, typer.Argument(help="Run folder.")]) -> None:
 def _edges_at(result: Result, alpha: float) -> set[str]:
     table = result.edges(alpha=alpha)
     chosen = table[table["is_edge"].fillna(False).astype(bool)]
-    return {f"{row.cause} -> {row.effect}" for row in chosen.itertuples(index=False)}
+    pairs = zip(chosen["cause"], chosen["effect"], strict=True)
+    return {f"{cause} -> {effect}" for cause, effect in pairs}

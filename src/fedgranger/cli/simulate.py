@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.markup import escape
@@ -14,7 +15,9 @@ from fedgranger.config import check_choice
 from fedgranger.data.synthetic import simulate as simulate_panel
 from fedgranger.errors import ConfigError, RunError
 
-__all__ = ["simulate", "write_simulation"]
+__all__ = ["check_target", "simulate", "write_simulation"]
+
+Number = TypeVar("Number", int, float)
 
 
 @friendly
@@ -100,7 +103,7 @@ def check_target(folder: Path, *, overwrite: bool) -> None:
         path.unlink()
 
 
-def _numbers(name: str, text: str, kind: type) -> int | float | list:
+def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> Number | list[Number]:
     try:
         values = [kind(part) for part in text.split(",")]
     except ValueError:

@@ -97,7 +97,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold")
     table.add_column("setting", no_wrap=True)
     for name in (*columns, "refused"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         values = (f"{row[key]:.3f}({1000 * row[f'{key}_se']:.0f})" for key in columns.values())
         table.add_row(escape(row["setting"]), *values, str(row["num_refused"]))

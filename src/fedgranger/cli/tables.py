@@ -20,7 +20,7 @@ def headline(result: Result) -> str:
     edges = result.edges()
     if result.inference is None:
         return f"{len(edges)} possible edges, ranked by strength; none was tested."
-    count = int(edges["is_edge"].fillna(False).sum())
+    count = int(edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_).sum())
     correction = {
         "bh": "false discovery rate",
         "by": "false discovery rate under any dependence",
@@ -41,7 +41,7 @@ def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | Non
         fedgc: FedGC's own edges, shown beside.
     """
     shown = edges.head(limit if limit is not None else len(edges))
-    columns = [name for name in edges.columns if edges[name].notna().any()]
+    columns = [name for name in edges.columns if bool(edges[name].notna().any())]
     table = Table(box=None, header_style="bold")
     for name in columns:
         is_name = name in ("cause", "effect")

@@ -54,7 +54,7 @@ def measurement_moments(
             f"at least {d + 2} are needed, so give more data or fewer sensors"
         )
     chunks = [slice(k, k + CHUNK_STEPS) for k in range(0, len(values), CHUNK_STEPS)]
-    centre = sum(values[c][complete[c]].sum(axis=0) for c in chunks) / num_rows
+    centre = np.sum([values[c][complete[c]].sum(axis=0) for c in chunks], axis=0) / num_rows
     squares = sum(((values[c][complete[c]] - centre) ** 2).sum(axis=0) for c in chunks)
     scale = np.sqrt(squares / num_rows) if standardise else np.ones(d)
     first_row = values[np.argmax(complete)]

@@ -160,11 +160,10 @@ def _read_model(path: Path, name: str, entry: Any) -> LocalModel:
         if key not in entry:
             raise ModelError(f"{where}: '{key}' is missing; give {', '.join(_FIELDS)}")
     try:
-        arrays = {key: np.atleast_2d(np.array(entry[key], dtype=np.float64)) for key in _FIELDS}
-        d = arrays["observation_matrix"].shape[0]
-        arrays["centre"] = np.array(entry.get("centre", [0.0] * d), dtype=np.float64)
-        arrays["scale"] = np.array(entry.get("scale", [1.0] * d), dtype=np.float64)
-        return LocalModel(**arrays)
+        A, C, Q, R = (np.atleast_2d(np.array(entry[key], dtype=np.float64)) for key in _FIELDS)
+        centre = np.array(entry.get("centre", [0.0] * len(C)), dtype=np.float64)
+        scale = np.array(entry.get("scale", [1.0] * len(C)), dtype=np.float64)
+        return LocalModel(A, C, Q, R, centre, scale)
     except ModelError as error:
         raise ModelError(f"{where}: {error}") from None
     except (TypeError, ValueError) as error:

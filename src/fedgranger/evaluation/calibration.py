@@ -14,7 +14,7 @@ from fedgranger.client.params import known_models
 from fedgranger.config import RunConfig
 from fedgranger.data.synthetic import simulate
 from fedgranger.errors import ConfigError, InferenceError
-from fedgranger.evaluation.metrics import score
+from fedgranger.evaluation.metrics import pairs_are_true, score, true_entries
 from fedgranger.inference.edges import infer
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.runtime.uploads import state_source
@@ -131,19 +131,10 @@ def run_data_set(setting: Setting, seed: int) -> Record:
             none = np.zeros(0, dtype=np.bool_)
             return Record(nothing, none, nothing, none, none, np.nan, np.nan, True)
     edges, entries = found.edges, found.entries
-    true = set(truth.edges)
-    edge_true, entry_true = (
-        np.array([pair in true for pair in zip(table["cause"], table["effect"], strict=True)])
-        for table in (edges, entries)
-    )
+    edge_true, entry_true = pairs_are_true(edges, truth), pairs_are_true(entries, truth)
     low, high = entries["ci_low"].to_numpy(), entries["ci_high"].to_numpy()
     if setting.known_models:
-        value = np.array(
-            [
-                truth.block(row.effect, row.cause)[row.row, row.col]
-                for row in entries.itertuples(index=False)
-            ]
-        )
+        value = true_entries(entries, truth)
         covered = (low <= value) & (value <= high)
     else:
         covered = ((low <= 0) & (high >= 0))[~entry_true]

@@ -17,9 +17,7 @@ from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.results import Result
 
-__all__ = ["evaluate", "score"]
-
-LEVELS = ("edges", "entries_across", "entries_all")
+__all__ = ["evaluate", "pairs_are_true", "score", "true_entries"]
 
 
 def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
@@ -75,13 +73,13 @@ def score(
         "num_possible": num_all,
         "auc_roc": float(roc_auc_score(is_true, strength)) if defined else None,
         "auc_pr": float(average_precision_score(is_true, strength)) if defined else None,
-        "base_rate": num_true / num_all,
+        "base_rate": num_true / num_all if num_all else None,
     }
     if is_found is not None:
         fp, fn = int((is_found & ~is_true).sum()), int((~is_found & is_true).sum())
         num_found = int(is_found.sum())
         out |= {
-            "f1": float(f1_score(is_true, is_found, zero_division=1.0)),
+            "f1": float(f1_score(is_true, is_found, zero_division=1.0)) if num_all else 1.0,
             "fp": fp,
             "fn": fn,
             "shd": fp + fn,
@@ -102,7 +100,7 @@ def _score_debiased(result: Result, found: EdgeInference, truth: Truth) -> dict[
     is_edge = edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
     out: dict[str, Any] = {
         "edges": score(
-            _pairs_are_true(edges, truth),
+            pairs_are_true(edges, truth),
             -edges["p_value"].fillna(1.0).to_numpy(),
             is_edge,
             edges["p_value"].to_numpy(),
@@ -123,7 +121,7 @@ def _score_fedgc(result: Result, truth: Truth) -> dict[str, Any]:
     is_true, is_within = _entry_truth(result, truth, len(result.granger))
     size = np.abs(result.granger)
     return {
-        "edges": score(_pairs_are_true(edges, truth), edges["strength"].to_numpy()),
+        "edges": score(pairs_are_true(edges, truth), edges["strength"].to_numpy()),
         "entries_across": score(is_true[~is_within], size[~is_within]),
         "entries_all": score(is_true.reshape(-1), size.reshape(-1)),
     }
@@ -132,7 +130,7 @@ def _score_fedgc(result: Result, truth: Truth) -> dict[str, Any]:
 def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
     """Share of intervals that hold the true value: of zero entries, and of all when comparable."""
     entries = result.entries()
-    null = ~_pairs_are_true(entries, truth)
+    null = ~pairs_are_true(entries, truth)
     low, high = entries["ci_low"].to_numpy(), entries["ci_high"].to_numpy()
     out: dict[str, float | None] = {
         "null_entries": _share((low[null] <= 0) & (high[null] >= 0)),
@@ -140,14 +138,26 @@ def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
     }
     methods = {facts["state_model"] for facts in result.manifest["data"]["clients"].values()}
     if methods <= {"given", "known"} and result.manifest["inference"]["lags"] == 1:
-        true = np.array(
-            [
-                truth.block(row.effect, row.cause)[row.row, row.col]
-                for row in entries.itertuples(index=False)
-            ]
-        )
+        true = true_entries(entries, truth)
         out["all_entries"] = _share((low <= true) & (true <= high))
     return out
+
+
+def true_entries(entries: pd.DataFrame, truth: Truth) -> np.ndarray:
+    """The true value of every row of an entry table, in the coordinates of the simulation."""
+    places = (entries[name] for name in ("effect", "cause", "row", "col"))
+    return np.array(
+        [truth.block(effect, cause)[i, j] for effect, cause, i, j in zip(*places, strict=True)]
+    )
+
+
+def pairs_are_true(table: pd.DataFrame, truth: Truth) -> np.ndarray:
+    """Whether the (cause, effect) of every row is a true edge."""
+    edges = set(truth.edges)
+    return np.array(
+        [pair in edges for pair in zip(table["cause"], table["effect"], strict=True)],
+        dtype=np.bool_,
+    )
 
 
 def _entry_truth(result: Result, truth: Truth, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -162,14 +172,6 @@ def _entry_truth(result: Result, truth: Truth, width: int) -> tuple[np.ndarray, 
         ]
     )
     return related[np.ix_(owner, columns)], owner[:, None] == columns[None, :]
-
-
-def _pairs_are_true(table: pd.DataFrame, truth: Truth) -> np.ndarray:
-    edges = set(truth.edges)
-    return np.array(
-        [pair in edges for pair in zip(table["cause"], table["effect"], strict=True)],
-        dtype=np.bool_,
-    )
 
 
 def _share(flags: np.ndarray) -> float | None:

@@ -47,7 +47,8 @@ def load_records(folder: Path, setting: Setting, num_data_sets: int) -> list[Rec
     for seed in range(num_data_sets):
         with np.load(_path(folder, setting, seed), allow_pickle=False) as arrays:
             values = [arrays[name] for name in Record._fields]
-        records.append(Record(*values[:5], float(values[5]), float(values[6]), bool(values[7])))
+        f1, fdr, refused = float(values[5]), float(values[6]), bool(values[7])
+        records.append(Record(*values[:5], f1=f1, fdr=fdr, refused=refused))
     return records
 
 

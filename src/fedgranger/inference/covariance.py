@@ -126,31 +126,36 @@ def block_covariance(
 def influence(
     source: StateSource, fit: Estimate, pairs: PairChunk, weight: np.ndarray
 ) -> np.ndarray:
-    """φ of every pair, (pair, P, L P); `weight` has mean one over all pairs of positive weight."""
+    """φ of every pair, (pair, P, L P): n times the derivative of Â by the pair's log weight.
+
+    Divided by one minus the leverage; `weight` has mean one over all pairs of positive weight.
+    """
     A, inverse, moments, lags = fit.transition, fit.inverse_cov, fit.moments, fit.lags
-    E = np.kron(np.eye(lags), source.error_cov)
     x, y = pairs.before, pairs.after
     leverage = np.einsum("ti,ti->t", x @ inverse, x) * weight / moments.num_pairs
     factor = weight / (1 - np.minimum(leverage, 0.5))
     if moments.is_complete:
         residual = (y - x @ A.T) * factor[:, None]
-        constant = A @ E @ inverse
+        constant = A @ np.kron(np.eye(lags), source.error_cov) @ inverse
         return residual[:, :, None] * (x @ inverse)[:, None, :] + factor[:, None, None] * constant
-    # Blocks are averages over different pairs: φ carries each block's own normalisation.
-    mean_weight = moments.total_weight / moments.num_pairs
+    # Blocks are averages over different pairs: each product is centred at its block's own moment
+    # where it is observed, and weighted by the inverse of how often that is.
     dims, M = source.dims, len(source.dims)
-    scale = moments.num_pairs * mean_weight
-    lag_share = scale / expand(moments.lag_weight, dims, dims, 1, lags)
-    before_share = scale / expand(moments.before_weight, dims, dims, lags, lags)
+    lag_share = moments.total_weight / expand(moments.lag_weight, dims, dims, 1, lags)
+    before_share = moments.total_weight / expand(moments.before_weight, dims, dims, lags, lags)
     column_owner = np.repeat(np.arange(lags * M), dims * lags)
+    before_ok = pairs.before_observed[:, column_owner].astype(np.float64)
+    after_ok = pairs.after_observed[:, source.owner].astype(np.float64)
     psi = np.empty((len(x), len(A), len(inverse)))
     for block in range(lags * M):
         own = column_owner == block
         first = int(np.flatnonzero(own)[0])
         left = y * lag_share[:, first] - (x * before_share[:, first]) @ A.T
         psi[:, :, own] = left[:, :, None] * x[:, None, own]
-        correction = A[:, own] @ E[np.ix_(own, own)] * before_share[first, first]
-        psi[:, :, own] += pairs.before_observed[:, block, None, None] * correction
+        for j in np.flatnonzero(own):
+            mean = after_ok * (lag_share[:, j] * moments.lag_cov[:, j])
+            mean -= (before_ok * (before_share[:, j] * moments.before_cov[:, j])) @ A.T
+            psi[:, :, j] -= before_ok[:, j, None] * mean
     return factor[:, None, None] * (psi @ inverse)
 
 
@@ -253,13 +258,16 @@ def _combine(products: np.ndarray, weights: np.ndarray, n: int) -> np.ndarray:
 
 
 def _positive(cov: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Whether each block's covariance is positive definite on its real coordinates."""
-    K = cov.shape[-1]
-    diagonal = np.einsum("mnkk->mnk", cov)
-    padded = diagonal == 0
-    filled = cov + np.einsum("mnk,kl->mnkl", padded * 1.0, np.eye(K)) * diagonal.max()
-    values = np.linalg.eigvalsh(filled)
-    return (values[..., 0] > 1e-14 * values[..., -1]) & ((~padded).sum(axis=-1) == size)
+    """Whether each block's covariance is positive definite on its real coordinates.
+
+    Judged on correlations, so that the units of the states do not matter.
+    """
+    variance = np.einsum("mnkk->mnk", cov)
+    scale = np.sqrt(np.where(variance > 0, variance, 1.0))
+    correlation = cov / (scale[..., :, None] * scale[..., None, :])
+    padded = (variance == 0)[..., None] * np.eye(cov.shape[-1])
+    values = np.linalg.eigvalsh(correlation + padded)
+    return (values[..., 0] > 1e-14 * values[..., -1]) & ((variance > 0).sum(axis=-1) == size)
 
 
 def _lag_one(

@@ -40,10 +40,10 @@ class Diagnostics(NamedTuple):
 
 
 def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
-    """Run all checks; reads the source once."""
+    """Run all checks; reads the source twice."""
     portmanteau = _portmanteau(source, fit)
     unit_root = _unit_roots(source)
-    effective = fit.moments.total_weight**2 / fit.moments.total_square
+    effective = fit.moments.effective_pairs
     notes = []
     if fit.spectral_radius > 0.5 and effective * (1 - fit.spectral_radius) < NEAR_UNIT_ROOT_STEPS:
         notes.append(
@@ -89,7 +89,7 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
         index = np.concatenate([tail_index, pairs.index])
         segment = np.concatenate([tail_segment, pairs.segment])
         for k in range(horizon + 1):
-            now, then = slice(k, None), slice(0, len(residual) - k)
+            now, then = slice(k, None), slice(0, max(0, len(residual) - k))
             follows = (index[now] - index[then] == k) & (segment[now] == segment[then])
             follows &= np.arange(k, len(residual)) >= len(tail)
             both = ok[now] & ok[then] & follows[:, None]
@@ -100,6 +100,7 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
         tail_segment = segment[keep]
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = (products[1:] / counts[1:]) / (products[0] / counts[0])
+    rho = np.where(counts[1:] > 0, rho, 0.0)  # too short for this lag
     inflation = 1 + 2 * (rho[:lags] ** 2).sum(axis=0)
     Q = (counts[1 + lags :] * rho[lags:] ** 2).sum(axis=0) / inflation
     p = stats.chi2.sf(Q, PORTMANTEAU_LAGS)
@@ -114,9 +115,13 @@ def _unit_roots(source: StateSource) -> dict[str, float]:
 
     recent = np.zeros((0, source.total_dim))
     for chunk in source.chunks():
-        recent = np.concatenate([recent, chunk.states])[-STATIONARITY_STEPS:]
-    lag = min(UNIT_ROOT_LAGS, len(recent) // 4)
+        states = np.where(chunk.observed[:, source.owner], chunk.states, np.nan)
+        recent = np.concatenate([recent, states])[-STATIONARITY_STEPS:]
+    p = np.empty(source.total_dim)
     with warnings.catch_warnings():  # statsmodels warns of changes in its interface
         warnings.simplefilter("ignore")
-        p = np.array([adfuller(column, maxlag=lag, autolag=None)[1] for column in recent.T])
+        for k, column in enumerate(recent.T):
+            known = column[~np.isnan(column)]
+            lag = min(UNIT_ROOT_LAGS, len(known) // 4)
+            p[k] = adfuller(known, maxlag=lag, autolag=None)[1]
     return {name: float(p[source.owner == m].max()) for m, name in enumerate(source.names)}

@@ -148,7 +148,8 @@ def _facts(
     detectable: dict[str, float],
 ) -> dict[str, Any]:
     checks = diagnose(source, fit)
-    off_diagonal = ~np.eye(len(source.dims), dtype=np.bool_)
+    M = len(source.dims)
+    tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
     return {
         "test": config.test,
         "null": "the cause's past does not help to predict the effect, given all clients' pasts",
@@ -159,7 +160,7 @@ def _facts(
         "covariance": config.covariance,
         "hac": config.hac,
         "hac_lag": covariance.hac_lag,
-        "df_denominator": float(np.median(covariance.df[off_diagonal])),
+        "df_denominator": float(np.median(covariance.df[tested])),
         "num_pairs": fit.moments.num_pairs,
         "effective_pairs": checks.effective_pairs,
         "spectral_radius": fit.spectral_radius,

@@ -105,7 +105,7 @@ def select_lags(
         sign, log_det = np.linalg.slogdet(fit.process_cov)
         if sign <= 0:
             break
-        n = fit.moments.num_pairs
+        n = fit.moments.effective_pairs
         scores.append(log_det + np.log(n) / n * fit.transition.size)
     return int(np.argmin(scores)) + 1 if scores else 1
 
@@ -120,18 +120,24 @@ def companion(transition: np.ndarray) -> np.ndarray:
 
 def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None:
     regressors = lags * source.total_dim
-    if moments.num_pairs <= 2 * regressors:
+    if moments.effective_pairs <= 2 * regressors:
         raise InferenceError(
-            f"{moments.num_pairs} usable steps for {regressors} states and lags; more than "
-            f"{2 * regressors} are needed, so give more data, fewer states or fewer lags"
+            f"{moments.effective_pairs:.0f} usable steps for {regressors} states and lags; more "
+            f"than {2 * regressors} are needed, so give more data, fewer states or fewer lags"
         )
-    weight = np.minimum(moments.lag_weight[:, : len(source.dims)], np.inf)
+    weight = np.concatenate([moments.lag_weight, moments.before_weight])
     smallest = np.unravel_index(int(np.argmin(weight)), weight.shape)
-    if weight[smallest] <= 2 * regressors * (weight.max() / max(moments.num_pairs, 1)):
-        effect, cause = (source.names[k] for k in smallest)
+    num_common = weight[smallest] / moments.total_weight * moments.effective_pairs
+    if num_common <= 2 * regressors:
+        effect, cause = (source.names[k % len(source.names)] for k in smallest)
+        if cause == effect:
+            raise InferenceError(
+                f"client '{cause}' has too few samples that follow each other "
+                f"({num_common:.0f} weighted pairs); give data with fewer gaps"
+            )
         raise InferenceError(
             f"clients '{cause}' and '{effect}' have too few common samples "
-            f"({weight[smallest]:.0f} weighted pairs); give data with more overlap"
+            f"({num_common:.0f} weighted pairs); give data with more overlap"
         )
 
 
@@ -141,11 +147,11 @@ def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, 
     P = source.total_dim
     for m, name in enumerate(source.names):
         own = np.flatnonzero(owner == m)
-        block = G0[np.ix_(own, own)]
-        values = np.linalg.eigvalsh(block)
-        total = np.linalg.eigvalsh(before_cov[np.ix_(own, own)])[-1]
-        if values[0] <= COLLINEAR * total:
-            weak = int((values <= COLLINEAR * total).sum())
+        total = before_cov[own, own]
+        scale = np.sqrt(np.where(total > 0, total, 1.0))  # units of the states do not matter
+        values = np.linalg.eigvalsh(G0[np.ix_(own, own)] / np.outer(scale, scale))
+        if values[0] <= COLLINEAR:
+            weak = int((values <= COLLINEAR).sum())
             raise InferenceError(
                 f"client '{name}': measurement noise is as large as the signal in {weak} of "
                 f"{len(own)} states; use fewer states for it or better sensors"

@@ -45,6 +45,11 @@ class StateMoments(NamedTuple):
     total_square: float
     is_complete: bool
 
+    @property
+    def effective_pairs(self) -> float:
+        """(Σw)²/Σw², the number of equally weighted pairs that say as much."""
+        return self.total_weight**2 / self.total_square if self.total_square else 0.0
+
 
 def accumulate(
     source: StateSource, lags: int, weighting: str = "none", span: int | float = 0

@@ -27,6 +27,8 @@ def detectable_strength(
     cov: np.ndarray, df_denominator: float, alpha: float, target: float = 0.8
 ) -> float:
     """Strength that is found with probability `target`, in the least favourable direction."""
+    if alpha >= target:  # found that often without any influence
+        return 0.0
     needed = _noncentrality(len(cov), float(f"{df_denominator:.3g}"), alpha, target)
     return float(np.sqrt(needed * np.linalg.eigvalsh(cov)[-1]))
 

@@ -59,12 +59,13 @@ class EntryTests(NamedTuple):
 def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
     """Textbook covariance of least squares, valid without measurement error only.
 
-    Cov(vec block) = residual covariance ⊗ G0⁻¹ / n with n − L P degrees of freedom.
+    Cov(vec block) = residual covariance ⊗ G0⁻¹ / n with n − L P degrees of freedom, n the
+    effective number of pairs.
     """
     rows, columns = block_positions(dims, fit.lags)
     M, p = rows.shape
     width = columns.shape[1]
-    n = fit.moments.num_pairs
+    n = fit.moments.effective_pairs
     df = n - fit.transition.shape[1]
     real_rows, real_columns = rows >= 0, columns >= 0
     sigma = fit.residual_cov[rows[:, :, None], rows[:, None, :]] * n / df

@@ -32,6 +32,21 @@ TRAINING_LABELS = {
     "seconds": "seconds",
     "step_size_reason": "choice of step sizes",
 }
+TEST_LABELS = {
+    "test": "test",
+    "null": "null hypothesis",
+    "reason": "not tested because",
+    "alpha": "level",
+    "correction": "correction",
+    "confidence": "confidence of intervals",
+    "lags": "lags",
+    "covariance": "covariance",
+    "hac": "long-run covariance",
+    "num_pairs": "steps used",
+    "df_denominator": "denominator df (median)",
+    "spectral_radius": "largest root",
+    "condition": "condition number",
+}
 CLIENT_LABELS = {
     "num_sensors": "sensors",
     "state_dim": "state dimension",
@@ -41,6 +56,7 @@ CLIENT_LABELS = {
 }
 STEP_LABELS = {"local": "local", "feedback": "feedback", "server": "server"}
 BYTE_LABELS = {
+    "edge_tests": "for the edge tests",
     "up_per_step": "sent per step",
     "down_per_step": "received per step",
     "up_total": "sent in total",
@@ -58,7 +74,7 @@ def section_of(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def facts_sections(manifest: Mapping[str, Any]) -> str:
     """Return the facts of the run: run, data, training, configuration; absent ones skipped."""
     data, training = section_of(manifest, "data"), section_of(manifest, "training")
-    config = section_of(manifest, "config")
+    config, tests = section_of(manifest, "config"), section_of(manifest, "inference")
     parts = [
         _section("Run", _pairs(manifest, RUN_LABELS)),
         _section(
@@ -72,6 +88,7 @@ def facts_sections(manifest: Mapping[str, Any]) -> str:
             _pairs(training, TRAINING_LABELS),
             _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
         ),
+        _section("Edge tests", _pairs(tests, TEST_LABELS)),
         _section("Configuration", definition_list((str(k), _text(v)) for k, v in config.items())),
     ]
     return "\n".join(part for part in parts if part)

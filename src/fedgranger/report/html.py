@@ -20,7 +20,6 @@ from fedgranger.report.selection import by_strength, check_edges, edge_flags, ha
 __all__ = ["render_report", "write_report"]
 
 MAX_ROWS = 60
-LEVEL_KEYS = ("level", "alpha", "fdr_level")
 NUMBER_COLUMNS = {
     "strength": "strength",
     "statistic": "statistic",
@@ -83,7 +82,7 @@ def render_report(edges: pd.DataFrame, manifest: Mapping[str, Any], trace: pd.Da
     version = manifest.get("fedgranger_version")
     return PAGE.substitute(
         style=style + graph_style(),
-        headline=_headline(pairs, manifest) + _convergence_note(manifest),
+        headline=_headline(pairs, manifest) + _cautions(manifest),
         sections="\n".join(section for section in sections if section),
         version=f" {escape(version)}" if version else "",
     )
@@ -139,23 +138,26 @@ def _headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
 
 
 def _level_text(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
-    config = section_of(manifest, "config")
-    level = next((config[key] for key in LEVEL_KEYS if isinstance(config.get(key), float)), None)
-    if level is None:
+    level = section_of(manifest, "inference").get("alpha")
+    if not isinstance(level, float):
         return " by the test"
     has_q = "q_value" in pairs.columns and bool(pairs["q_value"].notna().any())
     return f" at {'q' if has_q else 'p'} ≤ {level:g}"
 
 
-def _convergence_note(manifest: Mapping[str, Any]) -> str:
+def _cautions(manifest: Mapping[str, Any]) -> str:
+    """What gives reason to doubt: doubtful tests, training that did not converge."""
+    sentences = [str(note) for note in section_of(manifest, "inference").get("warnings", [])]
     training = section_of(manifest, "training")
-    if training.get("converged") is not False:
-        return ""
-    status = training.get("status")
-    reason = f" ({escape(status)})" if status else ""
-    return (
-        f"\n<p class='warning'><strong>Caution:</strong> training stopped before it "
-        f"converged{reason}; strengths may still change.</p>"
+    if training.get("converged") is False:
+        status = training.get("status")
+        reason = f" ({status})" if status else ""
+        sentences.append(
+            f"FedGC's training stopped before it converged{reason}; its strengths may still change."
+        )
+    return "".join(
+        f"\n<p class='warning'><strong>Caution:</strong> {escape(sentence)}</p>"
+        for sentence in sentences
     )
 
 

@@ -128,16 +128,23 @@ def _infer(
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
     order = {name: k for k, name in enumerate(panel.names)}
-    tables = [
-        table.sort_values(
-            ["effect", "cause"], key=lambda names: names.map(order), kind="stable"
-        ).reset_index(drop=True)
-        for table in (found.edges, found.entries)
-    ]
+
+    def reordered(table: pd.DataFrame) -> pd.DataFrame:
+        by_panel = {"key": lambda names: names.map(order), "kind": "stable"}
+        return table.sort_values(["effect", "cause"], **by_panel).reset_index(drop=True)
+
     places = state_order(setup, panel.names)
     columns = np.concatenate([k * len(places) + places for k in range(found.facts["lags"])])
-    matrices = [matrix[np.ix_(places, columns)] for matrix in found[:3]]
-    return EdgeInference(*matrices, *tables, found.facts), found.facts
+    where = np.ix_(places, columns)
+    in_panel_order = EdgeInference(
+        found.transition[where],
+        found.std_error[where],
+        found.p_value[where],
+        reordered(found.edges),
+        reordered(found.entries),
+        found.facts,
+    )
+    return in_panel_order, found.facts
 
 
 def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None) -> str:

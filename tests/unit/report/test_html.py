@@ -103,7 +103,8 @@ def make_manifest(names):
             "seconds": 1.23,
         },
         "bytes": dict.fromkeys(names, sizes),
-        "config": {"level": 0.05, "window": 20, "standardise": True},
+        "inference": {"test": "debiased", "alpha": 0.05, "warnings": ["states <nearly> collinear"]},
+        "config": {"window": 20, "standardise": True},
     }
 
 
