@@ -201,8 +201,8 @@ class Result:
                     arrays["debiased"],
                     arrays["debiased_std_error"],
                     arrays["debiased_p_value"],
-                    pd.read_csv(folder / "edges.csv", float_precision="round_trip"),
-                    pd.read_csv(folder / "entries.csv", float_precision="round_trip"),
+                    _read_table(folder / "edges.csv"),
+                    _read_table(folder / "entries.csv"),
                     manifest["inference"],
                 )
             return cls(
@@ -227,6 +227,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
+    table = pd.read_csv(path, dtype=str)
+    for name in table.columns.difference(["cause", "effect", "is_edge"]):
+        numbers = np.array([float(text) for text in table[name]])  # an empty cell is a float NaN
+        table[name] = numbers.astype(np.int64) if name in ("row", "col", "df") else numbers
+    return table
 
 
 def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

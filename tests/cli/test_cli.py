@@ -56,7 +56,9 @@ def test_fit_writes_the_run_folder(run):
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.toml",
         "edges.csv",
+        "edges_fedgc.csv",
         "entries.csv",
+        "entries_fedgc.csv",
         "estimate.npz",
         "manifest.json",
         "report.html",
@@ -77,7 +79,8 @@ def test_fit_writes_the_run_folder(run):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
     steps = manifest["training"]["passes"] * 599
-    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + 33 * steps
+    tests = 8 * 4 + 17 * 600  # error covariance once, a state and a flag per time step
+    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + 33 * steps
     assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
     assert "what left each client" in result.output
     assert re.search(r"converged after \d+ passes", result.output)
@@ -91,6 +94,8 @@ def test_fit_equals_the_python_interface(run, data):
     assert loaded.config == direct.config
     assert loaded.trace.equals(direct.trace)
     assert loaded.edges().equals(direct.edges())
+    assert loaded.entries().equals(direct.entries())
+    np.testing.assert_array_equal(loaded.inference.transition, direct.inference.transition)
 
 
 def test_fit_never_reads_the_truth(data, tmp_path):
@@ -158,18 +163,83 @@ def short_run(data):
     return fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2, passes=1, tolerance=0.0))
 
 
-def test_edges_and_evaluate(run, data):
+def test_edges(run):
     folder, _ = run
-    table = call("edges", folder, "--top", 2).output
-    assert table.splitlines()[0].split() == ["cause", "effect", "strength"]
-    assert len(table.strip().splitlines()) == 3
+    table = call("edges", folder, "--top", 2, "--bound").output
+    header = "cause effect strength statistic df p_value q_value is_edge fedgc"
+    assert table.splitlines()[0].split() == header.split()
+    assert "any reported edge is false is at most" in table
     rows = json.loads(call("edges", folder, "--json").output)
-    assert [row["strength"] for row in rows] == sorted((r["strength"] for r in rows), reverse=True)
+    assert [row["p_value"] for row in rows] == sorted(row["p_value"] for row in rows)
+    strict = json.loads(
+        call("edges", folder, "--json", "--alpha", 1e-12, "--correction", "holm").output
+    )
+    assert sum(r["is_edge"] for r in strict) <= sum(r["is_edge"] for r in rows)
+    assert all(s["q_value"] >= r["p_value"] for s, r in zip(strict, rows, strict=True))
+    fedgc = json.loads(call("edges", folder, "--json", "--estimate", "fedgc").output)
+    assert all(row["p_value"] is None for row in fedgc)
+
+
+def test_evaluate_prints_and_writes(run, data):
+    folder, _ = run
     scores = json.loads(call("evaluate", folder, "--truth", data / "truth.json", "--json").output)
-    assert 0 <= scores["edges"]["auc_roc"] <= 1
-    assert scores["edges"]["num_possible"] == 6
+    assert scores == json.loads((folder / "evaluation.json").read_text())
+    (folder / "evaluation.json").unlink()
+    assert scores["debiased"]["edges"]["f1"] > 0.5
+    assert scores["debiased"]["edges"]["num_possible"] == 6
+    assert scores["debiased"]["entries_all"]["num_possible"] == 36
     printed = call("evaluate", folder, "--truth", data / "truth.json").output
-    assert f"{scores['edges']['auc_roc']:.4g}" in printed
+    (folder / "evaluation.json").unlink()
+    assert f"{scores['fedgc']['edges']['auc_roc']:.3g}" in printed
+
+
+def test_diagnose(run, data, tmp_path):
+    folder, _ = run
+    printed = call("diagnose", folder).output
+    assert "largest root" in printed
+    assert "80 % power" in printed
+    assert re.search(r"0\.05 +\d", printed)
+    untested = call(
+        "fit", data, "--out", tmp_path / "r", "--test", "none", "--passes", 1, "--tolerance", 0
+    )
+    assert "none was tested" in untested.output
+    refused = call("diagnose", tmp_path / "r")
+    assert refused.exit_code == 2
+    assert "no edge tests" in refused.stderr
+
+
+def test_untestable_data_keep_the_ranking_and_say_why(data, tmp_path):
+    """A copy of a client is collinear with it: the run goes on, the test columns stay empty."""
+    for path in data.glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "copy.csv").write_bytes((data / "client1.csv").read_bytes())
+    result = call(
+        "fit", tmp_path, "--out", tmp_path / "r", "--state-dim", 2, "--passes", 1, "--tolerance", 0
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "could not be tested" in result.stderr
+    assert "'client1' and 'copy'" in result.stderr or "'copy' and 'client1'" in result.stderr
+    edges = pd.read_csv(tmp_path / "r" / "edges.csv")
+    assert edges["p_value"].isna().all()
+    assert edges["is_edge"].isna().all()
+    assert (edges["strength"] > 0).all()
+    assert "could not be tested" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_study_is_resumable(tmp_path):
+    options = ["--out", tmp_path, "--steps", 300, "--data-sets", 3, "--jobs", 1]
+    first = call("study", "calibration", *options)
+    assert first.exit_code == 0, first.stderr
+    assert "base-T300-identified" in first.output
+    assert (tmp_path / "calibration.svg").exists()
+    files = sorted((tmp_path / "base-T300-identified").iterdir())
+    stamps = [path.stat().st_mtime_ns for path in files]
+    files[1].unlink()
+    again = call("study", "calibration", *options)
+    assert again.output == first.output
+    new = [path.stat().st_mtime_ns for path in files]
+    assert (new[0], new[2]) == (stamps[0], stamps[2])
+    assert call("study", "calibration", *options, "--scenario", "odd").exit_code == 2
 
 
 BAD_INPUT = {
@@ -249,10 +319,14 @@ def test_demo_in_a_fresh_process(tmp_path):
     )
     assert outcome.returncode == 0, outcome.stderr
     assert "AUC-ROC" in outcome.stdout
+    assert "9 of 30 possible edges are supported" in outcome.stdout
     report = (tmp_path / "demo" / "run" / "report.html").read_text()
     assert "<svg" in report
     assert "boiler" in report
     loaded = fg.Result.load(tmp_path / "demo" / "run")
     assert loaded.granger.dtype == np.float64
     assert loaded.manifest["training"]["converged"]
+    truth = fg.Truth.read(tmp_path / "demo" / "data" / "truth.json")
+    found = loaded.edges().query("is_edge")
+    assert set(zip(found["cause"], found["effect"], strict=True)) == set(truth.edges)
     assert not outcome.stderr.strip()

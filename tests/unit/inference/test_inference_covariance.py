@@ -183,7 +183,7 @@ def test_newey_west_lag(num_pairs, lags, expected):
     ("rho", "expected"), [(0.0, 2), (0.5, 14), (-0.5, 14), (0.9, 52), (0.97, 118), (0.999, 118)]
 )
 def test_andrews_lag(rho, expected):
-    """1.1447 (4ρ²/(1 − ρ²)² n)^(1/3), rounded up: 13.88 at ρ = 1/2, n = 1000.
+    """1.1447 (4ρ²/(1 − ρ²)² n)^(1/3), rounded up: 13.87 at ρ = 1/2, n = 1000.
 
     Beyond 0.97 the autocorrelation is taken as 0.97.
     """
