@@ -135,7 +135,7 @@ def main():
     def run(method, seed, *system):
         key = f"{method} {seed} {system}"
         if key not in kept:
-            if seed == 0:
+            if seed == 0 and method != "PCMCI":
                 measure(method, seed, *system)  # compile and import outside the timed run
             kept[key] = measure(method, seed, *system)
             store.write_text(json.dumps(kept, indent=1) + "\n")

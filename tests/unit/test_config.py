@@ -8,6 +8,9 @@ import pytest
 
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import ConfigError
+from fedgranger.inference.covariance import HAC_RULES
+from fedgranger.inference.multiplicity import CORRECTIONS
+from fedgranger.inference.weights import WEIGHTINGS
 
 FULL = RunConfig(
     state_model="ppca",
@@ -31,6 +34,16 @@ FULL = RunConfig(
     granger_prior_location=2.5,
     granger_prior_scale=0.0,
     seed=11,
+    test="none",
+    alpha=0.01,
+    correction="holm",
+    confidence=0.9,
+    lags="auto",
+    max_lags=3,
+    covariance="homoskedastic",
+    hac="andrews",
+    weighting="ewma",
+    weighting_span=500,
 )
 
 
@@ -47,8 +60,9 @@ def test_full_example_leaves_no_option_at_its_default():
         FULL,
         RunConfig(window="full", couplings=()),
         RunConfig(state_dim=3),
+        RunConfig(lags=4, weighting="window", weighting_span=1),
     ],
-    ids=["default", "all options", "no couplings", "one state_dim"],
+    ids=["default", "all options", "no couplings", "one state_dim", "lags and window"],
 )
 def test_toml_round_trip(config, tmp_path):
     path = tmp_path / "run.toml"
@@ -66,6 +80,7 @@ def test_state_dim_of_client():
 
 WHOLE = "it must be a whole number of at least"
 NUMBER = "it must be a finite number"
+BETWEEN = "it must lie between 0 and 1 (exclusive)"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +148,41 @@ NUMBER = "it must be a finite number"
             ["ab"],
             "couplings has the entry 'ab'; each must be [cause, effect], two clients",
         ),
+        ("test", "wald", "test is 'wald'; choose one of debiased, none; did you mean 'debiased'?"),
+        (
+            "correction",
+            "BH",
+            "correction is 'BH'; choose one of bh, by, holm, none; did you mean 'none'?",
+        ),
+        (
+            "covariance",
+            "sandwhich",
+            "covariance is 'sandwhich'; choose one of sandwich, homoskedastic; "
+            "did you mean 'sandwich'?",
+        ),
+        (
+            "hac",
+            "newey",
+            "hac is 'newey'; choose one of model, newey-west, andrews; did you mean 'newey-west'?",
+        ),
+        (
+            "weighting",
+            "emwa",
+            "weighting is 'emwa'; choose one of none, ewma, window; did you mean 'ewma'?",
+        ),
+        ("alpha", 0.0, f"alpha is 0.0; {BETWEEN}"),
+        ("alpha", 1, f"alpha is 1; {BETWEEN}"),
+        ("alpha", -0.1, "alpha is -0.1; it must be at least 0"),
+        ("alpha", "5 %", f"alpha is '5 %'; {NUMBER}"),
+        ("alpha", math.nan, f"alpha is nan; {NUMBER}"),
+        ("confidence", 95, f"confidence is 95; {BETWEEN}"),
+        ("confidence", None, f"confidence is None; {NUMBER}"),
+        ("lags", 0, f"lags is 0; {WHOLE} 1"),
+        ("lags", 1.0, f"lags is 1.0; {WHOLE} 1"),
+        ("lags", "many", f"lags is 'many'; {WHOLE} 1"),
+        ("max_lags", 0, f"max_lags is 0; {WHOLE} 1"),
+        ("weighting_span", -1, f"weighting_span is -1; {WHOLE} 0"),
+        ("weighting_span", 2.5, f"weighting_span is 2.5; {WHOLE} 0"),
     ],
 )
 def test_bad_value_is_one_exact_sentence(name, value, message):
@@ -150,15 +200,44 @@ def test_bad_value_is_one_exact_sentence(name, value, message):
         {"granger_prior_location": -5},
         {"window": "full"},
         {"seed": 0},
+        {"alpha": 1e-300, "confidence": 0.999},
+        {"lags": "auto", "max_lags": 1},
+        {"weighting": "none", "weighting_span": 0},
+        {"weighting": "window", "weighting_span": 1},
     ],
 )
 def test_border_values_are_allowed(values):
     RunConfig(**values)
 
 
+@pytest.mark.parametrize("weighting", ["ewma", "window"])
+def test_weights_need_a_span(weighting):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig(weighting=weighting)
+    assert str(caught.value) == f"weighting_span is 0; {WHOLE} 1"
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed"),
+    [
+        ("correction", tuple(CORRECTIONS)),
+        ("hac", HAC_RULES),
+        ("weighting", WEIGHTINGS),
+    ],
+)
+def test_every_word_the_tests_know_is_an_option(option, allowed):
+    for word in allowed:
+        assert getattr(RunConfig(**{option: word, "weighting_span": 1}), option) == word
+
+
 @pytest.mark.parametrize(
     ("key", "nearest"),
-    [("step_size", "local_step_size"), ("passses", "passes"), ("granger_rigde", "granger_ridge")],
+    [
+        ("step_size", "local_step_size"),
+        ("passses", "passes"),
+        ("granger_rigde", "granger_ridge"),
+        ("lag", "lags"),
+    ],
 )
 def test_unknown_key_names_the_nearest(key, nearest):
     with pytest.raises(ConfigError) as caught:

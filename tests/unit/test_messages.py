@@ -6,7 +6,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedgranger.messages import ClientHello, ClientMessage, ServerMessage, message_bytes
+from fedgranger.messages import (
+    ClientHello,
+    ClientMessage,
+    ServerMessage,
+    StateHello,
+    StateMessage,
+    hello_bytes,
+    message_bytes,
+    state_bytes,
+)
 
 
 def payload(message):
@@ -20,6 +29,20 @@ def test_message_bytes_vs_arrays_of_one_step(p):
     assert message_bytes(p) == (payload(up), payload(down))
 
 
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_hello_bytes_vs_arrays(p):
+    hello = ClientHello(jnp.zeros((p, p)), jnp.zeros(()))
+    assert hello_bytes(p) == (payload(hello), payload(StateHello(jnp.zeros((p, p)))))
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_state_bytes_vs_arrays_of_one_step(p):
+    message = StateMessage(jnp.zeros((1, p)), jnp.zeros(1, dtype=bool))
+    assert state_bytes(p) == payload(message)
+    many = StateMessage(jnp.zeros((30, p)), jnp.zeros(30, dtype=bool))
+    assert payload(many) == 30 * state_bytes(p)
+
+
 def test_window_costs_as_many_bytes_per_step():
     up = ClientMessage(jnp.zeros((30, 2)), jnp.zeros((30, 2)), jnp.zeros(30, dtype=bool))
     assert payload(up) == 30 * message_bytes(2)[0]
@@ -29,10 +52,12 @@ def test_nothing_else_is_sent():
     """The fields are the whole message: a new one must be a decision, here and in the docs."""
     sent = {
         cls: [field.name for field in dataclasses.fields(cls)]
-        for cls in (ClientHello, ClientMessage, ServerMessage)
+        for cls in (ClientHello, ClientMessage, ServerMessage, StateHello, StateMessage)
     }
     assert sent == {
         ClientHello: ["self_transition", "state_gain"],
         ClientMessage: ["filtered_states", "augmented_states", "is_observed"],
         ServerMessage: ["gradients"],
+        StateHello: ["error_cov"],
+        StateMessage: ["states", "is_observed"],
     }

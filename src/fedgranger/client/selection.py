@@ -29,7 +29,11 @@ def choose_loadings(moments: MeasurementMoments, state_dim: int, method: str) ->
     candidates = [fit_loadings(moments.cov, state_dim, "ppca")]
     if np.ptp(moments.scale) > 0:
         candidates.append(_ppca_in_raw_units(moments, state_dim))
-    if factor_is_identified(len(moments.cov), state_dim):
+    best = min(_criterion(moments, loadings) for loadings in candidates)
+    if (
+        factor_is_identified(len(moments.cov), state_dim)
+        and _factor_bound(moments, state_dim) < best
+    ):
         factor = fit_loadings(moments.cov, state_dim, "factor")
         if not factor.notes:
             candidates.append(factor)
@@ -79,9 +83,25 @@ def select_state_dim(
 def _criterion(moments: MeasurementMoments, loadings: Loadings) -> float:
     """BIC; minus infinity for states that leave no remainder."""
     d, p = loadings.observation_matrix.shape
-    free = d * p - p * (p - 1) / 2 + (d if loadings.method == "factor" else 1)
+    free = _num_free(d, p, loadings.method)
     fit = 2 * moments.num_rows * log_likelihood(moments.cov, loadings)
     return float(free * np.log(moments.num_rows) - fit)
+
+
+def _factor_bound(moments: MeasurementMoments, state_dim: int) -> float:
+    """BIC that factor analysis could reach at best, fitting the covariance exactly."""
+    d = len(moments.cov)
+    sign, log_det = np.linalg.slogdet(moments.cov)
+    if sign <= 0:
+        return -np.inf
+    fit = -moments.num_rows * (d * np.log(2 * np.pi) + log_det + d)
+    return float(_num_free(d, state_dim, "factor") * np.log(moments.num_rows) - fit)
+
+
+def _num_free(num_sensors: int, state_dim: int, method: str) -> float:
+    """Free parameters: loadings up to rotation, and the noise variances."""
+    loadings = num_sensors * state_dim - state_dim * (state_dim - 1) / 2
+    return loadings + (num_sensors if method == "factor" else 1)
 
 
 def _ppca_in_raw_units(moments: MeasurementMoments, state_dim: int) -> Loadings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import stats
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.states import StateSource, lagged_pairs
 
-__all__ = ["Diagnostics", "diagnose"]
+__all__ = ["Diagnostics", "diagnose", "unit_root_p_value"]
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
@@ -86,7 +85,7 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
         ok = pairs.after_observed[:, source.owner] & complete[:, None]
         residual = np.where(ok, pairs.after - pairs.before @ fit.transition.T, 0.0)
         residual, ok = np.concatenate([tail, residual]), np.concatenate([tail_ok, ok])
-        index = np.concatenate([tail_index, pairs.index])
+        index = np.concatenate([tail_index, pairs.step])
         segment = np.concatenate([tail_segment, pairs.segment])
         for k in range(horizon + 1):
             now, then = slice(k, None), slice(0, max(0, len(residual) - k))
@@ -111,17 +110,31 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
 
 
 def _unit_roots(source: StateSource) -> dict[str, float]:
-    from statsmodels.tsa.stattools import adfuller  # slow to import
-
     recent = np.zeros((0, source.total_dim))
     for chunk in source.chunks():
         states = np.where(chunk.observed[:, source.owner], chunk.states, np.nan)
         recent = np.concatenate([recent, states])[-STATIONARITY_STEPS:]
-    p = np.empty(source.total_dim)
-    with warnings.catch_warnings():  # statsmodels warns of changes in its interface
-        warnings.simplefilter("ignore")
-        for k, column in enumerate(recent.T):
-            known = column[~np.isnan(column)]
-            lag = min(UNIT_ROOT_LAGS, len(known) // 4)
-            p[k] = adfuller(known, maxlag=lag, autolag=None)[1]
+    p = np.array([unit_root_p_value(column[~np.isnan(column)]) for column in recent.T])
     return {name: float(p[source.owner == m].max()) for m, name in enumerate(source.names)}
+
+
+def unit_root_p_value(series: np.ndarray) -> float:
+    """Augmented Dickey-Fuller test with a constant and a fixed number of lags.
+
+    The regression is solved through its normal equations, which is many times faster than
+    statsmodels' `adfuller` (whose p-value table is used) on long series.
+    """
+    from statsmodels.tsa.adfvalues import mackinnonp  # slow to import
+
+    lag = min(UNIT_ROOT_LAGS, len(series) // 4)
+    change = np.diff(series)
+    target = change[lag:]
+    columns = [series[lag:-1], *(change[lag - k : len(change) - k] for k in range(1, lag + 1))]
+    x = np.stack(columns, axis=1)
+    x, target = x - x.mean(axis=0), target - target.mean()
+    gram = x.T @ x
+    coefficients = np.linalg.solve(gram, x.T @ target)
+    residual = target - x @ coefficients
+    variance = residual @ residual / (len(target) - len(columns) - 1)
+    statistic = coefficients[0] / np.sqrt(variance * np.linalg.inv(gram)[0, 0])
+    return float(mackinnonp(statistic, regression="c", N=1))

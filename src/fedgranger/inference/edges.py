@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.config import RunConfig
-from fedgranger.inference.covariance import (
-    BlockCovariance,
-    block_covariance,
-    block_positions,
-)
+from fedgranger.errors import InferenceError
+from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.inference.power import detectable_strength
-from fedgranger.inference.states import StateSource
+from fedgranger.inference.products import block_positions
+from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import (
-    block_cov,
-    block_entries,
-    entry_tests,
+    all_entry_tests,
     homoskedastic,
+    padded_blocks,
     wald_tests,
 )
 
@@ -69,6 +65,27 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
     Raises:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
     """
+    try:
+        return _infer(source, config)
+    except InferenceError:
+        # Moments over pairs of clients need not fit together when samples are missing; those
+        # over complete time steps do, from fewer data.
+        if all(chunk.observed.all() for chunk in source.chunks()):
+            raise
+        try:
+            found = _infer(complete_rows(source), config)
+        except InferenceError:
+            found = None
+        if found is None:
+            raise
+        note = "only time steps at which no client is missing were used"
+        found.facts["warnings"].append(
+            f"{note}: the moments of pairs of clients did not fit together"
+        )
+        return found
+
+
+def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     weights = (config.weighting, config.weighting_span)
     lags = select_lags(source, config.max_lags, *weights) if config.lags == "auto" else config.lags
     fit = estimate(source, lags, *weights)
@@ -92,51 +109,66 @@ def decide(edges: pd.DataFrame, alpha: float, correction: str) -> pd.DataFrame:
 def _tables(
     source: StateSource, fit: Estimate, covariance: BlockCovariance, config: RunConfig
 ) -> EdgeInference:
-    tests = wald_tests(fit, covariance, source.dims)
-    rows, columns = block_positions(source.dims, fit.lags)
+    names, dims = np.array(source.names, dtype=object), source.dims
+    tests = wald_tests(fit, covariance, dims)
+    blocks, inside = padded_blocks(fit, dims)
+    single = all_entry_tests(fit, covariance, dims, config.confidence)
+    rows, columns = block_positions(dims, fit.lags)
     std_error, p_value = (np.full(fit.transition.shape, np.nan) for _ in range(2))
-    edges, entries = [], []
-    reasons: dict[str, str] = {}
-    detectable: dict[str, float] = {}
-    for (m, effect), (n, cause) in product(enumerate(source.names), repeat=2):
-        block = block_entries(fit, source.dims, m, n)
-        single = entry_tests(fit, covariance, source.dims, m, n, config.confidence)
-        where = np.ix_(rows[m][rows[m] >= 0], columns[n][columns[n] >= 0])
-        std_error[where], p_value[where] = single.std_error, single.p_value
-        if m == n:
-            continue
-        strength = float(np.linalg.norm(block))
-        edges.append(
-            (
-                cause,
-                effect,
-                strength,
-                tests.statistic[m, n],
-                int(tests.df[m, n]),
-                tests.p_value[m, n],
-            )
-        )
-        entries.extend(
-            (cause, effect, i, j, *(float(x[i, j]) for x in (block, *single)))
-            for i, j in np.ndindex(block.shape)
-        )
-        if (m, n) in tests.reason:
-            reasons[f"{cause} -> {effect}"] = tests.reason[m, n]
-        if not np.isnan(tests.p_value[m, n]):
-            V = block_cov(covariance, source.dims, fit.lags, m, n)
-            detectable[f"{cause} -> {effect}"] = detectable_strength(
-                V, covariance.df[m, n], config.alpha
-            )
-    table = pd.DataFrame(edges, columns=list(EDGE_COLUMNS[:6]))
+    m, n, i, j = np.nonzero(inside)
+    std_error[rows[m, i], columns[n, j]] = single.std_error[inside]
+    p_value[rows[m, i], columns[n, j]] = single.p_value[inside]
+    across = ~np.eye(len(dims), dtype=np.bool_)
+    m, n = np.nonzero(across)
+    table = pd.DataFrame(
+        {
+            "cause": names[n],
+            "effect": names[m],
+            "strength": np.linalg.norm(blocks, axis=(2, 3))[across],
+            "statistic": tests.statistic[across],
+            "df": tests.df[across].astype(np.int64),
+            "p_value": tests.p_value[across],
+        }
+    )
+    chosen = inside & across[:, :, None, None]
+    m, n, i, j = np.nonzero(chosen)
+    values = (part[chosen] for part in (blocks, *single))
+    entries = dict(zip(ENTRY_COLUMNS, (names[n], names[m], i, j, *values), strict=True))
+    reasons = {
+        f"{names[cause]} -> {names[effect]}": text for (effect, cause), text in tests.reason.items()
+    }
     table = decide(table, config.alpha, config.correction)
+    detectable = _detectable(table, source, covariance, config.alpha)
     return EdgeInference(
         fit.transition,
         std_error,
         p_value,
         table,
-        pd.DataFrame(entries, columns=list(ENTRY_COLUMNS)),
-        _facts(source, fit, covariance, config, reasons, detectable),
+        pd.DataFrame(entries),
+        _facts(
+            source,
+            fit,
+            covariance,
+            config,
+            reasons,
+            detectable,
+        ),
     )
+
+
+def _detectable(
+    table: pd.DataFrame, source: StateSource, covariance: BlockCovariance, alpha: float
+) -> dict[str, float]:
+    """Strength that each edge's test finds with 80 % power."""
+    known = table["p_value"].notna()
+    place = {name: k for k, name in enumerate(source.names)}
+    out = {}
+    for cause, effect in zip(table["cause"][known], table["effect"][known], strict=True):
+        m, n = place[effect], place[cause]
+        out[f"{cause} -> {effect}"] = detectable_strength(
+            covariance.cov[m, n], covariance.df[m, n], alpha, size=int(covariance.size[m, n])
+        )
+    return out
 
 
 def _facts(

@@ -63,7 +63,7 @@ def accumulate(
     after_weight = np.zeros((M, M))
     num_pairs, total, square, is_complete = 0, 0.0, 0.0, True
     for pairs in lagged_pairs(source, lags, mean):
-        w = weight_of(pairs.index)
+        w = weight_of(pairs.step)
         x, o = pairs.before, pairs.before_observed.astype(np.float64)
         y, q = pairs.after, pairs.after_observed.astype(np.float64)
         before += (w[:, None] * x).T @ x

@@ -24,16 +24,33 @@ def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float)
 
 
 def detectable_strength(
-    cov: np.ndarray, df_denominator: float, alpha: float, target: float = 0.8
+    cov: np.ndarray,
+    df_denominator: float,
+    alpha: float,
+    target: float = 0.8,
+    size: int | None = None,
 ) -> float:
-    """Strength that is found with probability `target`, in the least favourable direction."""
+    """Strength that is found with probability `target`, in the least favourable direction.
+
+    The degrees of freedom count to two digits: they hardly matter and repeat from edge to edge.
+
+    Args:
+        cov: covariance of the block's entries; may be padded with zeros.
+        df_denominator: ν.
+        alpha: level of the single test.
+        target: the power wanted.
+        size: number of entries, when `cov` is padded.
+    """
     if alpha >= target:  # found that often without any influence
         return 0.0
-    needed = _noncentrality(len(cov), float(f"{df_denominator:.3g}"), alpha, target)
+    k = len(cov) if size is None else size
+    needed = _noncentrality(k, float(f"{df_denominator:.2g}"), alpha, target)
     return float(np.sqrt(needed * np.linalg.eigvalsh(cov)[-1]))
 
 
 def _power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
+    if noncentrality == 0:  # scipy's ncf.sf is negative there
+        return alpha
     return float(stats.ncf.sf(stats.f.isf(alpha, k, nu), k, nu, noncentrality))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-__all__ = ["PairChunk", "StateChunk", "StateSource", "lagged_pairs"]
+__all__ = ["PairChunk", "StateChunk", "StateSource", "complete_rows", "lagged_pairs"]
 
 
 class StateChunk(NamedTuple):
@@ -62,6 +62,22 @@ class StateSource(NamedTuple):
         return scipy.linalg.block_diag(*self.error_covs)
 
 
+def complete_rows(source: StateSource) -> StateSource:
+    """The time steps at which no client is missing; a step left out starts a new segment."""
+
+    def chunks() -> Iterator[StateChunk]:
+        was_kept = True
+        for chunk in source.chunks():
+            kept = chunk.observed.all(axis=1)
+            before = np.concatenate([[was_kept], kept[:-1]])
+            was_kept = bool(kept[-1]) if len(kept) else was_kept
+            starts = chunk.starts | ~before
+            yield StateChunk(chunk.states[kept], chunk.observed[kept], starts[kept])
+
+    num_steps = sum(int(chunk.observed.all(axis=1).sum()) for chunk in source.chunks())
+    return source._replace(chunks=chunks, num_steps=num_steps)
+
+
 class PairChunk(NamedTuple):
     """Regression pairs: next states and the lagged states before them.
 
@@ -70,7 +86,7 @@ class PairChunk(NamedTuple):
         before: (pair, L P), s_t, s_{t-1}, …, s_{t-L+1} side by side.
         after_observed: (pair, client).
         before_observed: (pair, L client).
-        index: (pair,), position of t in time.
+        step: (pair,), position of t in time.
         segment: (pair,), number of the unbroken stretch that t lies in.
     """
 
@@ -78,7 +94,7 @@ class PairChunk(NamedTuple):
     before: np.ndarray
     after_observed: np.ndarray
     before_observed: np.ndarray
-    index: np.ndarray
+    step: np.ndarray
     segment: np.ndarray
 
 

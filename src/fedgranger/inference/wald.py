@@ -12,21 +12,29 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from fedgranger.inference.covariance import BlockCovariance, block_positions
+from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.estimate import Estimate
+from fedgranger.inference.products import block_positions
 
 __all__ = [
     "BlockTests",
     "EntryTests",
+    "all_entry_tests",
     "block_cov",
     "block_entries",
     "entry_tests",
     "homoskedastic",
+    "padded_blocks",
     "wald_tests",
 ]
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 """A p-value below what a float can hold is given as this, never as 0."""
+
+FELL_BACK = "Bartlett weights: the lag of the model gave no valid covariance"
+NOT_POSITIVE = (
+    "the covariance of this block is not positive definite; give more data or fewer states"
+)
 
 
 class BlockTests(NamedTuple):
@@ -100,29 +108,40 @@ def block_cov(
 def wald_tests(fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...]) -> BlockTests:
     """Test every ordered pair of different clients."""
     M = len(dims)
-    statistic, p_value = np.full((M, M), np.nan), np.full((M, M), np.nan)
+    blocks, inside = padded_blocks(fit, dims)
+    a, inside = blocks.reshape(M, M, -1), inside.reshape(M, M, -1)
+    identity = np.eye(a.shape[-1])
+    V = covariance.cov + identity * ~inside[..., None]  # padding: zero entries of variance one
+    valid = np.linalg.eigvalsh(V)[..., 0] > 0
+    V = np.where(valid[..., None, None], V, identity)
+    statistic = np.einsum("mnk,mnk->mn", a, np.linalg.solve(V, a[..., None])[..., 0])
+    k, nu = covariance.size, covariance.df
+    p_value = np.maximum(stats.f.sf(statistic / k, k, nu), SMALLEST)
+    own = np.eye(M, dtype=np.bool_)
     reason: dict[tuple[int, int], str] = {}
-    for m in range(M):
-        for n in range(M):
-            if m == n:
-                continue
-            a = block_entries(fit, dims, m, n).reshape(-1)
-            V = block_cov(covariance, dims, fit.lags, m, n)
-            try:
-                factor = np.linalg.cholesky(V)
-            except np.linalg.LinAlgError:
-                reason[m, n] = (
-                    "the covariance of this block is not positive definite; give more data or "
-                    "fewer states"
-                )
-                continue
-            statistic[m, n] = float(np.sum(np.linalg.solve(factor, a) ** 2))
-            k, nu = len(a), covariance.df[m, n]
-            p_value[m, n] = np.maximum(stats.f.sf(statistic[m, n] / k, k, nu), SMALLEST)
-            if covariance.fell_back[m, n]:
-                reason[m, n] = "Bartlett weights: the lag of the model gave no valid covariance"
-    df = np.where(np.eye(M, dtype=np.bool_), np.nan, covariance.size)
-    return BlockTests(statistic, df, covariance.df, p_value, reason)
+    for m, n in zip(*np.nonzero(~own & (~valid | covariance.fell_back)), strict=True):
+        reason[int(m), int(n)] = FELL_BACK if valid[m, n] else NOT_POSITIVE
+    unknown = own | ~valid
+    return BlockTests(
+        np.where(unknown, np.nan, statistic),
+        np.where(own, np.nan, k),
+        nu,
+        np.where(unknown, np.nan, p_value),
+        reason,
+    )
+
+
+def all_entry_tests(
+    fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...], confidence: float
+) -> EntryTests:
+    """Test the entries of all blocks; arrays (effect, cause, p, L p), NaN on padding."""
+    blocks, inside = padded_blocks(fit, dims)
+    variance = np.einsum("mnkk->mnk", covariance.cov).reshape(blocks.shape)
+    se = np.sqrt(np.where(inside & (variance > 0), variance, np.nan))
+    nu = covariance.df[:, :, None, None]
+    half = stats.t.ppf(0.5 + confidence / 2, nu) * se
+    p_value = np.maximum(2 * stats.t.sf(np.abs(blocks) / se, nu), SMALLEST)
+    return EntryTests(se, blocks - half, blocks + half, p_value)
 
 
 def entry_tests(
@@ -134,11 +153,14 @@ def entry_tests(
     confidence: float,
 ) -> EntryTests:
     """Test the entries of one block (at all lags)."""
-    block = block_entries(fit, dims, effect, cause)
-    V = block_cov(covariance, dims, fit.lags, effect, cause)
-    variance = np.diag(V).reshape(block.shape)
-    se = np.sqrt(np.where(variance > 0, variance, np.nan))
-    nu = covariance.df[effect, cause]
-    half = stats.t.ppf(0.5 + confidence / 2, nu) * se
-    p_value = np.maximum(2 * stats.t.sf(np.abs(block) / se, nu), SMALLEST)
-    return EntryTests(se, block - half, block + half, p_value)
+    everything = all_entry_tests(fit, covariance, dims, confidence)
+    rows, columns = dims[effect], fit.lags * dims[cause]
+    return EntryTests(*(part[effect, cause, :rows, :columns] for part in everything))
+
+
+def padded_blocks(fit: Estimate, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """All blocks as (effect, cause, p, L p), zero on padding, and which entries are real."""
+    rows, columns = block_positions(dims, fit.lags)
+    inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
+    blocks = fit.transition[rows[:, None, :, None], columns[None, :, None, :]]
+    return np.where(inside, blocks, 0.0), inside

@@ -15,6 +15,8 @@ from fedgranger.runtime.setup import Setup
 __all__ = ["state_order", "state_source"]
 
 CHUNK_STEPS = 16_384
+KEPT_BYTES = 64 * 2**20
+"""States up to this size are kept between passes instead of being computed again."""
 
 
 def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
@@ -22,7 +24,7 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
     names = tuple(sorted(panel.names))
     starts = panel.segment_starts
 
-    def chunks() -> Iterator[StateChunk]:
+    def read() -> Iterator[StateChunk]:
         for start in range(0, panel.num_steps, CHUNK_STEPS):
             stop = min(start + CHUNK_STEPS, panel.num_steps)
             messages = [state_message(panel[name], models[name], start, stop) for name in names]
@@ -32,9 +34,19 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
                 starts[start:stop],
             )
 
+    dims = tuple(models[name].state_dim for name in names)
+    kept: list[StateChunk] = []
+
+    def chunks() -> Iterator[StateChunk]:
+        if 8 * sum(dims) * panel.num_steps > KEPT_BYTES:
+            return read()
+        if not kept:
+            kept.extend(read())
+        return iter(kept)
+
     return StateSource(
         names,
-        tuple(models[name].state_dim for name in names),
+        dims,
         tuple(np.asarray(state_hello(models[name]).error_cov) for name in names),
         chunks,
         panel.num_steps,

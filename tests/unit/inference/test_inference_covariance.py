@@ -7,11 +7,11 @@ import scipy.linalg
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import (
     block_covariance,
-    block_positions,
     hac_weights,
-    influence,
 )
 from fedgranger.inference.estimate import estimate
+from fedgranger.inference.influence import influence
+from fedgranger.inference.products import block_positions, lag_products
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.wald import block_cov, homoskedastic, wald_tests
 from fedgranger.inference.weights import time_weights
@@ -61,7 +61,7 @@ def dense_covariance(states, covs, lags, weights, starts=(0,)):
     A = np.linalg.solve(G0, x.T @ y / n).T
     psi = []
     for x_t, y_t in zip(x, y, strict=True):
-        leverage = x_t @ np.linalg.solve(G0, x_t) / n
+        leverage = x_t @ np.linalg.solve(x.T @ x, x_t)
         score = np.outer(y_t - A @ x_t, x_t) + A @ E
         psi.append(score.reshape(-1, order="F") / (1 - min(leverage, 0.5)))
     psi = np.array(psi)
@@ -116,14 +116,15 @@ def test_general_path_vs_complete_path(data, lags, weighting):
 
 def all_pairs(source, fit, weighting, span):
     (pairs,) = lagged_pairs(source, fit.lags, fit.moments.mean)
-    weight = time_weights(weighting, span, source.num_steps)(pairs.index)
+    weight = time_weights(weighting, span, source.num_steps)(pairs.step)
     return pairs, weight / (fit.moments.total_weight / fit.moments.num_pairs)
 
 
 def without_leverage(source, fit, pairs, weight):
     """φ with the finite-sample factor taken out again."""
     x = pairs.before
-    leverage = np.einsum("ti,ij,tj->t", x, fit.inverse_cov, x) * weight / fit.moments.num_pairs
+    spread = np.linalg.inv(fit.moments.before_cov)
+    leverage = np.einsum("ti,ij,tj->t", x, spread, x) * weight / fit.moments.num_pairs
     phi = influence(source, fit, pairs, weight)
     return phi * (1 - np.minimum(leverage, 0.5))[:, None, None]
 
@@ -343,3 +344,20 @@ def test_block_positions_of_ragged_clients():
     rows, columns = block_positions((1, 2), 2)
     np.testing.assert_array_equal(rows, [[0, -1], [1, 2]])
     np.testing.assert_array_equal(columns, [[0, 3, -1, -1], [1, 2, 4, 5]])
+
+
+@pytest.mark.parametrize("lags", [1, 2])
+@pytest.mark.parametrize("weighting", ["none", "ewma"])
+def test_complete_data_need_no_influence_function(lags, weighting):
+    """The matrix products over time equal the sums over a formed φ, measurement error included."""
+    rng = np.random.default_rng(5)
+    dims = (1, 3, 2)
+    states = np.cumsum(rng.standard_normal((400, 6)), axis=0) * 0.02 + rng.standard_normal((400, 6))
+    errors = tuple(0.1 * np.eye(dim) + 0.02 for dim in dims)
+    source = source_of(states, dims, errors)
+    fit = estimate(source, lags, weighting, 300)
+    ways = [
+        lag_products(source, fit, weighting, 300, 3, form_influence=form) for form in (True, False)
+    ]
+    for formed, direct in zip(*ways, strict=True):
+        np.testing.assert_allclose(direct, formed, rtol=1e-9, atol=1e-9 * np.abs(formed).max())

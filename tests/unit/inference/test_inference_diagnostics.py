@@ -68,7 +68,7 @@ def test_portmanteau_size_and_power():
     second = np.hstack([QUIET, np.diag([0.4, 0.0])])
     for seed in range(60):
         right += checks(noisy(seed), COVS).portmanteau.values()
-        wrong.append(checks(noisy(seed, second, 1000), COVS).portmanteau["c0"])
+        wrong.append(checks(noisy(seed, second, 3000), COVS).portmanteau["c0"])
     assert (np.array(right) < 0.05).sum() <= 15
     assert 0.3 < np.median(right) < 0.7
     assert np.mean(np.array(wrong) < 0.05) > 0.9

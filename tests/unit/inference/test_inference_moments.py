@@ -5,7 +5,7 @@ import pytest
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
-from fedgranger.inference import covariance
+from fedgranger.inference import influence
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.edges import infer
 from fedgranger.inference.estimate import estimate
@@ -189,7 +189,7 @@ def test_chunks_do_not_matter(whole, chunk):
 
 def test_working_memory_does_not_matter(whole, monkeypatch):
     run, expected = whole
-    monkeypatch.setattr(covariance, "CHUNK_VALUES", 1)  # pieces of 64 pairs
+    monkeypatch.setattr(influence, "CHUNK_VALUES", 1)  # pieces of 64 pairs
     for name, value in run(10**6).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-11, atol=1e-12, err_msg=name)
 

@@ -1,0 +1,82 @@
+"""Influence of every pair on the debiased estimate, in pieces of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedgranger.inference.estimate import Estimate
+from fedgranger.inference.moments import expand
+from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
+from fedgranger.inference.weights import time_weights
+
+__all__ = ["influence", "jackknife_factor", "weighted_pieces"]
+
+CHUNK_VALUES = 4_000_000
+"""Largest number of values of φ held at once."""
+
+
+def weighted_pieces(
+    source: StateSource, fit: Estimate, weighting: str, span: int | float
+) -> Iterator[tuple[PairChunk, np.ndarray]]:
+    """Yield pairs of positive weight and their weights, which have mean one over all of them."""
+    weight_of = time_weights(weighting, span, source.num_steps)
+    mean_weight = fit.moments.total_weight / fit.moments.num_pairs
+    piece = max(64, CHUNK_VALUES // (source.total_dim**2 * fit.lags))
+    for whole in lagged_pairs(source, fit.lags, fit.moments.mean):
+        for start in range(0, len(whole.step), piece):
+            pairs = PairChunk(*(part[start : start + piece] for part in whole))
+            weight = weight_of(pairs.step) / mean_weight
+            used = weight > 0
+            if used.all():
+                yield pairs, weight
+            elif used.any():
+                yield PairChunk(*(part[used] for part in pairs)), weight[used]
+
+
+def jackknife_factor(fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
+    """Weight of each pair divided by one minus its leverage in the regression on x.
+
+    The leverage is taken with E[xxᵀ], noise included: with G0 it would count the noise twice and
+    make noisy clients' tests too cautious.
+    """
+    x = pairs.before
+    spread = np.linalg.solve(fit.moments.before_cov, x.T).T
+    leverage = np.einsum("ti,ti->t", spread, x) * weight / fit.moments.num_pairs
+    return weight / (1 - np.minimum(leverage, 0.5))
+
+
+def influence(
+    source: StateSource, fit: Estimate, pairs: PairChunk, weight: np.ndarray
+) -> np.ndarray:
+    """φ of every pair, (pair, P, L P): n times the derivative of Â by the pair's log weight.
+
+    Divided by one minus the leverage; `weight` has mean one over all pairs of positive weight.
+    """
+    A, inverse, moments, lags = fit.transition, fit.inverse_cov, fit.moments, fit.lags
+    x, y = pairs.before, pairs.after
+    factor = jackknife_factor(fit, pairs, weight)
+    if moments.is_complete:
+        residual = (y - x @ A.T) * factor[:, None]
+        constant = A @ np.kron(np.eye(lags), source.error_cov) @ inverse
+        return residual[:, :, None] * (x @ inverse)[:, None, :] + factor[:, None, None] * constant
+    # Blocks are averages over different pairs: each product is centred at its block's own moment
+    # where it is observed, and weighted by the inverse of how often that is.
+    dims, M = source.dims, len(source.dims)
+    lag_share = moments.total_weight / expand(moments.lag_weight, dims, dims, 1, lags)
+    before_share = moments.total_weight / expand(moments.before_weight, dims, dims, lags, lags)
+    column_owner = np.repeat(np.arange(lags * M), dims * lags)
+    before_ok = pairs.before_observed[:, column_owner].astype(np.float64)
+    after_ok = pairs.after_observed[:, source.owner].astype(np.float64)
+    psi = np.empty((len(x), len(A), len(inverse)))
+    for block in range(lags * M):
+        own = column_owner == block
+        first = int(np.flatnonzero(own)[0])
+        left = y * lag_share[:, first] - (x * before_share[:, first]) @ A.T
+        psi[:, :, own] = left[:, :, None] * x[:, None, own]
+        for j in np.flatnonzero(own):
+            mean = after_ok * (lag_share[:, j] * moments.lag_cov[:, j])
+            mean -= (before_ok * (before_share[:, j] * moments.before_cov[:, j])) @ A.T
+            psi[:, :, j] -= before_ok[:, j, None] * mean
+    return factor[:, None, None] * (psi @ inverse)

@@ -1,0 +1,220 @@
+r"""Sums over pairs that the blocks' covariances are made of.
+
+For every block: \(\sum_t \phi_{t+k} \phi_t^\top\) at lags k = 0, 1, …, and the first two moments of
+\(q_t = \phi_t^\top V_h^{-1} \phi_t\) for the kurtosis, with \(V_h\) the homoskedastic covariance (a
+metric that does not depend on coordinates).
+
+On complete data \(\phi_t = f_t (e_t z_t^\top + B)\) with residual e and \(z = G_0^{-1} x\): the
+products of a block are sums of \(e_i e_{i'} z_j z_{j'}\), so all blocks together are one matrix
+product over time and \(\phi\) is never formed. With samples missing it is.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.inference.estimate import Estimate
+from fedgranger.inference.influence import influence, jackknife_factor, weighted_pieces
+from fedgranger.inference.states import PairChunk, StateSource
+
+__all__ = ["LagProducts", "block_positions", "lag_products"]
+
+Matches = list[tuple[np.ndarray, np.ndarray]]
+"""Per lag: positions of the later and of the earlier pairs."""
+
+
+class LagProducts(NamedTuple):
+    """Sums over pairs, padded to a common block size K.
+
+    Attributes:
+        products: (lag, effect, cause, K, K).
+        first: (effect, cause), Σ q.
+        second: (effect, cause), Σ q².
+    """
+
+    products: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+@lru_cache(maxsize=64)
+def block_positions(dims: tuple[int, ...], lags: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column positions of every client's states, padded with -1.
+
+    Returns:
+        rows: (client, p), positions in s⁺.
+        columns: (client, L p), positions in x, all lags of one client together.
+    """
+    offsets = np.concatenate([[0], np.cumsum(dims)])
+    P, p = offsets[-1], max(dims)
+    rows = np.full((len(dims), p), -1)
+    columns = np.full((len(dims), lags * p), -1)
+    for m, dim in enumerate(dims):
+        own = offsets[m] + np.arange(dim)
+        rows[m, :dim] = own
+        columns[m, : lags * dim] = np.concatenate([k * P + own for k in range(lags)])
+    rows.flags.writeable = columns.flags.writeable = False  # shared by all callers
+    return rows, columns
+
+
+def lag_products(
+    source: StateSource,
+    fit: Estimate,
+    weighting: str,
+    span: int | float,
+    num_lags: int,
+    *,
+    form_influence: bool | None = None,
+) -> LagProducts:
+    """Read the source once and accumulate; `form_influence` forces one of the two ways."""
+    if form_influence is None:
+        form_influence = not fit.moments.is_complete
+    way = _General if form_influence else _Complete
+    sums = way(source, fit, num_lags)
+    step = segment = np.zeros(0, dtype=np.int64)
+    for pairs, weight in weighted_pieces(source, fit, weighting, span):
+        num_tail = len(step)
+        step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
+        matches = [_matches(step, segment, num_tail, k) for k in range(num_lags + 1)]
+        sums.add(pairs, weight, matches)
+        keep = max(0, len(step) - num_lags)
+        step, segment = step[keep:], segment[keep:]
+        sums.cut_tail(keep)
+    return LagProducts(sums.products, sums.first, sums.second)
+
+
+def _matches(
+    step: np.ndarray, segment: np.ndarray, num_tail: int, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (later, earlier) of pairs k steps apart in one segment, later ones being new."""
+    later = np.searchsorted(step, step + k)
+    valid = later < len(step)
+    later = np.minimum(later, len(step) - 1)
+    valid &= (step[later] == step + k) & (segment[later] == segment) & (later >= num_tail)
+    return later[valid], np.flatnonzero(valid)
+
+
+class _General:
+    """Forms φ of every pair."""
+
+    def __init__(self, source: StateSource, fit: Estimate, num_lags: int) -> None:
+        self.source, self.fit = source, fit
+        self.rows, self.columns = block_positions(source.dims, fit.lags)
+        M, p = self.rows.shape
+        K = p * self.columns.shape[1]
+        self.products = np.zeros((num_lags + 1, M, M, K, K))
+        self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
+        self.metric = _metric(fit, self.rows, self.columns)
+        self.tail = np.zeros((M, M, 0, K))
+
+    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+        """Add new pairs and their products with earlier ones."""
+        rows, columns = self.rows, self.columns
+        M = len(rows)
+        real = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
+        phi = influence(self.source, self.fit, pairs, weight)
+        blocks = phi[:, rows[:, None, :, None], columns[None, :, None, :]] * real
+        blocks = blocks.transpose(1, 2, 0, 3, 4)
+        residual_metric, state_metric = self.metric
+        whitened = residual_metric[:, None, None] @ blocks @ state_metric[None, :, None]
+        q = (whitened * blocks).sum(axis=(3, 4))
+        self.first += q.sum(axis=2)
+        self.second += (q**2).sum(axis=2)
+        flat = blocks.reshape(M, M, len(weight), -1)
+        self.tail = np.concatenate([self.tail, flat], axis=2)
+        for k, (later, earlier) in enumerate(matches):
+            left = self.tail[:, :, later].transpose(0, 1, 3, 2)
+            self.products[k] += left @ self.tail[:, :, earlier]
+
+    def cut_tail(self, keep: int) -> None:
+        """Forget pairs that no later one can be matched with."""
+        self.tail = self.tail[:, :, keep:]
+
+
+class _Complete:
+    """Uses that φ_t = f_t (e_t z_tᵀ + B) when nothing is missing."""
+
+    def __init__(self, source: StateSource, fit: Estimate, num_lags: int) -> None:
+        self.fit = fit
+        self.rows, self.columns = block_positions(source.dims, fit.lags)
+        M, p = self.rows.shape
+        w = self.columns.shape[1]
+        self.products = np.zeros((num_lags + 1, M, M, p * w, p * w))
+        self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
+        self.metric = _metric(fit, self.rows, self.columns)
+        constant = fit.transition @ np.kron(np.eye(fit.lags), source.error_cov) @ fit.inverse_cov
+        inside = (self.rows >= 0)[:, :, None, None] & (self.columns >= 0)[None, None, :, :]
+        self.B = constant[self.rows[:, :, None, None], self.columns[None, None, :, :]] * inside
+        self.tail = (np.zeros((0, M, p)), np.zeros((0, M, w)), np.zeros(0))
+
+    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+        """Add new pairs and their products with earlier ones."""
+        fit = self.fit
+        residual = pairs.after - pairs.before @ fit.transition.T
+        e = residual[:, self.rows] * (self.rows >= 0)
+        z = (pairs.before @ fit.inverse_cov)[:, self.columns] * (self.columns >= 0)
+        f = jackknife_factor(fit, pairs, weight)
+        self._add_kurtosis(e, z, f)
+        new = (e, z, f)
+        self.tail = tuple(np.concatenate(both) for both in zip(self.tail, new, strict=True))
+        for k, (later, earlier) in enumerate(matches):
+            self.products[k] += self._product(later, earlier)
+
+    def cut_tail(self, keep: int) -> None:
+        """Forget pairs that no later one can be matched with."""
+        self.tail = tuple(part[keep:] for part in self.tail)
+
+    def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+        """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
+        e, z, f = self.tail
+        B = self.B
+        M, p, _, w = B.shape
+        ff = f[later] * f[earlier]
+        ee = (ff[:, None, None] * e[later])[:, :, :, None] * e[earlier][:, :, None, :]
+        zz = z[later][:, :, :, None] * z[earlier][:, :, None, :]
+        n = len(ff)
+        total = (ee.reshape(n, -1).T @ zz.reshape(n, -1)).reshape(M, p, p, M, w, w)
+        total = total.transpose(0, 3, 1, 4, 2, 5)  # effect, cause, i, j, i', j'
+        first, second = (
+            (ff[:, None] * e[at].reshape(n, -1)).T @ z[at].reshape(n, -1) for at in (later, earlier)
+        )
+        by_block = (x.reshape(M, p, M, w).transpose(0, 2, 1, 3) for x in (first, second))
+        C1, C2 = by_block
+        const = B.transpose(0, 2, 1, 3)
+        total = (
+            total
+            + C1[..., None, None] * const[:, :, None, None]
+            + const[..., None, None] * C2[:, :, None, None]
+            + ff.sum() * const[..., None, None] * const[:, :, None, None]
+        )
+        return total.reshape(M, M, p * w, p * w)
+
+    def _add_kurtosis(self, e: np.ndarray, z: np.ndarray, f: np.ndarray) -> None:
+        residual_metric, state_metric = self.metric
+        B = self.B
+        alpha = np.einsum("tmi,mij,tmj->tm", e, residual_metric, e, optimize=True)
+        gamma = np.einsum("tni,nij,tnj->tn", z, state_metric, z, optimize=True)
+        q = alpha[:, :, None] * gamma[:, None, :]
+        if B.any():
+            bent = np.einsum("mik,mknl,nlj->minj", residual_metric, B, state_metric)
+            across = np.einsum("tmi,minj->tmnj", e, bent, optimize=True)
+            q = q + 2 * np.einsum("tmnj,tnj->tmn", across, z) + np.einsum("minj,minj->mn", bent, B)
+        q = q * f[:, None, None] ** 2
+        self.first += q.sum(axis=0)
+        self.second += (q**2).sum(axis=0)
+
+
+def _metric(fit: Estimate, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse covariances of every client's residuals and of its part of z, zero on padding."""
+    return _inverse_blocks(fit.residual_cov, rows), _inverse_blocks(fit.inverse_cov, columns)
+
+
+def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    out = np.zeros((*positions.shape, positions.shape[1]))
+    for target, row in zip(out, positions, strict=True):
+        own = row[row >= 0]
+        target[: len(own), : len(own)] = np.linalg.inv(matrix[np.ix_(own, own)])
+    return out
