@@ -49,6 +49,6 @@ def state_hello(model: LocalModel) -> StateHello:
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:
     """Least-squares states of the time steps `start:stop`; a row with a gap is missing."""
     W = state_readout(model.observation_matrix, model.measurement_cov).weights
-    observed: np.ndarray = client.observed[start:stop].all(axis=1)
+    observed = np.all(client.observed[start:stop], axis=1)
     y = np.where(observed[:, None], model.scaled(client.values[start:stop]), 0.0)
     return StateMessage(jnp.asarray(y @ W.T), jnp.asarray(observed))

@@ -64,7 +64,7 @@ def score(
         p_value: raw p-values, for type-I error and power at `alpha`; NaN where not computed.
         alpha: level of the single test.
     """
-    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score  # slow to import
+    from sklearn.metrics import average_precision_score, roc_auc_score  # slow to import
 
     num_true, num_all = int(is_true.sum()), len(is_true)
     defined = 0 < num_true < num_all
@@ -79,7 +79,7 @@ def score(
         fp, fn = int((is_found & ~is_true).sum()), int((~is_found & is_true).sum())
         num_found = int(is_found.sum())
         out |= {
-            "f1": float(f1_score(is_true, is_found, zero_division=1.0)) if num_all else 1.0,
+            "f1": _f1(is_true, is_found) if num_all else 1.0,
             "fp": fp,
             "fn": fn,
             "shd": fp + fn,
@@ -172,6 +172,13 @@ def _entry_truth(result: Result, truth: Truth, width: int) -> tuple[np.ndarray, 
         ]
     )
     return related[np.ix_(owner, columns)], owner[:, None] == columns[None, :]
+
+
+def _f1(is_true: np.ndarray, is_found: np.ndarray) -> float:
+    from sklearn.metrics import f1_score  # slow to import
+
+    # The stubs know only the words that zero_division may be, not the numbers.
+    return float(f1_score(is_true, is_found, zero_division=1.0))  # pyright: ignore[reportArgumentType]
 
 
 def _share(flags: np.ndarray) -> float | None:

@@ -81,7 +81,7 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
     tail, tail_ok = np.zeros((0, P)), np.zeros((0, P), dtype=np.bool_)
     tail_index, tail_segment = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     for pairs in lagged_pairs(source, lags, fit.moments.mean):
-        complete = pairs.before_observed.all(axis=1)
+        complete = np.all(pairs.before_observed, axis=1)
         ok = pairs.after_observed[:, source.owner] & complete[:, None]
         residual = np.where(ok, pairs.after - pairs.before @ fit.transition.T, 0.0)
         residual, ok = np.concatenate([tail, residual]), np.concatenate([tail_ok, ok])

@@ -67,7 +67,7 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
     """
     try:
         return _infer(source, config)
-    except InferenceError:
+    except InferenceError as error:
         # Moments over pairs of clients need not fit together when samples are missing; those
         # over complete time steps do, from fewer data.
         if all(chunk.observed.all() for chunk in source.chunks()):
@@ -75,12 +75,10 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
         try:
             found = _infer(complete_rows(source), config)
         except InferenceError:
-            found = None
-        if found is None:
-            raise
-        note = "only time steps at which no client is missing were used"
+            raise error from None
         found.facts["warnings"].append(
-            f"{note}: the moments of pairs of clients did not fit together"
+            "only time steps at which no client is missing were used, because with the others "
+            f"too {error}"
         )
         return found
 
@@ -90,6 +88,10 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     lags = select_lags(source, config.max_lags, *weights) if config.lags == "auto" else config.lags
     fit = estimate(source, lags, *weights)
     if config.covariance == "homoskedastic":
+        if not fit.moments.is_complete:
+            raise InferenceError(
+                "covariance='homoskedastic' needs data without missing samples; use 'sandwich'"
+            )
         covariance = homoskedastic(fit, source.dims)
     else:
         covariance = block_covariance(
@@ -180,6 +182,9 @@ def _facts(
     detectable: dict[str, float],
 ) -> dict[str, Any]:
     checks = diagnose(source, fit)
+    notes = list(checks.warnings)
+    if config.covariance == "homoskedastic" and source.error_cov.any():
+        notes.append("the homoskedastic covariance ignores measurement noise; use 'sandwich'")
     M = len(source.dims)
     tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
     return {
@@ -200,6 +205,6 @@ def _facts(
         "portmanteau": checks.portmanteau,
         "unit_root": checks.unit_root,
         "detectable_strength": detectable,
-        "warnings": list(checks.warnings),
+        "warnings": notes,
         "reasons": reasons,
     }

@@ -25,7 +25,7 @@ def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
         return p_values.copy()
     from statsmodels.stats.multitest import multipletests  # slow to import
 
-    adjusted = multipletests(np.where(known, p_values, 1.0), method=method)[1]
+    adjusted = np.asarray(multipletests(np.where(known, p_values, 1.0), method=method)[1])
     return np.where(known, adjusted, np.nan)
 
 

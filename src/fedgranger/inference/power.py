@@ -59,4 +59,7 @@ def _noncentrality(k: int, nu: float, alpha: float, target: float) -> float:
     high = 10.0
     while _power(high, k, nu, alpha) < target:
         high *= 2
-    return float(optimize.brentq(lambda d: _power(d, k, nu, alpha) - target, 1e-9, high))
+    solution = optimize.root_scalar(
+        lambda d: _power(d, k, nu, alpha) - target, bracket=(1e-9, high), method="brentq"
+    )
+    return float(solution.root)

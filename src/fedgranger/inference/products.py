@@ -214,7 +214,7 @@ def _metric(fit: Estimate, rows: np.ndarray, columns: np.ndarray) -> tuple[np.nd
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:
     out = np.zeros((*positions.shape, positions.shape[1]))
-    for target, row in zip(out, positions, strict=True):
+    for m, row in enumerate(positions):
         own = row[row >= 0]
-        target[: len(own), : len(own)] = np.linalg.inv(matrix[np.ix_(own, own)])
+        out[m, : len(own), : len(own)] = np.linalg.inv(matrix[np.ix_(own, own)])
     return out

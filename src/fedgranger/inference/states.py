@@ -59,7 +59,7 @@ class StateSource(NamedTuple):
     @property
     def error_cov(self) -> np.ndarray:
         """E of all clients, block diagonal: their measurement errors are independent."""
-        return scipy.linalg.block_diag(*self.error_covs)
+        return np.asarray(scipy.linalg.block_diag(*self.error_covs))
 
 
 def complete_rows(source: StateSource) -> StateSource:
@@ -68,7 +68,7 @@ def complete_rows(source: StateSource) -> StateSource:
     def chunks() -> Iterator[StateChunk]:
         was_kept = True
         for chunk in source.chunks():
-            kept = chunk.observed.all(axis=1)
+            kept = np.all(chunk.observed, axis=1)
             before = np.concatenate([[was_kept], kept[:-1]])
             was_kept = bool(kept[-1]) if len(kept) else was_kept
             starts = chunk.starts | ~before

@@ -325,3 +325,18 @@ def test_detectable_strength_of_an_edge_in_the_facts(fitted):
     assert facts["detectable_strength"]["c0 -> c1"] == detectable_strength(
         V, covariance.df[1, 0], 0.01
     )
+
+
+def test_homoskedastic_is_refused_with_gaps_and_doubted_with_noise():
+    rng = np.random.default_rng(30)
+    states = rng.standard_normal((400, 3))
+    config = RunConfig(covariance="homoskedastic")
+    noisy = source_of(states, (1, 2), [0.1 * np.eye(1), 0.1 * np.eye(2)])
+    assert any(
+        "ignores measurement noise" in note for note in infer(noisy, config).facts["warnings"]
+    )
+    clean = infer(source_of(states, (1, 2)), config)
+    assert not any("measurement noise" in note for note in clean.facts["warnings"])
+    observed = rng.random((400, 2)) > 0.01
+    found = infer(source_of(states, (1, 2), observed=observed), config)  # complete rows only
+    assert any("no client is missing" in note for note in found.facts["warnings"])
