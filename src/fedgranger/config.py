@@ -24,7 +24,8 @@ class RunConfig:
 
     Attributes:
         state_model: how a client finds its states: auto, factor, ppca, svd or paper.
-        state_dim: states per client: a number, "auto", or a table client -> number.
+        state_dim: states per client: a number, "auto", or a table client -> number, on the
+            command line client=number,client=number.
         max_state_dim: largest number of states "auto" may choose.
         standardise: divide every sensor by its standard deviation before identification.
         window: time steps per round (1 is the paper's loop), or "full" for all data at once.
@@ -37,7 +38,8 @@ class RunConfig:
         step_safety: automatic step sizes use this share of each side's stability budget.
         augmentation_ridge: λ_θ.
         granger_ridge: λ_A.
-        couplings: "all", or the pairs [cause, effect] that may be non-zero.
+        couplings: "all", or the pairs that may be non-zero and are tested: a list of
+            [cause, effect], on the command line cause->effect,cause->effect.
         prior: family of the starting values: normal, uniform, laplace or student-t.
         prior_df: degrees of freedom of the Student-t prior.
         augmentation_prior_location: mean of θ⁰.
@@ -104,6 +106,10 @@ class RunConfig:
             _check_int("window", self.window, 1)
         _check_int("passes", self.passes, 1)
         _check_int("seed", self.seed, 0)
+        if self.seed >= 2**63:
+            raise ConfigError(f"seed is {self.seed}; it must be below 2**63")
+        if not isinstance(self.prior, str):
+            raise ConfigError(f"prior is {self.prior!r}; it must be the name of a family")
         for name in ("local_step_size", "feedback_step_size", "server_step_size"):
             if getattr(self, name) != "auto":
                 _check_number(name, getattr(self, name), 0.0)
@@ -180,7 +186,7 @@ class RunConfig:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; a bad file is one sentence."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     except tomllib.TOMLDecodeError as error:
@@ -189,7 +195,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Sentence for an unknown option, with the nearest known one."""
-    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     return f"unknown option '{key}'{hint}"
 
@@ -197,7 +203,7 @@ def unknown_key(key: str, known: list[str]) -> str:
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the allowed words, naming the nearest."""
     if value not in allowed:
-        nearest = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.0)
+        nearest = difflib.get_close_matches(str(value).lower(), allowed, n=1, cutoff=0.4)
         hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
 

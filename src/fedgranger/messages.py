@@ -5,12 +5,15 @@
 | `ClientHello` | up | once | A_mm (p x p), one number on the size of its states |
 | `ClientMessage` | up | every round | filtered and augmented state per time step, a flag |
 | `ServerMessage` | down | every round | gradient of the server loss per time step |
+| `PassReport` | up | every pass | size and change of its correction θy, for the stopping rule |
 | `StateHello` | up | once, edge tests | error covariance of its states (p x p) |
 | `StateMessage` | up | once per step, edge tests | least-squares state, a flag |
 
 Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
 leave a client; a client never sees another client's states. All numbers are float64. With a
-leading client axis the same types carry the messages of all clients at once.
+leading client axis the same types carry the messages of all clients at once. Besides, the parties
+must agree on the common time stamps before they start. A run in one process also keeps what a
+server would not see (θ, losses, step sizes, notes on sensors) in its run folder.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
 __all__ = [
+    "PASS_REPORT_BYTES",
     "SCHEMA_VERSION",
     "ClientHello",
     "ClientMessage",
+    "PassReport",
     "ServerMessage",
     "StateHello",
     "StateMessage",
@@ -70,6 +75,18 @@ class ServerMessage(eqx.Module):
     gradients: Float[Array, "*batch window state_dim"]
 
 
+class PassReport(eqx.Module):
+    """Sent up once per pass over the data.
+
+    Attributes:
+        change: root mean square of (θ − θ before the pass) y.
+        size: root mean square of θ y.
+    """
+
+    change: Float[Array, ""]
+    size: Float[Array, ""]
+
+
 class StateHello(eqx.Module):
     """Sent once, before the states of the edge tests.
 
@@ -110,6 +127,9 @@ def hello_bytes(state_dim: int) -> tuple[int, int]:
         (40, 32)
     """
     return 8 * (state_dim**2 + 1), 8 * state_dim**2
+
+
+PASS_REPORT_BYTES = 16
 
 
 def state_bytes(state_dim: int) -> int:

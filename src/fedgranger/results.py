@@ -52,6 +52,7 @@ class Result:
         for name in (effect, cause):
             if name not in self.clients:
                 raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
+        check_choice("estimate", estimate, ("fedgc", "debiased"))
         m, n = self.clients.index(effect), self.clients.index(cause)
         rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
         if estimate == "fedgc":
@@ -90,6 +91,7 @@ class Result:
                 self.inference.edges,
                 self.config.alpha if alpha is None else alpha,
                 self.config.correction if correction is None else correction,
+                self.config.couplings,
             )
         if sort:
             table = table.sort_values(
@@ -118,7 +120,7 @@ class Result:
     def false_edge_bound(
         self, *, alpha: float | None = None, correction: str | None = None
     ) -> float:
-        """Upper bound on the probability that any reported edge is false."""
+        """Level at which Holm's test, which bounds the chance of any false edge, reports all."""
         table = self.edges(estimate="debiased", alpha=alpha, correction=correction)
         return false_edge_bound(
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
@@ -156,7 +158,8 @@ class Result:
             arrays["debiased_std_error"] = self.inference.std_error
             arrays["debiased_p_value"] = self.inference.p_value
         write_atomically(
-            folder / "config.toml", lambda path: path.write_text(self.config.to_toml())
+            folder / "config.toml",
+            lambda path: path.write_text(self.config.to_toml(), encoding="utf-8"),
         )
         write_atomically(folder / "estimate.npz", lambda path: _save_arrays(path, arrays))
         tables = {
@@ -171,7 +174,9 @@ class Result:
             folder / "trace.parquet", lambda path: self.trace.to_parquet(path, index=False)
         )
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
-        write_atomically(folder / "manifest.json", lambda path: path.write_text(text))
+        write_atomically(
+            folder / "manifest.json", lambda path: path.write_text(text, encoding="utf-8")
+        )
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -191,7 +196,7 @@ class Result:
             )
             raise RunError(f"{folder}: not a finished run; {hint}")
         try:
-            manifest = json.loads((folder / "manifest.json").read_text())
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             with np.load(folder / "estimate.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             clients = tuple(str(name) for name in arrays["clients"])
@@ -229,11 +234,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _write_text(path: Path, text: str) -> None:
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
 def _read_table(path: Path) -> pd.DataFrame:
     """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
-    table = pd.read_csv(path, dtype=str)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
     for name in table.columns.difference(["cause", "effect", "is_edge"]):
-        numbers = np.array([float(text) for text in table[name]])  # an empty cell is a float NaN
+        numbers = np.array([float(text) if text else np.nan for text in table[name]])
         table[name] = numbers.astype(np.int64) if name in ("row", "col", "df") else numbers
     return table
 

@@ -80,7 +80,8 @@ def test_fit_writes_the_run_folder(run):
     assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
     steps = manifest["training"]["passes"] * 599
     tests = 8 * 4 + 17 * 600  # error covariance once, a state and a flag per time step
-    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + 33 * steps
+    passes = 16 * manifest["training"]["passes"]
+    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + passes + 33 * steps
     assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
     assert "what left each client" in result.output
     assert re.search(r"converged after \d+ passes", result.output)
@@ -168,7 +169,9 @@ def test_edges(run):
     table = call("edges", folder, "--top", 2, "--bound").output
     header = "cause effect strength statistic df p_value q_value is_edge fedgc"
     assert table.splitlines()[0].split() == header.split()
-    assert "any reported edge is false is at most" in table
+    assert "pass Holm's test" in table
+    for options in (["--bound", "--json"], ["--estimate", "fedgc", "--alpha", 0.01]):
+        assert call("edges", folder, *options).exit_code == 2
     rows = json.loads(call("edges", folder, "--json").output)
     assert [row["p_value"] for row in rows] == sorted(row["p_value"] for row in rows)
     strict = json.loads(
@@ -195,7 +198,8 @@ def test_evaluate_prints_and_writes(run, data):
 
 def test_diagnose(run, data, tmp_path):
     folder, _ = run
-    printed = call("diagnose", folder).output
+    printed = call("diagnose", folder, "--strength", 0.1).output
+    assert "power for strength 0.1, client1 -> client2" in printed
     assert "largest root" in printed
     assert "80 % power" in printed
     assert re.search(r"0\.05 +\d", printed)
@@ -247,6 +251,7 @@ BAD_INPUT = {
     "unknown key": (["fit", "DATA", "--out", "r", "--config", "typo.toml"], "mean 'passes'"),
     "bad toml": (["fit", "DATA", "--out", "r", "--config", "bad.toml"], "not valid TOML"),
     "bad value": (["fit", "DATA", "--out", "r", "--passes", "many"], "passes is 'many'"),
+    "huge seed": (["fit", "DATA", "--out", "r", "--seed", str(2**63)], "seed is"),
     "bad prior": (["fit", "DATA", "--out", "r", "--prior", "cauchy"], "prior is 'cauchy'"),
     "large window": (["fit", "DATA", "--out", "r", "--window", "600"], "use a smaller one"),
     "many states": (["fit", "DATA", "--out", "r", "--state-dim", "9"], "client 'client1'"),
@@ -305,7 +310,38 @@ def test_overwrite(data, tmp_path):
     again = call("fit", data, "--out", tmp_path / "r", *options)
     assert again.exit_code == 2
     assert "--overwrite" in again.stderr
+    spoilt = call("fit", data, "--out", tmp_path / "r", "--overwrite", "--window", 9999)
+    assert spoilt.exit_code == 2
+    assert call("edges", tmp_path / "r").exit_code == 0  # the old run is still there
     assert call("fit", data, "--out", tmp_path / "r", *options, "--overwrite").exit_code == 0
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "letter.txt").write_text("mine")
+    assert call("fit", data, "--out", foreign, "--overwrite").exit_code == 2
+
+
+def test_failed_simulation_keeps_the_old_one(tmp_path):
+    assert call("simulate", tmp_path / "s", "--clients", 2, "--steps", 50).exit_code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "s").iterdir()}
+    assert call("simulate", tmp_path / "s", "--overwrite", "--steps", 0).exit_code == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "s").iterdir()} == before
+    assert call("simulate", tmp_path / "s", "--overwrite", "--clients", 3).exit_code == 0
+    assert len(list((tmp_path / "s").glob("*.csv"))) == 3
+
+
+def test_clients_called_na(data, tmp_path):
+    for old, new in (("client1", "NA"), ("client2", "nan"), ("client3", "null")):
+        (tmp_path / f"{new}.csv").write_bytes((data / f"{old}.csv").read_bytes())
+    options = ["--state-dim", 2, "--passes", 1, "--tolerance", 0]
+    assert call("fit", tmp_path, "--out", tmp_path / "r", *options).exit_code == 0
+    assert "NA" in call("edges", tmp_path / "r").output
+
+
+def test_states_without_remainder_are_doubted(data, tmp_path):
+    result = call(
+        "fit", data, "--out", tmp_path / "r", "--state-dim", 8, "--passes", 1, "--tolerance", 0
+    )
+    assert "measurement noise could not be told from the state" in result.stderr
 
 
 def test_demo_in_a_fresh_process(tmp_path):

@@ -148,11 +148,11 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
             ["ab"],
             "couplings has the entry 'ab'; each must be [cause, effect], two clients",
         ),
-        ("test", "wald", "test is 'wald'; choose one of debiased, none; did you mean 'debiased'?"),
+        ("test", "wald", "test is 'wald'; choose one of debiased, none"),
         (
             "correction",
             "BH",
-            "correction is 'BH'; choose one of bh, by, holm, none; did you mean 'none'?",
+            "correction is 'BH'; choose one of bh, by, holm, none; did you mean 'bh'?",
         ),
         (
             "covariance",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -50,6 +51,8 @@ def friendly(command: Command) -> Command:
                 result = command(*args, **kwargs)
         except FedGrangerError as error:
             fail(str(error))
+        except np.linalg.LinAlgError as error:
+            fail(f"a matrix could not be computed with ({error}); check the scale of the data")
         except OSError as error:
             fail(f"{error.filename or 'file'}: {error.strerror or error}")
         for warning in caught:

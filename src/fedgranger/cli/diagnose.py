@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.errors import RunError
+from fedgranger.inference.power import power_at
 from fedgranger.results import Result
 
 __all__ = ["diagnose"]
@@ -19,7 +20,13 @@ LEVELS = (0.001, 0.01, 0.05, 0.1, 0.2)
 
 
 @friendly
-def diagnose(run: Annotated[Path, typer.Argument(help="Run folder.")]) -> None:
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    strength: Annotated[
+        float | None,
+        typer.Option(help="The power for this strength, too.", min=0.0),
+    ] = None,
+) -> None:
     """Show residual checks, stationarity, conditioning, detectable strengths and other levels."""
     result = Result.load(run)
     facts = result.manifest["inference"]
@@ -46,10 +53,18 @@ def diagnose(run: Annotated[Path, typer.Argument(help="Run folder.")]) -> None:
     if strengths:
         (easy, low), (hard, high) = strengths[0], strengths[-1]
         out.print(
-            f"\nfound with 80 % power at level {facts['alpha']:g}, least favourable direction: "
+            f"\nfound with 80 % power by a single test at level {facts['alpha']:g} in the least "
+            "favourable direction: "
             f"strength {low:.3g} ({escape(easy)}) to {high:.3g} ({escape(hard)})",
             soft_wrap=True,
         )
+    if strength is not None:
+        sizes = dict(zip(result.clients, result.state_dims, strict=True))
+        for edge, detectable in facts["detectable_strength"].items():
+            cause, effect = edge.split(" -> ")
+            k = sizes[cause] * sizes[effect] * facts["lags"]
+            chance = power_at(strength, detectable, k, facts["df_denominator"], facts["alpha"])
+            out.print(f"  power for strength {strength:g}, {escape(edge)}: {chance:.2f}")
     out.print("\nedges at other levels:")
     base = _edges_at(result, facts["alpha"])
     for level in LEVELS:

@@ -37,6 +37,11 @@ def edges(
     if alpha is not None and not 0 < alpha < 1:
         raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
     result = Result.load(run)
+    is_tested = result.inference is not None and estimate != "fedgc"
+    if not is_tested and (bound or alpha is not None or correction is not None):
+        raise ConfigError("--alpha, --correction and --bound need the tests of a debiased run")
+    if bound and json_output:
+        raise ConfigError("--bound is a sentence; leave out --json to get it")
     table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)
     if json_output:
         typer.echo(table.head(top if top is not None else len(table)).to_json(orient="records"))
@@ -45,4 +50,8 @@ def edges(
     out.print(edge_table(table, top, fedgc))
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)
-        out.print(f"\nThe chance that any reported edge is false is at most {value:.3g}.")
+        out.print(
+            "\nAll reported edges pass Holm's test, which reports any false edge with probability "
+            f"at most its level, at level {value:.3g}.",
+            soft_wrap=True,
+        )

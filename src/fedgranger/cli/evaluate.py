@@ -26,8 +26,12 @@ def evaluate(
     """Compare a run with the truth of a simulation; also written to RUN/evaluation.json."""
     scores = score(Result.load(run), Truth.read(truth))
     text = json.dumps(scores, indent=1) + "\n"
-    write_atomically(run / "evaluation.json", lambda path: path.write_text(text))
+    write_atomically(run / "evaluation.json", lambda path: path.write_text(text, encoding="utf-8"))
     if json_output:
         typer.echo(json.dumps(scores))
         return
     out.print(score_table(scores))
+    coverage = scores.get("debiased", {}).get("coverage", {})
+    for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
+        if coverage.get(name) is not None:
+            out.print(f"intervals that hold the true value, {label}: {coverage[name]:.3f}")

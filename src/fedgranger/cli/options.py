@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from fedgranger.config import RunConfig, read_toml, unknown_key
 from fedgranger.errors import ConfigError
@@ -117,7 +118,7 @@ def _help_texts(kind: type) -> dict[str, str]:
     entries = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE)
     defaults = {field.name: field.default for field in fields(kind)}
     return {
-        name: " ".join(text.split())
+        name: escape(" ".join(text.split()))
         + ("" if defaults[name] is None else f" Default: {defaults[name]}.")
         for name, text in entries
     }

@@ -26,10 +26,13 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to write over something before any work is done."""
     if resume and overwrite:
         raise RunError("--resume and --overwrite contradict each other; give one of them")
-    if resume or overwrite or not folder.exists():
+    if not folder.exists():
         return
     if not folder.is_dir():
         raise RunError(f"{folder}: is a file; give --out a folder")
+    is_run = any((folder / name).exists() for name in ("manifest.json", checkpoint.FILE_NAME))
+    if is_run and (resume or overwrite):
+        return
     if (folder / "manifest.json").exists():
         raise RunError(f"{folder}: holds a finished run; use --overwrite or another --out")
     if (folder / checkpoint.FILE_NAME).exists():
@@ -65,8 +68,6 @@ def run_fit(
     )
     for note in panel.notes:
         err.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
-    if not resume and (folder / "manifest.json").exists():  # overwriting: no longer finished
-        (folder / "manifest.json").unlink()
     try:
         with progress_report() as report:
             result = fit_panel(
@@ -87,6 +88,8 @@ def run_fit(
         err.print(f"[yellow]interrupted:[/] {hint}", soft_wrap=True)
         sys.exit(INTERRUPTED)
     result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
+    for old in ("manifest.json", "evaluation.json"):  # from here on the old run is gone
+        (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_report(folder / "report.html", result.edges(), result.manifest, result.trace)
     (folder / checkpoint.FILE_NAME).unlink(missing_ok=True)

@@ -12,7 +12,9 @@ from rich.markup import escape
 from fedgranger.cli.console import friendly, out
 from fedgranger.client.params import known_models, write_models
 from fedgranger.config import check_choice
+from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate as simulate_panel
+from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, RunError
 
 __all__ = ["check_target", "simulate", "write_simulation"]
@@ -80,27 +82,30 @@ def simulate(
     )
 
 
-def write_simulation(folder: Path, panel, truth, format: str = "csv") -> None:
-    """Write the data files, `truth.json` and every client's own model in `models/local.json`."""
+def write_simulation(folder: Path, panel: Panel, truth: Truth, format: str = "csv") -> None:
+    """Write the data files, `truth.json` and the clients' true local models, `models.json`.
+
+    The files of an earlier simulation in the folder are removed first.
+    """
+    if (folder / "truth.json").exists():
+        for name in Truth.read(folder / "truth.json").clients:
+            for suffix in (".csv", ".parquet"):
+                (folder / f"{name}{suffix}").unlink(missing_ok=True)
     panel.write(folder, format=format)
     truth.write(folder / "truth.json")
     write_models(folder / "models.json", known_models(truth))
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:
-    """Refuse to mix a new simulation with other files; remove an old one if told to."""
+    """Refuse to mix a new simulation with other files."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise RunError(f"{folder}: is a file; give a folder")
-    old = [p for p in folder.iterdir() if p.suffix in (".csv", ".parquet", ".json")]
-    if not any(folder.iterdir()):
+    if not any(folder.iterdir()) or (overwrite and (folder / "truth.json").exists()):
         return
-    if not overwrite or not (folder / "truth.json").exists():
-        remedy = "use --overwrite or " if (folder / "truth.json").exists() else ""
-        raise RunError(f"{folder}: is not empty; {remedy}give another folder")
-    for path in old:
-        path.unlink()
+    remedy = "use --overwrite or " if (folder / "truth.json").exists() else ""
+    raise RunError(f"{folder}: is not empty; {remedy}give another folder")
 
 
 def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> Number | list[Number]:

@@ -66,6 +66,12 @@ def measurement_moments(
             f"client '{client.name}': sensor '{sensor}' is constant over the complete rows; "
             "remove it or read the data with constant='drop'"
         )
+    if not np.isfinite(1 / scale**2).all() or not np.isfinite(squares).all():
+        sensor = client.sensors[int(np.argmin(np.isfinite(squares) & np.isfinite(1 / scale**2)))]
+        raise DataError(
+            f"client '{client.name}': the values of sensor '{sensor}' are too large or too small "
+            "for their squares to be computed; change its unit"
+        )
     follows = complete[1:] & complete[:-1] & ~segment_starts[1:]
     num_pairs = int(follows.sum())
     if num_pairs <= d + 1:

@@ -1,4 +1,4 @@
-"""`LocalModel`: what a client knows about its own subsystem. It never leaves the client."""
+"""`LocalModel`: what a client knows about its own subsystem. Of it only A_mm leaves the client."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def write_models(path: Path, models: Mapping[str, LocalModel]) -> None:
         name: {key: getattr(model, key).tolist() for key in (*_FIELDS, "centre", "scale")}
         for name, model in models.items()
     }
-    path.write_text(json.dumps(table, indent=1))
+    path.write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
 def read_models(path: Path) -> dict[str, LocalModel]:
@@ -144,8 +144,8 @@ def read_models(path: Path) -> dict[str, LocalModel]:
         ModelError: names the file, the client and the field at fault.
     """
     try:
-        table = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read as JSON ({error}); see docs/data.md") from None
     if not isinstance(table, dict):
         raise ModelError(f"{path}: must map each client to its matrices; see docs/data.md")

@@ -70,6 +70,8 @@ def simulate(
         >>> truth.edges
         (('client1', 'client2'),)
     """
+    if not np.isfinite(shift_size):
+        raise ConfigError(f"shift_size is {shift_size}; it must be a finite number")
     _check(num_steps, measurement_correlation, student_df, mean_shifts, missing_share, seed)
     rng = np.random.default_rng(seed)
     if system is None:

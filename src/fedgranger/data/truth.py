@@ -57,7 +57,7 @@ class Truth:
             "transition": self.transition.tolist(),
             "state_dims": self.state_dims,
         }
-        Path(path).write_text(json.dumps(table, indent=1) + "\n")
+        Path(path).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, path: str | Path) -> Truth:
@@ -67,7 +67,7 @@ class Truth:
             DataError: the file is absent, not JSON, or lacks one of the four keys.
         """
         try:
-            table = json.loads(Path(path).read_text())
+            table = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise DataError(f"{path}: cannot be read as JSON ({error})") from None
         missing = [

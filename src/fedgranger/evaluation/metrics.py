@@ -164,14 +164,17 @@ def _entry_truth(result: Result, truth: Truth, width: int) -> tuple[np.ndarray, 
     """Bool matrices: the entry's block is true; the entry lies within a client."""
     edges = set(truth.edges)
     owner = np.repeat(np.arange(len(result.clients)), result.state_dims)
-    columns = np.tile(owner, width // len(owner))
+    lags = width // len(owner)
+    columns = np.tile(owner, lags)
     related = np.array(
         [
             [cause == effect or (cause, effect) in edges for cause in result.clients]
             for effect in result.clients
         ]
     )
-    return related[np.ix_(owner, columns)], owner[:, None] == columns[None, :]
+    is_true = related[np.ix_(owner, columns)]
+    is_true[:, len(owner) :] = False  # the simulated systems have one lag
+    return is_true, owner[:, None] == columns[None, :]
 
 
 def _f1(is_true: np.ndarray, is_found: np.ndarray) -> float:

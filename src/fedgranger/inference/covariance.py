@@ -11,7 +11,8 @@ block's own \(\phi_t\), with all \(w_k = 1\) up to lag L. Only blocks are ever f
 
 Finite samples: \(\phi_t\) is divided by one minus the leverage of its pair (the jackknife's
 correction, HC3), and the variance estimate gets degrees of freedom of its own from the kurtosis
-of \(\phi\): \(\nu = 2n/(3\kappa - 1)\) with \(\kappa = 1\) for Gaussian \(\phi\).
+of \(\phi\) and from the lags: \(\nu = 2n/(3\kappa - 1 + 4\sum_k w_k^2)\), \(\kappa = 1\) for
+Gaussian \(\phi\) (a variance has relative variance (3κ − 1)/n, every lag product adds 4 w²/n).
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class BlockCovariance(NamedTuple):
         hac_lag: largest lag used.
         fell_back: (effect, cause), the covariance at the model's lag was not positive definite and
             Bartlett weights were used instead.
+        is_estimated: all of the covariance is estimated, so a test of k entries uses up k - 1 of
+            its degrees of freedom (Hotelling).
     """
 
     cov: np.ndarray
@@ -47,6 +50,7 @@ class BlockCovariance(NamedTuple):
     size: np.ndarray
     hac_lag: int
     fell_back: np.ndarray
+    is_estimated: bool = True
 
 
 def hac_weights(rule: str, lags: int, num_pairs: int, autocorrelation: float = 0.0) -> np.ndarray:
@@ -89,14 +93,15 @@ def block_covariance(
     weights = hac_weights(rule, lags, n, rho)
     products, first, second = lag_products(source, fit, weighting, span, len(weights))
     cov = _combine(products, weights, n)
-    fell_back = ~_positive(cov, size)
-    if rule == "model" and fell_back.any():  # rare: read the source again, with more lags
+    fell_back = ~_positive(cov, size) & (rule == "model")
+    if fell_back.any():  # rare: read the source again, with more lags
         fallback = hac_weights("newey-west", lags, n)
         products = lag_products(source, fit, weighting, span, len(fallback)).products
         cov = np.where(fell_back[..., None, None], _combine(products, fallback, n), cov)
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n * second / first**2 * size / (size + 2)
-        df = np.clip(2 * n / (3 * kurtosis - 1), 1.0, n - lags * source.total_dim)
+        spread = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
+        df = np.clip(2 * n / spread, 1.0, n - lags * source.total_dim)
     return BlockCovariance(cov, df, size, len(weights), fell_back)
 
 

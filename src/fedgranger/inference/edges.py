@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from fedgranger.inference.products import block_positions
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import (
     all_entry_tests,
+    denominator_df,
     homoskedastic,
     padded_blocks,
     wald_tests,
@@ -37,6 +38,9 @@ ENTRY_COLUMNS = (
     "ci_high",
     "p_value",
 )
+
+
+Couplings = Literal["all"] | tuple[tuple[str, str], ...]
 
 
 class EdgeInference(NamedTuple):
@@ -77,8 +81,7 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
         except InferenceError:
             raise error from None
         found.facts["warnings"].append(
-            "only time steps at which no client is missing were used, because with the others "
-            f"too {error}"
+            f"only time steps at which no client is missing were used; with the others: {error}"
         )
         return found
 
@@ -100,12 +103,26 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     return _tables(source, fit, covariance, config)
 
 
-def decide(edges: pd.DataFrame, alpha: float, correction: str) -> pd.DataFrame:
-    """Fill `q_value` and `is_edge` from the p-values; empty where a test was not possible."""
-    q = adjust(edges["p_value"].to_numpy(dtype=np.float64), correction)
+def decide(
+    edges: pd.DataFrame, alpha: float, correction: str, couplings: Couplings = "all"
+) -> pd.DataFrame:
+    """Fill `q_value` and `is_edge` from the p-values; empty where a test was not possible.
+
+    Pairs outside `couplings` are not tested and do not count in the correction.
+    """
+    p = edges["p_value"].to_numpy(dtype=np.float64)
+    q, wanted = np.full(len(p), np.nan), _wanted(edges, couplings)
+    q[wanted] = adjust(p[wanted], correction)
     is_edge = pd.array(q <= alpha, dtype="boolean")
     is_edge[np.isnan(q)] = pd.NA
     return edges.assign(q_value=q, is_edge=is_edge)
+
+
+def _wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+    if couplings == "all":
+        return np.ones(len(edges), dtype=np.bool_)
+    pairs = zip(edges["cause"], edges["effect"], strict=True)
+    return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
 
 
 def _tables(
@@ -139,7 +156,11 @@ def _tables(
     reasons = {
         f"{names[cause]} -> {names[effect]}": text for (effect, cause), text in tests.reason.items()
     }
-    table = decide(table, config.alpha, config.correction)
+    left_out = ~_wanted(table, config.couplings)
+    table.loc[left_out, ["statistic", "p_value"]] = np.nan
+    for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
+        reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
+    table = decide(table, config.alpha, config.correction, config.couplings)
     detectable = _detectable(table, source, covariance, config.alpha)
     return EdgeInference(
         fit.transition,
@@ -164,12 +185,15 @@ def _detectable(
     """Strength that each edge's test finds with 80 % power."""
     known = table["p_value"].notna()
     place = {name: k for k, name in enumerate(source.names)}
+    rest = denominator_df(covariance)
     out = {}
     for cause, effect in zip(table["cause"][known], table["effect"][known], strict=True):
         m, n = place[effect], place[cause]
-        out[f"{cause} -> {effect}"] = detectable_strength(
-            covariance.cov[m, n], covariance.df[m, n], alpha, size=int(covariance.size[m, n])
+        strength = detectable_strength(
+            covariance.cov[m, n], rest[m, n], alpha, size=int(covariance.size[m, n])
         )
+        if np.isfinite(strength):
+            out[f"{cause} -> {effect}"] = strength
     return out
 
 
@@ -197,7 +221,7 @@ def _facts(
         "covariance": config.covariance,
         "hac": config.hac,
         "hac_lag": covariance.hac_lag,
-        "df_denominator": float(np.median(covariance.df[tested])),
+        "df_denominator": float(np.median(denominator_df(covariance)[tested])),
         "num_pairs": fit.moments.num_pairs,
         "effective_pairs": checks.effective_pairs,
         "spectral_radius": fit.spectral_radius,

@@ -30,11 +30,11 @@ def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
 
 
 def false_edge_bound(p_values: np.ndarray, is_edge: np.ndarray) -> float:
-    """Upper bound on the probability that any reported edge is false (union bound).
+    """Smallest level at which Holm's test reports all these edges; 0 when there are none.
 
-    With K tests and t the largest p-value among the reported edges, a false edge is reported with
-    probability at most K t; 0 when nothing is reported.
+    Holm's test at a level reports any false edge with at most that probability, whatever the
+    dependence between the tests.
     """
     if not is_edge.any():
         return 0.0
-    return float(min(1.0, len(p_values) * np.nanmax(p_values[is_edge])))
+    return float(np.nanmax(adjust(p_values, "holm")[is_edge]))

@@ -7,7 +7,10 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, stats
 
-__all__ = ["detectable_strength", "power"]
+__all__ = ["detectable_strength", "power", "power_at"]
+
+LARGEST = 1e5
+"""Non-centrality beyond which the search for a detectable strength gives up."""
 
 
 def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float) -> float:
@@ -48,10 +51,19 @@ def detectable_strength(
     return float(np.sqrt(needed * np.linalg.eigvalsh(cov)[-1]))
 
 
+def power_at(
+    strength: float, detectable: float, k: int, nu: float, alpha: float, target: float = 0.8
+) -> float:
+    """Power for a strength, given the one that is found with probability `target`."""
+    needed = _noncentrality(k, float(f"{nu:.2g}"), alpha, target)
+    return _power(needed * (strength / detectable) ** 2, k, nu, alpha)
+
+
 def _power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
     if noncentrality == 0:  # scipy's ncf.sf is negative there
         return alpha
-    return float(stats.ncf.sf(stats.f.isf(alpha, k, nu), k, nu, noncentrality))
+    critical = stats.f.isf(alpha, k, nu)
+    return float(np.clip(np.nan_to_num(stats.ncf.sf(critical, k, nu, noncentrality)), 0.0, 1.0))
 
 
 @lru_cache(maxsize=4096)
@@ -59,6 +71,8 @@ def _noncentrality(k: int, nu: float, alpha: float, target: float) -> float:
     high = 10.0
     while _power(high, k, nu, alpha) < target:
         high *= 2
+        if high > LARGEST:  # a level or so few degrees of freedom that nothing would be found
+            return np.inf
     solution = optimize.root_scalar(
         lambda d: _power(d, k, nu, alpha) - target, bracket=(1e-9, high), method="brentq"
     )

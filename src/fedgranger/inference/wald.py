@@ -1,8 +1,9 @@
 r"""Tests of edges and of single entries.
 
 Edge n → m: \(W = a^\top V^{-1} a\) with a the block's entries at all lags and V their covariance;
-\(W/k\) is compared with \(F(k, \nu)\). W does not depend on the coordinates in which the clients
-express their states. Entry: Student-t with the block's \(\nu\).
+V has \(\nu\) degrees of freedom, so \(W (\nu - k + 1) / (\nu k)\) is compared with
+\(F(k, \nu - k + 1)\) (Hotelling). W does not depend on the coordinates in which the clients express
+their states. Entry: Student-t with the block's \(\nu\).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "all_entry_tests",
     "block_cov",
     "block_entries",
+    "denominator_df",
     "entry_tests",
     "homoskedastic",
     "padded_blocks",
@@ -43,7 +45,7 @@ class BlockTests(NamedTuple):
     Attributes:
         statistic: W.
         df: k, the number of entries tested.
-        df_denominator: ν.
+        df_denominator: ν − k + 1.
         p_value: NaN where it could not be computed.
         reason: why, where it is NaN or was computed another way.
     """
@@ -82,9 +84,8 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
     state = state * (real_columns[:, :, None] & real_columns[:, None, :])
     cov = np.einsum("mij,nkl->mnikjl", sigma, state).reshape(M, M, p * width, p * width)
     size = real_rows.sum(axis=1)[:, None] * real_columns.sum(axis=1)[None, :]
-    return BlockCovariance(
-        cov, np.full((M, M), float(df)), size, 0, np.zeros((M, M), dtype=np.bool_)
-    )
+    no_block = np.zeros((M, M), dtype=np.bool_)
+    return BlockCovariance(cov, np.full((M, M), float(df)), size, 0, no_block, is_estimated=False)
 
 
 def block_entries(fit: Estimate, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
@@ -116,19 +117,35 @@ def wald_tests(fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...]
     V = np.where(valid[..., None, None], V, identity)
     statistic = np.einsum("mnk,mnk->mn", a, np.linalg.solve(V, a[..., None])[..., 0])
     k, nu = covariance.size, covariance.df
-    p_value = np.maximum(stats.f.sf(statistic / k, k, nu), SMALLEST)
+    rest = denominator_df(covariance)
+    enough = rest >= 1
+    ratio = statistic * rest / (nu * k) if covariance.is_estimated else statistic / k
+    p_value = np.maximum(stats.f.sf(ratio, k, np.where(enough, rest, 1.0)), SMALLEST)
     own = np.eye(M, dtype=np.bool_)
     reason: dict[tuple[int, int], str] = {}
-    for m, n in zip(*np.nonzero(~own & (~valid | covariance.fell_back)), strict=True):
-        reason[int(m), int(n)] = FELL_BACK if valid[m, n] else NOT_POSITIVE
-    unknown = own | ~valid
+    for m, n in zip(*np.nonzero(~own & (~valid | ~enough | covariance.fell_back)), strict=True):
+        reason[int(m), int(n)] = (
+            NOT_POSITIVE
+            if not valid[m, n]
+            else FELL_BACK
+            if enough[m, n]
+            else f"{k[m, n]} entries cannot be tested with {nu[m, n]:.0f} degrees of freedom; give "
+            "more data, fewer states or fewer lags"
+        )
+    unknown = own | ~valid | ~enough
     return BlockTests(
         np.where(unknown, np.nan, statistic),
         np.where(own, np.nan, k),
-        nu,
+        rest,
         np.where(unknown, np.nan, p_value),
         reason,
     )
+
+
+def denominator_df(covariance: BlockCovariance) -> np.ndarray:
+    """Degrees of freedom left for a test of all entries of a block."""
+    used = covariance.size - 1 if covariance.is_estimated else 0
+    return covariance.df - used
 
 
 def all_entry_tests(

@@ -68,6 +68,7 @@ def fit_panel(
 
         final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report)
         trained = time.perf_counter()
+        save(final)
         inference, facts = _infer(panel, setup, config)
         tested = time.perf_counter()
     timings = {
@@ -127,6 +128,12 @@ def _infer(
     except InferenceError as error:
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
+    found.facts["warnings"].extend(
+        f"client '{stream.name}': measurement noise could not be told from the state and was taken "
+        "as zero, so its edges may be false; use fewer states"
+        for stream in setup.streams
+        if stream.model.method != "given" and not stream.model.measurement_cov.any()
+    )
     order = {name: k for k, name in enumerate(panel.names)}
 
     def reordered(table: pd.DataFrame) -> pd.DataFrame:

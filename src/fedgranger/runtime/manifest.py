@@ -12,7 +12,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.messages import hello_bytes, message_bytes, state_bytes
+from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.setup import Setup
 
@@ -22,7 +22,8 @@ CRITERION = "estimated relative distance of the parameters to their limit"
 
 
 def _status(final: Snapshot, config: RunConfig) -> str:
-    reached = f"{CRITERION} {final.progress.distance:.2g}"
+    distance = final.progress.distance
+    reached = f"{CRITERION} {f'{distance:.2g}' if np.isfinite(distance) else 'not yet known'}"
     if config.tolerance == 0:
         return f"ran all {final.pass_index} passes: {reached}"
     if final.progress.distance <= config.tolerance:
@@ -54,7 +55,7 @@ def describe(
     clients, sent = {}, {}
     for stream in setup.streams:
         p = stream.model.state_dim
-        sent[stream.name] = _bytes(p, steps, panel.num_steps, config)
+        sent[stream.name] = _bytes(p, steps, final.pass_index, panel.num_steps, config)
         clients[stream.name] = {
             "num_sensors": stream.model.num_sensors,
             "state_dim": p,
@@ -107,7 +108,7 @@ def describe(
 
 
 def _bytes(
-    state_dim: int, training_steps: int, num_steps: int, config: RunConfig
+    state_dim: int, training_steps: int, passes: int, num_steps: int, config: RunConfig
 ) -> dict[str, int]:
     """Payload bytes of one client: per training step, and in all."""
     up, down = message_bytes(state_dim)
@@ -118,6 +119,6 @@ def _bytes(
         "edge_tests": for_tests,
         "up_per_step": up,
         "down_per_step": down,
-        "up_total": hello + for_tests + up * training_steps,
+        "up_total": hello + for_tests + up * training_steps + PASS_REPORT_BYTES * passes,
         "down_total": down * training_steps,
     }

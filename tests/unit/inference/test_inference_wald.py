@@ -61,7 +61,9 @@ def test_wald_vs_quadratic_form(fitted):
         np.testing.assert_allclose(tests.statistic[m, n], W, rtol=1e-9)
         assert tests.df[m, n] == len(a) == 4
         nu = covariance.df[m, n]
-        np.testing.assert_allclose(tests.p_value[m, n], 1 - stats.f.cdf(W / 4, 4, nu), rtol=1e-6)
+        hotelling = 1 - stats.f.cdf(W * (nu - 3) / (4 * nu), 4, nu - 3)
+        np.testing.assert_allclose(tests.p_value[m, n], hotelling, rtol=1e-6)
+        np.testing.assert_allclose(tests.df_denominator[m, n], nu - 3)
     assert np.isnan(np.diag(tests.p_value)).all()
     assert np.isnan(np.diag(tests.statistic)).all()
     assert tests.reason == {}
@@ -235,11 +237,11 @@ def test_edge_at_alpha_exactly_is_reported():
 
 
 def test_false_edge_bound_by_hand():
-    """Five tests, the largest reported p is 0.03: 5 · 0.03."""
+    """Five tests; Holm's p-values of the reported 0.005, 0.01, 0.03 are 5, 4 and 3 times theirs."""
     reported = np.array([True, False, True, True, False])
-    np.testing.assert_allclose(false_edge_bound(P_VALUES, reported), 0.15)
+    np.testing.assert_allclose(false_edge_bound(P_VALUES, reported), 0.09)
     assert false_edge_bound(P_VALUES, np.zeros(5, dtype=bool)) == 0.0
-    assert false_edge_bound(P_VALUES, np.ones(5, dtype=bool)) == 1.0
+    assert false_edge_bound(P_VALUES, np.ones(5, dtype=bool)) == 0.5
 
 
 def test_false_edge_bound_holds():
@@ -323,7 +325,7 @@ def test_detectable_strength_of_an_edge_in_the_facts(fitted):
     facts = infer(source, RunConfig(lags=2, alpha=0.01)).facts
     V = block_cov(covariance, DIMS, 2, 1, 0)
     assert facts["detectable_strength"]["c0 -> c1"] == detectable_strength(
-        V, covariance.df[1, 0], 0.01
+        V, covariance.df[1, 0] - 3, 0.01
     )
 
 
@@ -340,3 +342,38 @@ def test_homoskedastic_is_refused_with_gaps_and_doubted_with_noise():
     observed = rng.random((400, 2)) > 0.01
     found = infer(source_of(states, (1, 2), observed=observed), config)  # complete rows only
     assert any("no client is missing" in note for note in found.facts["warnings"])
+
+
+def test_more_entries_than_degrees_of_freedom_are_not_tested(fitted):
+    _, fit, covariance = fitted
+    tests = wald_tests(fit, with_cov(covariance, covariance.cov, 3.5), DIMS)
+    assert np.isnan(tests.p_value[0, 1])
+    assert tests.reason[0, 1].startswith("4 entries cannot be tested with 4 degrees of freedom")
+
+
+def test_level_with_many_entries():
+    """48 entries, 3 lags: plain F(k, ν) rejected half of the nulls, Hotelling's form few.
+
+    12 independent data sets of 6 tests: at a true level of 5 % more than 12 of 72 rejections have
+    probability 1e-4.
+    """
+    rejected = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        source = source_of(simulate_states(rng, 0.6 * np.eye(12), 600), (4, 4, 4))
+        p = infer(source, RunConfig(lags=3)).edges["p_value"]
+        rejected += int((p <= 0.05).sum())
+    assert rejected <= 12
+
+
+def test_couplings_leave_pairs_untested_and_out_of_the_correction():
+    rng = np.random.default_rng(31)
+    source = source_of(simulate_states(rng, 0.5 * np.eye(3), 400), (1, 1, 1))
+    wanted = (("c0", "c1"), ("c2", "c1"))
+    everything = infer(source, RunConfig(correction="holm")).edges.set_index(["cause", "effect"])
+    found = infer(source, RunConfig(correction="holm", couplings=wanted))
+    table = found.edges.set_index(["cause", "effect"])
+    assert set(table.index[table["p_value"].notna()]) == set(wanted)
+    small = min(everything.loc[list(wanted), "p_value"])
+    np.testing.assert_allclose(table["q_value"].min(), min(1.0, 2 * small))
+    assert found.facts["reasons"]["c1 -> c0"] == "left out by 'couplings'"
