@@ -43,11 +43,12 @@ def diagnose(
         f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
     )
     table = Table(box=None, header_style="bold")
-    for name in ("client", "residuals uncorrelated (p)", "unit root (p)"):
+    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
         table.add_column(name, justify="left" if name == "client" else "right")
     for client in result.clients:
         values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
-        table.add_row(escape(client), *values)
+        worth = f"{facts['effective_samples'][client]:.0f}"
+        table.add_row(escape(client), *values, worth)
     out.print(table)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:

@@ -29,12 +29,15 @@ class Diagnostics(NamedTuple):
         unit_root: p-value per client of the augmented Dickey-Fuller test on its least stationary
             state, over the last 20 000 steps; small means stationary.
         effective_pairs: (Σw)²/Σw² of the weights.
+        effective_samples: per client, how many independent samples its slowest state is worth,
+            n (1 − ρ)/(1 + ρ) with ρ the state's autocorrelation at lag one, noise taken out.
         warnings: what looks doubtful.
     """
 
     portmanteau: dict[str, float]
     unit_root: dict[str, float]
     effective_pairs: float
+    effective_samples: dict[str, float]
     warnings: tuple[str, ...]
 
 
@@ -66,7 +69,11 @@ def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
         notes.append(
             f"a unit root cannot be excluded for {', '.join(rooted)}: consider differencing"
         )
-    return Diagnostics(portmanteau, unit_root, float(effective), tuple(notes))
+    P = source.total_dim
+    rho = np.diag(fit.moments.lag_cov[:, :P]) / np.diag(fit.state_cov)[:P]
+    worth = effective * (1 - np.clip(rho, 0.0, 1.0)) / (1 + np.clip(rho, 0.0, 1.0))
+    samples = {name: float(worth[source.owner == m].min()) for m, name in enumerate(source.names)}
+    return Diagnostics(portmanteau, unit_root, float(effective), samples, tuple(notes))
 
 
 def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:

@@ -224,6 +224,7 @@ def _facts(
         "df_denominator": float(np.median(denominator_df(covariance)[tested])),
         "num_pairs": fit.moments.num_pairs,
         "effective_pairs": checks.effective_pairs,
+        "effective_samples": checks.effective_samples,
         "spectral_radius": fit.spectral_radius,
         "condition": fit.condition,
         "portmanteau": checks.portmanteau,

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from statsmodels.tsa.stattools import adfuller
 
-from fedgranger.inference.diagnostics import UNIT_ROOT_LAGS, unit_root_p_value
+from fedgranger.inference.diagnostics import UNIT_ROOT_LAGS, diagnose, unit_root_p_value
+from fedgranger.inference.estimate import estimate
+from tests.state_sources import simulate_states, source_of
 
 
 @pytest.mark.parametrize("root", [0.5, 0.9, 0.99, 1.0])
@@ -17,3 +19,14 @@ def test_equals_statsmodels(root, num_steps):
         series[t] = root * series[t - 1] + rng.standard_normal()
     expected = adfuller(series + 5, maxlag=UNIT_ROOT_LAGS, autolag=None)[1]
     assert unit_root_p_value(series + 5) == pytest.approx(expected, rel=1e-6)
+
+
+def test_effective_samples_of_first_order_states():
+    """An AR(1) with coefficient ρ is worth n (1 − ρ)/(1 + ρ) samples; error of ρ: n^-1/2."""
+    rng = np.random.default_rng(2)
+    noise = 0.5 * rng.standard_normal((20_000, 3))
+    states = simulate_states(rng, np.diag([0.8, 0.5, 0.0]), 20_000) + noise
+    source = source_of(states, (2, 1), [0.25 * np.eye(2), 0.25 * np.eye(1)])
+    worth = diagnose(source, estimate(source)).effective_samples
+    assert worth["c0"] == pytest.approx(20_000 / 9, rel=0.1)
+    assert worth["c1"] == pytest.approx(20_000, rel=0.05)
