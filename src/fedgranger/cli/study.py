@@ -41,6 +41,7 @@ def calibration(
     ] = None,
     models: Annotated[str, typer.Option(help="identified, known or both.")] = "identified",
     data_sets: Annotated[int, typer.Option(help="Data sets per setting.", min=2)] = 200,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first data set.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
     plot: Annotated[bool, typer.Option(help="Draw calibration.svg.")] = True,
 ) -> None:
@@ -59,11 +60,13 @@ def calibration(
     ]
     try:
         with progress_report() as report:
-            run_study(out_folder, settings, data_sets, jobs=jobs, report=report)
+            run_study(
+                out_folder, settings, data_sets, jobs=jobs, first_seed=first_seed, report=report
+            )
     except KeyboardInterrupt:
         err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
         sys.exit(INTERRUPTED)
-    summary = summary_table(out_folder, settings, data_sets)
+    summary = summary_table(out_folder, settings, data_sets, first_seed)
     write_atomically(out_folder / "calibration.csv", lambda path: summary.to_csv(path, index=False))
     out.print(_table(summary.to_dict("records")))
     out.print(
@@ -74,7 +77,7 @@ def calibration(
     if plot:
         null_p, coverage = {}, {}
         for setting, row in zip(settings, summary.to_dict("records"), strict=True):
-            records = load_records(out_folder, setting, data_sets)
+            records = load_records(out_folder, setting, data_sets, first_seed)
             null_p[setting.name] = _null_p(records)
             coverage[setting.name] = (row["coverage"], row["coverage_se"])
         draw_calibration(out_folder / "calibration.svg", null_p, coverage)

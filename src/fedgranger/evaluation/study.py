@@ -24,13 +24,14 @@ def run_study(
     num_data_sets: int,
     *,
     jobs: int,
+    first_seed: int = 0,
     report: Callable[[str, int, int], None] = lambda *_: None,
 ) -> None:
     """Run every data set that is not in the folder yet, one file per data set."""
     todo = [
         (setting, seed)
         for setting in settings
-        for seed in range(num_data_sets)
+        for seed in range(first_seed, first_seed + num_data_sets)
         if not _path(folder, setting, seed).exists()
     ]
     total = len(settings) * num_data_sets
@@ -41,10 +42,12 @@ def run_study(
         report("data sets", done, total)
 
 
-def load_records(folder: Path, setting: Setting, num_data_sets: int) -> list[Record]:
+def load_records(
+    folder: Path, setting: Setting, num_data_sets: int, first_seed: int = 0
+) -> list[Record]:
     """Read the data sets of one setting."""
     records = []
-    for seed in range(num_data_sets):
+    for seed in range(first_seed, first_seed + num_data_sets):
         with np.load(_path(folder, setting, seed), allow_pickle=False) as arrays:
             values = [arrays[name] for name in Record._fields]
         f1, fdr, refused = float(values[5]), float(values[6]), bool(values[7])
@@ -52,12 +55,14 @@ def load_records(folder: Path, setting: Setting, num_data_sets: int) -> list[Rec
     return records
 
 
-def summary_table(folder: Path, settings: list[Setting], num_data_sets: int) -> pd.DataFrame:
+def summary_table(
+    folder: Path, settings: list[Setting], num_data_sets: int, first_seed: int = 0
+) -> pd.DataFrame:
     """One row per setting: size, power, coverage, F1 and FDR with Monte Carlo errors."""
     rows = []
     for setting in settings:
         alpha = float(setting.options.get("alpha", 0.05))
-        summary = summarise(load_records(folder, setting, num_data_sets), alpha)
+        summary = summarise(load_records(folder, setting, num_data_sets, first_seed), alpha)
         rows.append({"setting": setting.name, **asdict(summary)})
     return pd.DataFrame(rows)
 

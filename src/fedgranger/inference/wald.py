@@ -8,7 +8,7 @@ their states. Entry: Student-t with the block's \(\nu\).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import stats
@@ -37,6 +37,20 @@ FELL_BACK = "Bartlett weights: the lag of the model gave no valid covariance"
 NOT_POSITIVE = (
     "the covariance of this block is not positive definite; give more data or fewer states"
 )
+
+
+class Estimated(Protocol):
+    """Any transition estimate that can be tested: the debiased one, or FedGC's with its own V."""
+
+    @property
+    def transition(self) -> np.ndarray:
+        """(P, L P)."""
+        ...
+
+    @property
+    def lags(self) -> int:
+        """L."""
+        ...
 
 
 class BlockTests(NamedTuple):
@@ -88,7 +102,7 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
     return BlockCovariance(cov, np.full((M, M), float(df)), size, 0, no_block, is_estimated=False)
 
 
-def block_entries(fit: Estimate, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
+def block_entries(fit: Estimated, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
     """Estimated block, (p_effect, L p_cause), lags side by side."""
     rows, columns = block_positions(dims, fit.lags)
     return fit.transition[
@@ -106,7 +120,7 @@ def block_cov(
     return covariance.cov[effect, cause][np.ix_(where, where)]
 
 
-def wald_tests(fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...]) -> BlockTests:
+def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...]) -> BlockTests:
     """Test every ordered pair of different clients."""
     M = len(dims)
     blocks, inside = padded_blocks(fit, dims)
@@ -149,7 +163,7 @@ def denominator_df(covariance: BlockCovariance) -> np.ndarray:
 
 
 def all_entry_tests(
-    fit: Estimate, covariance: BlockCovariance, dims: tuple[int, ...], confidence: float
+    fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...], confidence: float
 ) -> EntryTests:
     """Test the entries of all blocks; arrays (effect, cause, p, L p), NaN on padding."""
     blocks, inside = padded_blocks(fit, dims)
@@ -162,7 +176,7 @@ def all_entry_tests(
 
 
 def entry_tests(
-    fit: Estimate,
+    fit: Estimated,
     covariance: BlockCovariance,
     dims: tuple[int, ...],
     effect: int,
@@ -175,7 +189,7 @@ def entry_tests(
     return EntryTests(*(part[effect, cause, :rows, :columns] for part in everything))
 
 
-def padded_blocks(fit: Estimate, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def padded_blocks(fit: Estimated, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """All blocks as (effect, cause, p, L p), zero on padding, and which entries are real."""
     rows, columns = block_positions(dims, fit.lags)
     inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]

@@ -1,5 +1,7 @@
 """Tests of edges and entries, multiplicity and power."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -377,3 +379,17 @@ def test_couplings_leave_pairs_untested_and_out_of_the_correction():
     small = min(everything.loc[list(wanted), "p_value"])
     np.testing.assert_allclose(table["q_value"].min(), min(1.0, 2 * small))
     assert found.facts["reasons"]["c1 -> c0"] == "left out by 'couplings'"
+
+
+def test_any_estimate_with_any_covariance_can_be_tested():
+    """FedGC's matrix with a covariance of its own: independent entries give a sum of squares."""
+    A = np.array([[0.5, 0.3], [-0.2, 0.4]])
+    se = np.array([[0.1, 0.1], [0.05, 0.1]])
+    other = SimpleNamespace(transition=A, lags=1)
+    no_block = np.zeros((2, 2), dtype=bool)
+    covariance = BlockCovariance(
+        (se**2)[..., None, None], np.full((2, 2), 30.0), np.ones((2, 2), dtype=int), 0, no_block
+    )
+    tests = wald_tests(other, covariance, (1, 1))
+    np.testing.assert_allclose(tests.statistic[1, 0], 16.0)
+    np.testing.assert_allclose(tests.p_value[1, 0], 2 * stats.t.sf(4.0, 30), rtol=1e-9)
