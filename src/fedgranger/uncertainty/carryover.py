@@ -1,0 +1,355 @@
+r"""The noise of a measurement that has reached θ before the measurement is used.
+
+A client learns from the pair \((y_{t-1}, y_t)\) with \(y_t\) as its target, so θ already holds
+\(D\varepsilon_t y_{t-1}^\top\), \(D = 2\eta_1 (CA)^\top\), when \(y_t\) becomes the regressor:
+parameters and data are correlated (Ω of the paper). Writing \(\theta = \theta' + D\varepsilon_0
+y_p^\top\) with \(\theta'\) and the previous measurement \(y_p\) independent of \(\varepsilon_0\),
+a round is a cubic polynomial in \(\varepsilon_0\) whose coefficients are linear in
+\((\theta', \hat A, y_p)\). Its second moments close on those of \((\theta', \hat A, y_p)\), so the
+recursion is exact for Gaussian noise; docs/theory/propagation.md has the expansion.
+
+Here are the terms that exist only because of D: the rest is `spread`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedgranger.linalg.fused import fused_einsum, inner, times
+from fedgranger.uncertainty.data_cov import DataCov
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
+from fedgranger.uncertainty.spread import Gains, StepMoments, fluctuation, mix
+from fedgranger.uncertainty.terms import Pairs, Terms, merge
+
+__all__ = [
+    "Carry",
+    "CarryMoments",
+    "advance",
+    "carried_cov",
+    "carry_moments",
+    "first_step",
+    "held_terms",
+    "late_gain",
+    "next_data_cov",
+]
+
+
+class Carry(NamedTuple):
+    """The last step of the previous round.
+
+    Attributes:
+        weight: its share in the client's gradient (0: no pair, nothing carried).
+        measurement: mean of its measurement y_p.
+        noise: covariance of y_p (diagonal or full).
+    """
+
+    weight: Float[Array, ""]
+    measurement: Float[Array, " d"]
+    noise: Array
+
+
+class CarryMoments(NamedTuple):
+    r"""Small quantities shared by the terms below; the rows are [ȳ₀; D V₀].
+
+    Attributes:
+        D: \(2\eta_1 w (CA)^\top\).
+        DV: D V₀.
+        K: N D V₀.
+        data_rows: the rows times \(E[y_p y_p^\top]\).
+        cov_rows: Cov(θ', y_p) times the rows, (p, d, 1 + p).
+        theta_rows: \(E[\theta' y_p^\top]\) times the rows, (p, d, 1 + p).
+        column_rows: the rows times \(E[\theta' y_p]\) along θ's columns, (p, 1 + p, d).
+        theta_trace: \(E[\theta' V_0 y_p]\).
+        error_data: [i, m] = \(E[e_i y_{p,m}]\), e with its carried part.
+        noise_size: \(E[y_p^\top V_0 y_p]\).
+    """
+
+    D: Float[Array, "p d"]
+    DV: Float[Array, "p d"]
+    K: Float[Array, "p d"]
+    data_rows: Float[Array, "r d"]
+    cov_rows: Float[Array, "p d r"]
+    theta_rows: Float[Array, "p d r"]
+    column_rows: Float[Array, "p r d"]
+    theta_trace: Float[Array, " p"]
+    error_data: Float[Array, "p d"]
+    noise_size: Float[Array, ""]
+
+
+def carried_cov(params: RowParams, carry: Carry, noise: Array) -> Float[Array, "p d p d"]:
+    r"""Covariance of \(D\varepsilon_0 y_p^\top\): what Cov(θ) has more than Cov(θ')."""
+    D = late_gain(params, carry.weight)
+    Q = inner(times_noise(D, noise), D)
+    V = jnp.diag(carry.noise) if carry.noise.ndim == 1 else carry.noise
+    data = jnp.outer(carry.measurement, carry.measurement) + V
+    return Q[:, None, :, None] * data[None, :, None, :]
+
+
+def carry_moments(
+    params: RowParams,
+    window: RowWindow,
+    gain: Gains,
+    carry: Carry,
+    data_cov: DataCov,
+    theta: Float[Array, "p d"],
+    error: Float[Array, " p"],
+) -> CarryMoments:
+    """Collect them; `error` is the mean of e without its carried part."""
+    y, g, V = window.measurements[0], window.causes[0], window.noise[0]
+    N, kappa, previous = gain.N[0], gain.kappa[0], carry.measurement
+    D = late_gain(params, carry.weight)
+    DV = times_noise(D, V)
+    rows = jnp.concatenate([y[None], DV])
+    data_rows = (rows @ previous)[:, None] * previous + times_noise(rows, carry.noise)
+    cov_rows = data_cov.times(rows)
+    columns = data_cov.times_columns(rows)
+    granger_data = (data_cov.causes @ g) * data_cov.granger_factor
+    error_data = times(kappa, granger_data) - times(N, columns[:, 0] + data_rows[1:])
+    noise_size = previous @ times_noise(previous, V) + (V * carry.noise).sum()
+    return CarryMoments(
+        D,
+        DV,
+        times(N, DV),
+        data_rows,
+        cov_rows,
+        cov_rows + theta[:, :, None] * (rows @ previous),
+        columns + (theta @ rows.T)[..., None] * previous,
+        data_cov.trace(V) + theta @ times_noise(previous, V),
+        error_data + jnp.outer(error, previous),
+        noise_size,
+    )
+
+
+def first_step(
+    params: RowParams,
+    window: RowWindow,
+    gain: Gains,
+    carry: Carry,
+    data_cov: DataCov,
+    carried: CarryMoments,
+    theta: Float[Array, "p d"],
+    error: Float[Array, " p"],
+) -> Terms:
+    """Return what the noise of a round's first step adds.
+
+    Args:
+        params: constants of the row.
+        window: inputs of the round.
+        gain: its gains.
+        carry: last step of the previous round.
+        data_cov: covariance of the parameters with its measurement.
+        carried: its small quantities.
+        theta: mean of θ.
+        error: mean of e, without its carried part.
+    """
+    y, g, V = window.measurements[0], window.causes[0], window.noise[0]
+    N, B = gain.N[0], gain.B[0]
+    D, DV, K, size = carried.D, carried.DV, carried.K, carried.noise_size
+    Q = inner(DV, D)
+    data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]  # E[y_p y_pᵀ] on ȳ₀ and on D V
+    u_square = y @ data_y  # u = y_pᵀ ȳ₀
+    theta_u = carried.theta_rows[..., 0]
+    Q_data = inner(data_DV, DV)
+    noisy_theta = times_noise(theta, V)
+    own_state = inner(noisy_theta, theta)
+
+    # e = e' − K y_p
+    correction = inner(carried.error_data, K)
+    error_square = (
+        jnp.outer(error, error)
+        - correction
+        - correction.T
+        - fused_einsum("ia,ab,kb->ik", N, Q_data, N)
+    )
+
+    # quadratic part: θ' + D u takes the place of θ'; the cubic part has the same form
+    shift = theta_u + data_DV + 0.5 * (u_square + size) * D
+    between = inner(times_noise(theta_u, V), D)
+    state_quadratic = own_state + between + between.T + (u_square + size) * Q + Q_data
+
+    # the mean map's dependence on y_p, and F̄ acting on D ε₀ y_pᵀ
+    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0)  # [k, l, i] = E[y_l (θ'V Dᵀ)_ik]
+    ahead = jnp.concatenate(
+        [-(carried.cov_rows[..., :1] + data_DV[..., None]), carried.cov_rows[..., 1:] + arrived],
+        axis=-1,
+    )
+    ahead_granger = data_cov.times_granger(jnp.concatenate([-y[None], DV]))
+    ahead, ahead_granger = advance(window, gain, ahead, ahead_granger)
+
+    # centred ε εᵀ y_p acts through D as ε does through θ
+    z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y, V)
+    trace = carried.theta_trace + D @ times_noise(data_y, V)
+    z = z + trace[:, None, None] * DV[None]
+    z = z + times_noise(carried.theta_rows[..., 1:].transpose(2, 0, 1), V)
+    error_state = error[:, None, None] * noisy_theta[None] + ahead[..., 1:].transpose(0, 2, 1)
+    error_state = error_state - fused_einsum("ab,bkj->akj", N, z)
+    noisy_DV, noisy_y = times_noise(DV, carry.noise), times_noise(y, carry.noise)
+    state = own_state + size * Q + Q_data + inner(noisy_DV, DV)
+
+    w = carried.theta_trace + DV @ noisy_y
+    on_K = ahead[..., 0] - times_noise(carried.error_data, V) + times(N, w)[:, None] * y
+    on_K = on_K + 0.5 * (y @ noisy_y + size) * K
+    on_K_granger = ahead_granger[..., 0] - times(B, w)[:, None] * g
+    on_P = ahead_granger[..., 1:]
+
+    base = fluctuation(
+        y, g, V, N, B, StepMoments(error_square, error_state, state, state_quadratic)
+    )
+    late = _late_targets(params, window, gain, carried)
+    cubic, seen = fused_einsum("ia,ka->ik", inner(K, D), N), times_noise(carry.measurement, V)
+    # 2γ Σ_t w_t E[e y_pᵀ] ȳ_t g_tᵀ
+    reach = jnp.einsum(
+        "ij,tj,tl,t->il", carried.error_data, window.measurements, window.causes, gain.c
+    )
+    half, shifted = times(N, noisy_theta), times(N, times_noise(shift, V))
+    late_noise = V * carry.noise * V if V.ndim == 1 else V @ carry.noise @ V
+    on_seen = jnp.eye(len(N))[:, :, None] * seen
+    own = Terms(
+        jnp.zeros_like(base.on_y),
+        jnp.zeros_like(base.on_g),
+        -fused_einsum("ia,kla->ikl", N, on_P),
+        fused_einsum("ija,ka->ijk", on_P, B),
+        ((cubic, late_noise),),
+        ((on_K, K), (K, on_K), *zip(cubic.T[:, :, None] * seen, on_seen, strict=True)),
+        ((half, half), (shifted, K), (K, shifted), *late, *((b, a) for a, b in late)),
+        ((K, on_K_granger),),
+        ((times(params.self_transition, DV), reach),),
+    )
+    return merge(base, own)
+
+
+def held_terms(
+    window: RowWindow,
+    gain: Gains,
+    mixing: Float[Array, "p p d"],
+    carry: Carry,
+    carried: CarryMoments,
+    terms: Terms,
+) -> Terms:
+    r"""Add \(\bar F\,\mathrm{Cov}(D\varepsilon_0 y_p^\top)\,\bar F^\top\).
+
+    For windows of one step and diagonal noise; otherwise `contract` does it.
+    """
+    y, g, N, B = window.measurements[0], window.causes[0], gain.N[0], gain.B[0]
+    Q = inner(carried.DV, carried.D)
+    data_y = carried.data_rows[0]
+    u_square = y @ data_y
+    F = mixing
+    on_y = -fused_einsum("iaj,ak->ijk", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, :, None]
+    on_y = (
+        on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, None, :] * y[None, :, None]
+    )
+    on_g = fused_einsum("iaj,ak->ijk", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, :, None]
+    on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, None, :] * y[None, :, None]
+    FQ = fused_einsum("iaj,ab->bij", F, Q)
+    previous = carry.measurement
+    square = 0.5 * u_square * fused_einsum("ia,ab,kb->ik", B, Q, B)
+    p, q = len(N), g.shape[0]
+    held = Terms(
+        on_y,
+        on_g,
+        jnp.zeros((p, p, q)),
+        square[:, None, :] * g[None, :, None],
+        outer=tuple(zip(FQ * previous, F.transpose(1, 0, 2) * previous, strict=True)),
+    )
+    # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
+    diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * carry.noise
+    return merge(terms, held._replace(diagonal=(diagonal,)))
+
+
+def _late_targets(
+    params: RowParams, window: RowWindow, gain: Gains, carried: CarryMoments
+) -> Pairs:
+    """E[D ε₀ y_pᵀ · e ε₀ᵀ] with F̄ in front: Σ_r (D V)_il E[e y_pᵀ]_kj."""
+    paired, observed = _second_moments(params, window, carried.error_data)
+    if len(window.measurements) == 1:  # one step: both gradients see the same E[y yᵀ]
+        y, V = window.measurements[0], window.noise[0]
+        Ed = carried.error_data
+        seen = (Ed @ y)[:, None] * y + times_noise(Ed, V)
+        return (gain.keep * carried.DV, Ed), (-carried.K, seen)
+    return (
+        (gain.keep * carried.DV, carried.error_data),
+        (-times(gain.paired_gram, carried.DV), paired),
+        (-times(gain.observed_gram, carried.DV), observed),
+    )
+
+
+def next_data_cov(
+    params: RowParams,
+    window: RowWindow,
+    gain: Gains,
+    carry: Carry,
+    theta: Float[Array, "p d"],
+    errors: Float[Array, "window p"],
+) -> DataCov:
+    """Cov(θ', y) and Cov(Â, y) for the window's last measurement y."""
+    y, g, V = window.measurements[-1], window.causes[-1], window.noise[-1]
+    noisy = times_noise(theta, V)
+    own, own_granger = -times(gain.N[-1], noisy), times(gain.B[-1], noisy)
+    if len(window.measurements) > 1:
+        DV = times_noise(late_gain(params, window.paired_weights[-2]), V)
+        nothing = jnp.zeros_like(DV)
+        return DataCov(
+            errors[-1],
+            V,
+            jnp.stack([own, DV, nothing, nothing]),
+            jnp.stack([y, window.measurements[-2], y, y]),
+            nothing,
+            y,
+            own_granger,
+            g,
+        )
+    previous = carry.measurement
+    DV = times_noise(late_gain(params, carry.weight), V)
+    K = times(gain.N[0], DV)
+    paired, observed = _second_moments(params, window, previous[None])
+    return DataCov(
+        errors[0] - K @ previous,
+        V,
+        jnp.stack(
+            [own, gain.keep * DV, -times(gain.paired_gram, DV), -times(gain.observed_gram, DV)]
+        ),
+        jnp.stack([y, previous, paired[0], observed[0]]),
+        K,
+        -times_noise(previous, V),
+        own_granger + (y @ previous) * times(gain.B[0], DV),
+        g,
+    )
+
+
+def advance(window: RowWindow, gain: Gains, theta: Array, granger: Array) -> tuple[Array, Array]:
+    """Apply F̄ to parameter matrices θ (p, d, r) and Â (p, q, r), one per trailing index."""
+    y, g = window.measurements, window.causes
+    phi = jnp.einsum("ajr,tj->tar", theta, y)
+    rho = jnp.einsum("alr,tl->tar", granger, g)
+    alpha = fused_einsum("tab,tbr->tar", gain.kappa, rho) - fused_einsum(
+        "tab,tbr->tar", gain.N, phi
+    )
+    beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
+    new_theta = mix(gain, theta) + fused_einsum("tar,tj->ajr", alpha, y)
+    new_granger = gain.keep_granger * granger + fused_einsum("tar,tl->alr", beta, g)
+    return new_theta, new_granger
+
+
+def late_gain(params: RowParams, weight: Float[Array, ""]) -> Float[Array, "p d"]:
+    r"""\(D = 2\eta_1 w (CA)^\top\)."""
+    return 2 * params.local_step_size * weight * params.predicted_observation.T
+
+
+def _second_moments(
+    params: RowParams, window: RowWindow, rows: Float[Array, "r d"]
+) -> tuple[Array, Array]:
+    r"""`rows` times \(2\eta \sum_t w_t E[y_t y_t^\top]\), for η1 and for η2."""
+    y = window.measurements
+    out = []
+    for eta, weights in (
+        (params.local_step_size, window.paired_weights),
+        (params.feedback_step_size, window.observed_weights),
+    ):
+        noise = jnp.tensordot(weights, window.noise, 1)
+        seen = fused_einsum("rj,tj,t,tl->rl", rows, y, weights, y)
+        out.append(2 * eta * (seen + times_noise(rows, noise)))
+    return out[0], out[1]

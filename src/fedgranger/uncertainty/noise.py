@@ -1,0 +1,99 @@
+"""Measurement noise of all clients, in the form the recursion wants it.
+
+A constant covariance is turned into the sensors' eigenbasis once, where it is diagonal and the
+recursion costs O(d²) per step; only a full covariance that changes with time needs O(d³).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import ConfigError
+
+__all__ = ["Noise", "noise_of", "noise_stretch"]
+
+
+class Noise(NamedTuple):
+    """Noise covariances per client, in the model's units.
+
+    Attributes:
+        bases: orthonormal (d, d) per client; measurements are expressed in its columns.
+        covs: per client (1, d) constant, (T, d) diagonal, or (T, d, d) full, in that basis.
+    """
+
+    bases: tuple[np.ndarray, ...]
+    covs: tuple[np.ndarray, ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether any client's covariance changes with time and is not diagonal."""
+        return any(cov.ndim == 3 for cov in self.covs)
+
+
+def noise_of(
+    covs: Mapping[str, np.ndarray], names: Sequence[str], sensor_dims: Sequence[int], num_steps: int
+) -> Noise:
+    """Check and bring into form.
+
+    Args:
+        covs: per client a number, variances (d,), a covariance (d, d), or one of these per time
+            step: (T, d) or (T, d, d).
+        names: the clients in order.
+        sensor_dims: their numbers of sensors.
+        num_steps: T.
+
+    Raises:
+        ConfigError: a wrong shape, a negative variance or an asymmetric matrix.
+    """
+    bases, out = [], []
+    for name, d in zip(names, sensor_dims, strict=True):
+        if name not in covs:
+            raise ConfigError(f"client '{name}': no measurement noise was given")
+        basis, cov = _one(name, np.asarray(covs[name], dtype=np.float64), d, num_steps)
+        bases.append(basis)
+        out.append(cov)
+    return Noise(tuple(bases), tuple(out))
+
+
+def noise_stretch(noise: Noise, client: int, start: int, stop: int, *, full: bool) -> np.ndarray:
+    """Covariances of the time steps `start:stop`: (steps, d), or (steps, d, d) when `full`."""
+    cov = noise.covs[client]
+    cov = np.broadcast_to(cov, (stop, *cov.shape[1:])) if len(cov) == 1 else cov
+    cov = cov[start:stop]
+    if full and cov.ndim == 2:
+        cov = cov[:, :, None] * np.eye(cov.shape[1])
+    return cov
+
+
+def _one(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    identity = np.eye(d)
+    if not np.isfinite(cov).all():
+        raise ConfigError(f"client '{name}': the measurement noise is not finite")
+    if cov.ndim == 0:
+        cov = np.full(d, float(cov))
+    per_step = cov.ndim >= 2 and cov.shape[0] == num_steps and cov.shape != (d, d)
+    shape = cov.shape[1:] if per_step else cov.shape
+    if shape not in ((d,), (d, d)):
+        raise ConfigError(
+            f"client '{name}': the measurement noise has shape {cov.shape}; it must be a number, "
+            f"({d},), ({d}, {d}), ({num_steps}, {d}) or ({num_steps}, {d}, {d})"
+        )
+    if shape == (d,):
+        if (cov < 0).any():
+            raise ConfigError(f"client '{name}': a measurement noise variance is negative")
+        return identity, cov if per_step else cov[None]
+    swapped = np.swapaxes(cov, -1, -2)
+    if not np.allclose(cov, swapped, rtol=1e-10, atol=0):
+        raise ConfigError(f"client '{name}': a measurement noise covariance is not symmetric")
+    values, vectors = np.linalg.eigh(0.5 * (cov + swapped))
+    if values.min() < -1e-10 * max(values.max(), 0.0):
+        raise ConfigError(
+            f"client '{name}': a measurement noise covariance has a negative eigenvalue "
+            f"{values.min():.3g}"
+        )
+    if per_step:
+        return identity, cov
+    return vectors, np.maximum(values, 0.0)[None]

@@ -1,0 +1,129 @@
+r"""Stretches of rounds: means first, then what every round adds, then the covariance.
+
+Each stage is compiled by itself, so that the second stage's small arrays are computed once and
+in bulk and the third stage's loop only touches the covariance. Rows are independent of each other
+and may be propagated in groups.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from fedgranger.uncertainty import moments, views
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
+from fedgranger.uncertainty.moments import Added, RowMean
+from fedgranger.uncertainty.spread import spread
+from fedgranger.uncertainty.terms import RowCov
+from fedgranger.uncertainty.views import Quantities
+
+__all__ = ["RowsState", "advance_rounds", "look", "prior_state"]
+
+
+class RowsState(NamedTuple):
+    """Moments of several rows (leading axis) before a round.
+
+    Attributes:
+        mean: means and carry.
+        cov: covariance of (θ', Â), all of it.
+        prior_cov: the part of it that comes from the prior (zero when it is not wanted).
+    """
+
+    mean: RowMean
+    cov: RowCov
+    prior_cov: RowCov | None
+
+
+def prior_state(
+    augmentation: Float[Array, "row p d"],
+    granger: Float[Array, "row p q"],
+    augmentation_var: Float[Array, "row p d"],
+    granger_var: Float[Array, "row p q"],
+    *,
+    groups: int,
+    split: bool = True,
+    full_noise: bool = False,
+) -> RowsState:
+    """Start from independent priors with these means and variances.
+
+    Args:
+        augmentation: mean of θ.
+        granger: mean of Â.
+        augmentation_var: variance of θ's entries; zero on padding.
+        granger_var: variance of Â's entries; zero where a coupling is absent.
+        groups: 1 for joint, one per cause for blockwise.
+        split: carry the prior's share along.
+        full_noise: noise will be given as full matrices.
+    """
+    rows, p, d = augmentation.shape
+    q = granger.shape[2]
+
+    def diagonal(variances: Array) -> Array:
+        n = variances.shape[1] * variances.shape[2]
+        full = jax.vmap(jnp.diag)(variances.reshape(-1, n))
+        return full.reshape(-1, *variances.shape[1:], *variances.shape[1:])
+
+    by_group = granger_var.reshape(rows, p, groups, q // groups).transpose(0, 2, 1, 3)
+    granger_cov = diagonal(by_group.reshape(-1, p, q // groups))
+    cov = RowCov(
+        diagonal(augmentation_var),
+        jnp.zeros((rows, p, d, p, q)),
+        granger_cov.reshape(rows, groups, p, q // groups, p, q // groups),
+    )
+    mean = jax.vmap(lambda a, b: moments.start(a, b, full_noise=full_noise))(augmentation, granger)
+    return RowsState(mean, cov, cov if split else None)
+
+
+def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> RowsState:
+    """Run consecutive rounds; `windows` has leading axes (round, row)."""
+    mean, means = _scan_means(params, state.mean, windows)
+    terms = _all_added(params, means, windows, state.cov)
+    cov, prior_cov = _scan_covs(state.cov, state.prior_cov, windows, terms)
+    return RowsState(mean, cov, prior_cov)
+
+
+@jax.jit
+def look(
+    params: RowParams, state: RowsState, window: RowWindow
+) -> tuple[Quantities, Quantities | None]:
+    """All named quantities before a round (leading row axis), and the prior's share of them."""
+    found = jax.vmap(views.quantities)(params, state.mean, state.cov, window)
+    if state.prior_cov is None:
+        return found, None
+    return found, jax.vmap(views.prior_quantities)(params, state.prior_cov, window)
+
+
+@jax.jit
+def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[RowMean, RowMean]:
+    """The means after all rounds, and before each of them."""
+
+    def one(now: RowMean, window: RowWindow) -> tuple[RowMean, RowMean]:
+        return jax.vmap(moments.mean_step)(params, now, window), now
+
+    return lax.scan(one, mean, windows)
+
+
+@jax.jit
+def _all_added(params: RowParams, means: RowMean, windows: RowWindow, like: RowCov) -> Added:
+    by_row = jax.vmap(moments.added)
+    return jax.vmap(by_row, in_axes=(None, 0, 0, None))(params, means, windows, like)
+
+
+@jax.jit
+def _scan_covs(
+    cov: RowCov, prior_cov: RowCov | None, windows: RowWindow, terms: Added
+) -> tuple[RowCov, RowCov | None]:
+    def one(
+        now: tuple[RowCov, RowCov | None], inputs: tuple[RowWindow, Added]
+    ) -> tuple[tuple[RowCov, RowCov | None], None]:
+        (cov, prior_cov), (window, more) = now, inputs
+        new_cov = jax.vmap(moments.cov_step)(cov, window, more)
+        if prior_cov is not None:
+            prior_cov = jax.vmap(spread)(more.gain, window, prior_cov)
+        return (new_cov, prior_cov), None
+
+    return lax.scan(one, (cov, prior_cov), (windows, terms))[0]

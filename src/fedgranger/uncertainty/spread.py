@@ -1,0 +1,302 @@
+r"""How one round carries a covariance of (θ, Â) forward: the part that is linear in it.
+
+With the regressors \(y = \bar y + \varepsilon\) random, a round is \(x' = F(\varepsilon) x + b\)
+and a covariance Σ of x becomes
+
+$$\bar F \Sigma \bar F^\top + E[\delta F\, \Sigma\, \delta F^\top], \qquad
+  \bar F = E[F],\quad \delta F = F - \bar F$$
+
+\(\bar F\) uses \(E[yy^\top] = \bar y\bar y^\top + V\), not \(\bar y\bar y^\top\) alone
+(docs/theory/propagation.md). F is never formed: it is a multiple of the identity, a Kronecker
+product with V on θ, and a rank-2p term per time step, so everything below costs
+\(O(p^2 (d + q)^2)\).
+
+The second term is exact for Gaussian noise: δF splits into a part linear in ε and a part quadratic
+in ε (centred), which are uncorrelated, so their contributions add.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from fedgranger.linalg.fused import fused_einsum, summed
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
+from fedgranger.uncertainty.terms import RowCov, Terms, assemble, at_step, merge
+
+__all__ = [
+    "Gains",
+    "Projections",
+    "StepMoments",
+    "contract",
+    "fluctuation",
+    "gains",
+    "mix",
+    "project",
+    "scaled",
+    "spread",
+    "swapped_cov",
+]
+
+
+class Gains(NamedTuple):
+    r"""What a round multiplies, per step t.
+
+    The update adds \((-N\varphi + \kappa\rho) y^\top\) to θ and \((B\varphi - c\rho) g^\top\) to
+    Â, with \(\varphi = \theta y\), \(\rho = \hat A g\).
+
+    `keep` and `keep_granger` are what ridge leaves of θ and Â. `paired_noise` and
+    `observed_noise` are \(2\eta \sum_t w_t V_t\) of the client's own and of the server's gradient;
+    `mixing` is \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\), for diagonal noise.
+    """
+
+    N: Float[Array, "window p p"]
+    kappa: Float[Array, "window p p"]
+    B: Float[Array, "window p p"]
+    c: Float[Array, " window"]
+    keep: Float[Array, ""]
+    keep_granger: Float[Array, ""]
+    paired_gram: Float[Array, "p p"]
+    observed_gram: Float[Array, "p p"]
+    paired_noise: Array
+    observed_noise: Array
+    mixing: Float[Array, "p p d"] | None
+
+
+def gains(params: RowParams, window: RowWindow) -> Gains:
+    """Build them from the constants and the weights of the steps."""
+    A, CA = params.self_transition, params.predicted_observation
+    eta1, eta2, gamma = (
+        params.local_step_size,
+        params.feedback_step_size,
+        params.server_step_size,
+    )
+    paired = 2 * eta1 * window.paired_weights
+    observed = 2 * eta2 * window.observed_weights
+    active = window.is_active
+    own, feedback = CA.T @ CA, A.T @ A
+    keep = 1 - 2 * eta1 * params.augmentation_ridge * active
+    paired_noise = jnp.tensordot(paired, window.noise, 1)
+    observed_noise = jnp.tensordot(observed, window.noise, 1)
+    mixing = None
+    if window.noise.ndim == 2:
+        lost = own[:, :, None] * paired_noise + feedback[:, :, None] * observed_noise
+        mixing = keep * jnp.eye(len(A))[:, :, None] - lost
+    return Gains(
+        paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
+        observed[:, None, None] * A.T[None],
+        2 * gamma * window.observed_weights[:, None, None] * A[None],
+        2 * gamma * window.observed_weights,
+        keep,
+        1 - 2 * gamma * params.granger_ridge * active,
+        own,
+        feedback,
+        paired_noise,
+        observed_noise,
+        mixing,
+    )
+
+
+def mix(gain: Gains, values: Float[Array, "p d r"]) -> Float[Array, "p d r"]:
+    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first two axes."""
+    if gain.mixing is not None:
+        return fused_einsum("abj,bjr->ajr", gain.mixing, values)
+    lost = jnp.einsum("ab,bjr,jl->alr", gain.paired_gram, values, gain.paired_noise)
+    lost = lost + jnp.einsum("ab,bjr,jl->alr", gain.observed_gram, values, gain.observed_noise)
+    return gain.keep * values - lost
+
+
+def _mix_both(gain: Gains, cov: Float[Array, "p d p d"]) -> Float[Array, "p d p d"]:
+    """Apply `mix` to both sides of a covariance of θ."""
+    if gain.mixing is not None:
+        factor = gain.mixing
+        once = fused_einsum("kbl,ajbl->ajkl", factor, cov)
+        return fused_einsum("iaj,ajkl->ijkl", factor, once)
+    p, d = cov.shape[:2]
+    once = mix(gain, cov.reshape(p, d, -1)).reshape(p, d, p, d)
+    return mix(gain, once.transpose(2, 3, 0, 1).reshape(p, d, -1)).reshape(p, d, p, d)
+
+
+class Projections(NamedTuple):
+    r"""Covariances with the two directions a step moves in.
+
+    \(\alpha_t = -N\varphi + \kappa\rho\) (θ's) and \(\beta_t = B\varphi - c\rho\) (Â's): of θ and Â
+    with them, and of them with each other.
+    """
+
+    theta_alpha: Float[Array, "window p d p"]
+    theta_beta: Float[Array, "window p d p"]
+    granger_alpha: Float[Array, "window p q p"]
+    granger_beta: Float[Array, "window p q p"]
+    alpha_alpha: Float[Array, "window p window p"]
+    alpha_beta: Float[Array, "window p window p"]
+    beta_beta: Float[Array, "window p window p"]
+
+
+def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
+    """One pass over the covariance: Σ L and Lᵀ Σ L of the rank-structured update."""
+    y, g = window.measurements, window.causes
+    num_steps, q = g.shape
+    groups, p, size = cov.granger.shape[:3]
+    by_group = g.reshape(num_steps, groups, size)
+
+    # symmetric blocks are read so that the contracted axis comes first
+    theta_phi = summed("alij,tl->tija", cov.augmentation, y)
+    theta_rho = summed("ijal,tl->tija", cov.cross, g)
+    granger_phi = summed("ajkl,tj->tkla", cov.cross, y)
+    granger_rho = summed("namkl,tnm->tknla", cov.granger, by_group).reshape(num_steps, p, q, p)
+    c = gain.c[:, None, None, None]
+
+    def alpha(phi: Array, rho: Array) -> Array:
+        plus = fused_einsum("tija,tba->tijb", rho, gain.kappa)
+        return plus - fused_einsum("tija,tba->tijb", phi, gain.N)
+
+    def beta(phi: Array, rho: Array) -> Array:
+        return fused_einsum("tija,tba->tijb", phi, gain.B) - c * rho
+
+    phi_phi = summed("tj,uajb->taub", y, theta_phi)
+    phi_rho = summed("tj,uajb->taub", y, theta_rho)
+    rho_phi = phi_rho.transpose(2, 3, 0, 1)
+    rho_rho = summed("tl,ualb->taub", g, granger_rho)
+
+    def right_alpha(phi: Array, rho: Array) -> Array:
+        plus = fused_einsum("taub,ukb->tauk", rho, gain.kappa)
+        return plus - fused_einsum("taub,ukb->tauk", phi, gain.N)
+
+    def right_beta(phi: Array, rho: Array) -> Array:
+        return fused_einsum("taub,ukb->tauk", phi, gain.B) - gain.c[:, None] * rho
+
+    def left_alpha(phi: Array, rho: Array) -> Array:
+        plus = fused_einsum("tia,tauk->tiuk", gain.kappa, rho)
+        return plus - fused_einsum("tia,tauk->tiuk", gain.N, phi)
+
+    phi_beta, rho_beta = right_beta(phi_phi, phi_rho), right_beta(rho_phi, rho_rho)
+    return Projections(
+        alpha(theta_phi, theta_rho),
+        beta(theta_phi, theta_rho),
+        alpha(granger_phi, granger_rho),
+        beta(granger_phi, granger_rho),
+        left_alpha(right_alpha(phi_phi, phi_rho), right_alpha(rho_phi, rho_rho)),
+        left_alpha(phi_beta, rho_beta),
+        fused_einsum("tia,tauk->tiuk", gain.B, phi_beta) - c * rho_beta,
+    )
+
+
+def scaled(gain: Gains, cov: RowCov) -> RowCov:
+    r"""The part of \(\bar F \Sigma \bar F^\top\) that keeps the shape of Σ."""
+    p, d, _, q = cov.cross.shape
+    return RowCov(
+        _mix_both(gain, cov.augmentation),
+        gain.keep_granger * mix(gain, cov.cross.reshape(p, d, -1)).reshape(p, d, p, q),
+        gain.keep_granger**2 * cov.granger,
+    )
+
+
+def contract(gain: Gains, window: RowWindow, seen: Projections) -> Terms:
+    r"""The rank-structured part of \(\bar F \Sigma \bar F^\top\), with a leading step axis."""
+    y, g = window.measurements, window.causes
+
+    def mixed(values: Float[Array, "t p d p"]) -> Float[Array, "t p d p"]:
+        moved = values.transpose(1, 2, 0, 3)
+        flat = mix(gain, moved.reshape(*moved.shape[:2], -1))
+        return flat.reshape(moved.shape).transpose(2, 0, 1, 3)
+
+    on_y = mixed(seen.theta_alpha) + 0.5 * fused_einsum("uj,uitk->tijk", y, seen.alpha_alpha)
+    onto = gain.keep_granger * seen.granger_alpha.transpose(0, 3, 1, 2)
+    onto = onto + fused_einsum("tiuk,ul->tikl", seen.alpha_beta, g)
+    on_g = gain.keep_granger * seen.granger_beta
+    on_g = on_g + 0.5 * fused_einsum("ul,uktm->tklm", g, seen.beta_beta)
+    return Terms(on_y, mixed(seen.theta_beta), onto, on_g)
+
+
+class StepMoments(NamedTuple):
+    r"""Second moments (not centred) that decide what a step's own noise ε does to (θ, Â).
+
+    The step adds \(e\,\varepsilon^\top - N\theta\varepsilon\,\bar y^\top\) to θ and
+    \(B\theta\varepsilon\, g^\top\) to Â, and \(-N\theta\) times the centred
+    \(\varepsilon\varepsilon^\top\) to θ.
+
+    Attributes:
+        error: \(E[e e^\top]\).
+        error_state: [i, k, j] = \(E[e_i (\theta V)_{kj}]\).
+        state: \(E[\theta V \theta^\top]\), of the linear part.
+        state_quadratic: the same, of the quadratic part.
+    """
+
+    error: Float[Array, "p p"]
+    error_state: Float[Array, "p p d"]
+    state: Float[Array, "p p"]
+    state_quadratic: Float[Array, "p p"]
+
+
+def fluctuation(
+    measurement: Float[Array, " d"],
+    causes: Float[Array, " q"],
+    noise: Array,
+    N: Float[Array, "p p"],
+    B: Float[Array, "p p"],
+    moments: StepMoments,
+) -> Terms:
+    r"""What one step's noise adds, all but the crosswise pairing (`swapped_cov`)."""
+    N_state = fused_einsum("ia,ab->ib", N, moments.state)
+    B_state = fused_einsum("ia,ab->ib", B, moments.state)
+    on_y = 0.5 * fused_einsum("ia,ka->ik", N_state, N)[:, None, :] * measurement[None, :, None]
+    on_g = fused_einsum("ia,ka->ik", N_state, B)[:, None, :] * measurement[None, :, None]
+    square = fused_einsum("ia,ka->ik", B_state, B)
+    p, q = len(N), causes.shape[0]
+    return Terms(
+        on_y - fused_einsum("iaj,ka->ijk", moments.error_state, N),
+        fused_einsum("iaj,ka->ijk", moments.error_state, B) - on_g,
+        jnp.zeros((p, p, q)),
+        0.5 * square[:, None, :] * causes[None, :, None],
+        kron=(
+            (moments.error + fused_einsum("ia,ab,kb->ik", N, moments.state_quadratic, N), noise),
+        ),
+    )
+
+
+def swapped_cov(N: Array, noise: Array, cov: Float[Array, "p d p d"]) -> Float[Array, "p d p d"]:
+    r"""\(\sum N_{ia} N_{kb} (V\,\mathrm{Cov}\,V)_{al,bj}\), read as [b, j, a, l] by symmetry.
+
+    The centred \(\varepsilon\varepsilon^\top\) with its noises paired crosswise.
+    """
+    if noise.ndim == 1:
+        noisy = fused_einsum("kb,ia,bjal->ijkl", N, N, cov)
+        return noisy * noise[None, :, None, None] * noise
+    noisy = jnp.einsum("bmar,mj,rl->bjal", cov, noise, noise)
+    return fused_einsum("kb,ia,bjal->ijkl", N, N, noisy)
+
+
+def spread(gain: Gains, window: RowWindow, cov: RowCov, more: Terms | None = None) -> RowCov:
+    """Carry a covariance through one round; `more` is what the first step adds of its own."""
+    y, g = window.measurements, window.causes
+    seen = project(gain, window, cov)
+    ranks = contract(gain, window, seen)
+
+    def own(t: Array | int) -> Terms:
+        V = window.noise[t]
+        if V.ndim == 1:
+            state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V).sum(axis=-1)
+        else:
+            state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
+        error_state = times_noise(seen.theta_alpha[t].transpose(2, 0, 1), V)
+        moments = StepMoments(seen.alpha_alpha[t, :, t], error_state, state, state)
+        step = fluctuation(y[t], g[t], V, gain.N[t], gain.B[t], moments)
+        return merge(step, at_step(ranks, t))
+
+    def with_swapped(total: RowCov, t: Array | int) -> RowCov:
+        swapped = swapped_cov(gain.N[t], window.noise[t], cov.augmentation)
+        return RowCov(total.augmentation + swapped, total.cross, total.granger)
+
+    first = own(0) if more is None else merge(own(0), more)
+    total = assemble(with_swapped(scaled(gain, cov), 0), y[0], g[0], first)
+    if len(y) == 1:
+        return total
+
+    def one(total: RowCov, t: Array) -> tuple[RowCov, None]:
+        return assemble(with_swapped(total, t), y[t], g[t], own(t)), None
+
+    return lax.scan(one, total, jnp.arange(1, len(y)))[0]

@@ -1,0 +1,196 @@
+r"""Where the parameters settle and how far they spread there.
+
+At the fixed point \(x^* = \bar K^{-1}\bar b\) the update noise is \(n_t = b_t - K_t x^*\), and
+\(x_{t+1} - x^* = (\bar F - \delta K_t)(x_t - x^*) + n_t\). The covariance over data sets
+solves \(\Sigma = E[F\Sigma F^\top] + S\), with S the long-run covariance of \(n_t\) as the
+recursion filters it. In the eigenbasis of \(\bar F\), eigenvalues λ and \(c_{ij}(h) = E[n_{i,t} n_{j,t+h}]\),
+
+$$S_{ij} = c_{ij}(0) + \sum_{h \ge 1} k_h\,[\lambda_i^h c_{ij}(h) + \lambda_j^h c_{ji}(h)],\qquad
+  \Sigma_{ij} = \frac{S_{ij}}{1 - \lambda_i\lambda_j}$$
+
+Plain Newey-West is \(\lambda^h = 1\); the powers matter for the fast directions. \(k_h\) are the
+weights of a flat-top kernel (one up to half the lag, then falling to zero), with a lag chosen from
+the data. The gain's own noise adds \(E[\delta K\Sigma\delta K]\), by iterating; that it
+remembers is left out, an error that grows with the step sizes and the memory of the data. Nothing here depends
+on the prior: the paper's claim, which its Theorems 7.4 and 7.5 cannot give (see `printed`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
+from fedgranger.uncertainty.mean_square import Map, gain_noise
+from fedgranger.uncertainty.stability import Stability, analyse, check
+from fedgranger.uncertainty.statistics import RowStatistics, collect, scores, unflatten
+
+__all__ = ["SteadyState", "settle"]
+
+MAX_ITERATIONS = 100
+TOLERANCE = 1e-5
+
+
+class SteadyState(NamedTuple):
+    r"""Fixed point and covariances of one row; rows and columns as in `statistics`.
+
+    Attributes:
+        augmentation: θ*.
+        granger: Â*.
+        cov: Σ∞, covariance of an iterate long after the start, over data sets.
+        trained_cov: covariance of the estimate after the rounds and passes that were made: with
+            few time constants per pass it tends to that of the full-batch fixed point.
+        noise_cov: S.
+        hac_lag: lags in S.
+        stability: spectral radii.
+        averages: what it was computed from.
+    """
+
+    augmentation: np.ndarray
+    granger: np.ndarray
+    cov: np.ndarray
+    trained_cov: np.ndarray
+    noise_cov: np.ndarray
+    hac_lag: int
+    stability: Stability
+    averages: RowStatistics
+
+    def granger_cov(self, *, trained: bool = False) -> np.ndarray:
+        """Covariance of Â's entries, row by row."""
+        split = self.augmentation.size
+        return (self.trained_cov if trained else self.cov)[split:, split:]
+
+    def granger_augmentation_cov(self) -> np.ndarray:
+        """Ψ∞ = Cov(Â, θ)."""
+        split = self.augmentation.size
+        return self.cov[split:, :split]
+
+    def state_cov(self) -> np.ndarray:
+        """Σ_h∞ = Var(θ y) for a new measurement, given it: E[(yᵀ ⊗ I) Σ_θ (y ⊗ I)]."""
+        p, d, _ = self.averages.shape
+        theta_cov = self.cov[: p * d, : p * d].reshape(p, d, p, d)
+        return np.einsum("ijkl,jl->ik", theta_cov, self.averages.measurement_moment)
+
+    def granger_state_cov(self) -> np.ndarray:
+        """Γ∞ = Cov(Â, θ y) at the mean measurement; zero for centred data."""
+        p, d, q = self.averages.shape
+        between = self.granger_augmentation_cov().reshape(p, q, p, d)
+        return np.einsum("klij,j->kli", between, self.averages.measurement_mean)
+
+
+def settle(
+    params: RowParams,
+    windows: RowWindow,
+    *,
+    client: str,
+    passes: int = 1,
+    at: tuple[np.ndarray, np.ndarray] | None = None,
+) -> SteadyState:
+    """Compute the steady state of one row from its rounds.
+
+    Args:
+        params: constants of the row.
+        windows: its rounds (leading axis), without noise: the data as they were measured.
+        client: its name, for messages.
+        passes: how often training went over these rounds.
+        at: parameters at which the update noise is taken; default the fixed point.
+
+    Raises:
+        UnstableRecursionError: the step sizes do not contract.
+    """
+    averages = collect(params, windows)
+    gain = gain_noise(params, windows, averages)
+    stability = analyse(averages, gain)
+    check(stability, params, client)
+    rates, basis = np.linalg.eigh(averages.gain)
+    if rates[0] <= 0:
+        raise UnstableRecursionError(
+            f"client '{client}': some direction of the parameters is not determined by the data; "
+            "use a ridge above 0 or fewer sensors"
+        )
+    scaled = basis @ ((basis.T @ averages.drift) / rates)
+    theta, granger = unflatten(scaled / averages.scale, averages.shape)
+    noise = scores(params, windows, *((theta, granger) if at is None else at))
+    turned = (noise * averages.scale) @ basis
+    lag = _choose_lag(turned, np.asarray(windows.causes[:, 0]))
+    eigenvalues = 1 - rates
+    S = _filtered_cov(turned - turned.mean(axis=0), eigenvalues, lag)
+    sigma, total = _with_gain_noise(S, eigenvalues, basis, gain)
+    factor = _passes_factor(eigenvalues, averages.num_rounds, passes)
+    unscale = np.outer(averages.scale, averages.scale)
+
+    def back(matrix: np.ndarray) -> np.ndarray:
+        return basis @ matrix @ basis.T / unscale
+
+    return SteadyState(
+        theta,
+        granger,
+        back(sigma),
+        back(total * factor),
+        back(S),
+        lag,
+        stability,
+        averages,
+    )
+
+
+def _choose_lag(turned: np.ndarray, causes: np.ndarray) -> int:
+    """Twice the Bartlett lag of Andrews' AR(1) plug-in, for the longest memory the noise can have.
+
+    The noise is a product of two series; measurement noise hides how long it remembers, the
+    causes (filtered states) show it: two of them multiplied have the product of their memories.
+    """
+    rho = max(_lag_one(turned), _lag_one(causes) ** 2)
+    rho = min(rho, 0.97)
+    alpha = 4 * rho**2 / (1 - rho**2) ** 2
+    n = len(turned)
+    lag = int(np.ceil(2 * 1.1447 * (alpha * n) ** (1 / 3)))
+    return int(np.clip(lag, int(4 * (n / 100) ** (2 / 9)), max(n // 4, 1)))
+
+
+def _lag_one(series: np.ndarray) -> float:
+    """Largest autocorrelation at lag one."""
+    centred = series - series.mean(axis=0)
+    variance = (centred**2).mean(axis=0)
+    product = (centred[1:] * centred[:-1]).mean(axis=0)
+    return float(np.max(np.abs(product) / np.where(variance > 0, variance, np.inf)))
+
+
+def _filtered_cov(turned: np.ndarray, eigenvalues: np.ndarray, lag: int) -> np.ndarray:
+    n = len(turned)
+    total = turned.T @ turned / n
+    for h in range(1, lag + 1):
+        product = turned[:-h].T @ turned[h:] / n  # c_ij(h) = E[n_i,t n_j,t+h]
+        weighted = (eigenvalues**h)[:, None] * product
+        total += min(1.0, 2 * (1 - h / (lag + 1))) * (weighted + weighted.T)
+    return total
+
+
+def _with_gain_noise(
+    S: np.ndarray, eigenvalues: np.ndarray, basis: np.ndarray, gain: Map
+) -> tuple[np.ndarray, np.ndarray]:
+    """Iterate Σ = (S + E[δK Σ δK]) / (1 − λ_i λ_j); returns Σ and the sum in the numerator."""
+    divisor = 1 - np.outer(eigenvalues, eigenvalues)
+    total, sigma = S, S / divisor
+    for _ in range(MAX_ITERATIONS):
+        total = S + basis.T @ gain(basis @ sigma @ basis.T) @ basis
+        new = total / divisor
+        change = np.linalg.norm(new - sigma) / max(np.linalg.norm(new), 1e-300)
+        sigma = new
+        if change < TOLERANCE:
+            break
+    return 0.5 * (sigma + sigma.T), 0.5 * (total + total.T)
+
+
+def _passes_factor(eigenvalues: np.ndarray, num_rounds: int, passes: int) -> np.ndarray:
+    r"""What multiplies S_ij after whole passes over the same rounds.
+
+    \(\frac{1 - (\lambda_i\lambda_j)^T}{1 - \lambda_i\lambda_j} D_i D_j\) with
+    \(D_i = (1 - \lambda_i^{PT}) / (1 - \lambda_i^T)\): the noise of a pass comes back in the next.
+    """
+    once = eigenvalues**num_rounds
+    repeated = (1 - eigenvalues ** (num_rounds * passes)) / (1 - once)
+    pair = np.outer(eigenvalues, eigenvalues)
+    return (1 - np.outer(once, once)) / (1 - pair) * np.outer(repeated, repeated)

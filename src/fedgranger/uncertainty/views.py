@@ -1,0 +1,136 @@
+r"""The paper's quantities, as views on one row's mean and covariance.
+
+| paper | here | is |
+|---|---|---|
+| \(\Sigma_\theta\) | `augmentation_cov` | Cov(θ, θ) |
+| \(\Sigma_A\) | `granger_cov` | Cov(Â, Â), by group of columns |
+| \(\Psi\) | `granger_augmentation_cov` | Cov(Â, θ) |
+| \(\Omega\) | `augmentation_data_cov` | Cov(θ, y) |
+| \(\Lambda\) | `augmentation_state_cov` | Cov(θ, h_a) |
+| \(\Gamma\) | `granger_state_cov` | Cov(Â, h_a) |
+| \(\Sigma_h\) | `state_cov` | Var(h_a), what the client sends |
+| \(\mathrm{Var}(g_s)\) | `gradient_cov` | Var of the gradient the server sends |
+
+All are taken when a round begins, for the round's first time step. Lemmas 6.3 to 6.6 print other
+forms; docs/theory/errata.md says what is wrong with them and which test shows it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedgranger.uncertainty.carryover import carry_moments
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
+from fedgranger.uncertainty.moments import RowMean, parameter_cov
+from fedgranger.uncertainty.spread import gains
+from fedgranger.uncertainty.terms import RowCov
+
+__all__ = ["QUANTITIES", "Quantities", "prior_quantities", "quantities", "traces"]
+
+
+class Quantities(NamedTuple):
+    """Named in the module's text; [i, j, k, l] are entries, as in `RowCov`."""
+
+    augmentation_cov: Float[Array, "p d p d"]
+    granger_cov: Float[Array, "group p s p s"]
+    granger_augmentation_cov: Float[Array, "p q p d"]
+    augmentation_data_cov: Float[Array, "p d d"]
+    augmentation_state_cov: Float[Array, "p d p"]
+    granger_state_cov: Float[Array, "p q p"]
+    state_cov: Float[Array, "p p"]
+    gradient_cov: Float[Array, "p p"]
+
+
+QUANTITIES = Quantities._fields
+
+
+def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow) -> Quantities:
+    """Compute all of them before a round with that window."""
+    y, V = window.measurements[0], window.noise[0]
+    gain = gains(params, window)
+    theta, carry, data_cov = mean.augmentation, mean.carry, mean.data_cov
+    nothing = jnp.zeros(theta.shape[0])
+    carried = carry_moments(params, window, gain, carry, data_cov, theta, nothing)
+    D, DV = carried.D, carried.DV
+    Q = DV @ D.T
+    data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]
+    theta_u = carried.theta_rows[..., 0]
+
+    base = prior_quantities(params, cov, window)
+    late = carried.cov_rows[..., 1:]  # Cov(θ', y_p) (D V)ᵀ
+    between = jnp.einsum("kli,l->ki", late, y) + times_noise(theta_u, V) @ D.T
+    state_cov = (
+        base.state_cov
+        + times_noise(theta, V) @ theta.T
+        + between
+        + between.T
+        + times_noise(DV, carry.noise) @ DV.T
+        + (y @ data_y + carried.noise_size) * Q
+        + data_DV @ DV.T
+    )
+    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0) + (
+        Q[:, None, :] * data_y[None, :, None]
+    )
+    granger_state_cov = base.granger_state_cov + data_cov.times_granger(DV)
+    return Quantities(
+        parameter_cov(params, mean, cov, V).augmentation,
+        cov.granger,
+        base.granger_augmentation_cov,
+        DV[:, None, :] * carry.measurement[None, :, None],
+        base.augmentation_state_cov + late + arrived,
+        granger_state_cov,
+        state_cov,
+        _gradient_cov(params, window, cov, state_cov, granger_state_cov),
+    )
+
+
+def prior_quantities(params: RowParams, cov: RowCov, window: RowWindow) -> Quantities:
+    """The share of a covariance that has no mean and no carried noise: the prior's."""
+    y, V = window.measurements[0], window.noise[0]
+    p, d = cov.augmentation.shape[:2]
+    theta_state = jnp.einsum("ijal,l->ija", cov.augmentation, y)
+    granger_state = jnp.einsum("ajkl,j->kla", cov.cross, y)
+    full = jnp.diag(V) if V.ndim == 1 else V
+    state_cov = jnp.einsum("ija,j->ia", theta_state, y)
+    state_cov = state_cov + jnp.einsum("ijkl,jl->ik", cov.augmentation, full)
+    return Quantities(
+        cov.augmentation,
+        cov.granger,
+        cov.cross.transpose(2, 3, 0, 1),
+        jnp.zeros((p, d, d)),
+        theta_state,
+        granger_state,
+        state_cov,
+        _gradient_cov(params, window, cov, state_cov, granger_state),
+    )
+
+
+def _gradient_cov(
+    params: RowParams, window: RowWindow, cov: RowCov, state_cov: Array, granger_state: Array
+) -> Float[Array, "p p"]:
+    r"""\(4 A^\top \mathrm{Var}(r) A\), \(r = A\theta y - \hat A g\)."""
+    A, g = params.self_transition, window.causes[0]
+    groups, _, size = cov.granger.shape[:3]
+    by_group = g.reshape(groups, size)
+    predicted = jnp.einsum("nijkl,nj,nl->ik", cov.granger, by_group, by_group)
+    between = jnp.einsum("kla,l->ka", granger_state, g) @ A.T  # Cov(Âg, Aθy)
+    residual = A @ state_cov @ A.T + predicted - between - between.T
+    return 4 * A.T @ residual @ A
+
+
+def traces(found: Quantities) -> dict[str, Array]:
+    """One number per quantity: the trace, or the Frobenius norm where there is none."""
+    norm = jnp.linalg.norm
+    return {
+        "augmentation_cov": jnp.einsum("ijij->", found.augmentation_cov),
+        "granger_cov": jnp.einsum("nijij->n", found.granger_cov),
+        "granger_augmentation_cov": norm(found.granger_augmentation_cov.reshape(-1)),
+        "augmentation_data_cov": norm(found.augmentation_data_cov.reshape(-1)),
+        "augmentation_state_cov": norm(found.augmentation_state_cov.reshape(-1)),
+        "granger_state_cov": norm(found.granger_state_cov.reshape(-1)),
+        "state_cov": jnp.trace(found.state_cov),
+        "gradient_cov": jnp.trace(found.gradient_cov),
+    }
