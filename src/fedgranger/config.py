@@ -47,7 +47,9 @@ class RunConfig:
         granger_prior_location: mean of Â⁰.
         granger_prior_scale: standard deviation of Â⁰.
         seed: seed of the prior draws.
-        test: "debiased" tests every edge on the clients' least-squares states; "none" does not.
+        test: "debiased" tests every edge on the clients' least-squares states; "asymptotic" tests
+            FedGC's own estimate with its steady-state spread (the paper's test, which does not
+            control false edges); "none" does not test.
         alpha: an edge is reported when its adjusted p-value is at most this.
         correction: for testing many edges: bh, by, holm or none.
         confidence: level of the entries' intervals.
@@ -57,6 +59,8 @@ class RunConfig:
         hac: lags of the sandwich: model, newey-west or andrews.
         weighting: weights of time steps in the tests: none, ewma or window.
         weighting_span: half-life of ewma, or length of window, in steps.
+        uncertainty: propagate mean and covariance of the learner along the first pass: "joint",
+            "blockwise" (no covariance between causes) or "none".
     """
 
     state_model: str = "auto"
@@ -90,6 +94,7 @@ class RunConfig:
     hac: str = "model"
     weighting: str = "none"
     weighting_span: int = 0
+    uncertainty: str = "none"
 
     def __post_init__(self) -> None:
         """Check every value; the message names the option, the value and what is allowed."""
@@ -130,7 +135,8 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
-        check_choice("test", self.test, ("debiased", "none"))
+        check_choice("test", self.test, ("debiased", "asymptotic", "none"))
+        check_choice("uncertainty", self.uncertainty, ("none", "joint", "blockwise"))
         check_choice("correction", self.correction, ("bh", "by", "holm", "none"))
         check_choice("covariance", self.covariance, ("sandwich", "homoskedastic"))
         check_choice("hac", self.hac, ("model", "newey-west", "andrews"))

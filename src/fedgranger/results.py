@@ -17,6 +17,8 @@ from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
 from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
 from fedgranger.inference.multiplicity import false_edge_bound
+from fedgranger.uncertainty.record import Propagation
+from fedgranger.uncertainty.views import QUANTITIES, Quantities
 
 __all__ = ["Result", "write_atomically"]
 
@@ -31,10 +33,12 @@ class Result:
         granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
             on m.
         augmentations: θ_m per client (in a deployment they stay with their client).
-        inference: debiased estimate and edge tests, or None when there are none.
+        inference: the tested estimate (debiased, or FedGC's own with test='asymptotic') and its
+            edge tests, or None when there are none.
         trace: losses along training; columns pass_index, round, client, local_loss, server_loss.
         manifest: versions, seed, data hash, timings, bytes and how training ended.
         config: the options of the run.
+        uncertainty: covariances along the first pass, when they were asked for.
     """
 
     clients: tuple[str, ...]
@@ -45,6 +49,7 @@ class Result:
     trace: pd.DataFrame
     manifest: dict[str, Any]
     config: RunConfig
+    uncertainty: Propagation | None = None
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of the debiased one (all lags)."""
@@ -57,13 +62,11 @@ class Result:
         rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
         if estimate == "fedgc":
             return self.granger[rows, columns]
-        if self.inference is None:
-            raise RunError("this run has no debiased estimate; fit with test='debiased'")
+        transition = self._debiased().transition
         P = offsets[-1]
-        lags = self.inference.transition.shape[1] // P
+        lags = transition.shape[1] // P
         return np.concatenate(
-            [self.inference.transition[rows, k * P : (k + 1) * P][:, columns] for k in range(lags)],
-            axis=1,
+            [transition[rows, k * P : (k + 1) * P][:, columns] for k in range(lags)], axis=1
         )
 
     def edges(
@@ -78,7 +81,7 @@ class Result:
 
         Args:
             estimate: `debiased` with its tests, `fedgc` (test columns empty), or `auto`: the
-                first when there is one.
+                tested one when there is one.
             alpha: level for `is_edge`; default the run's own.
             correction: for `q_value`; default the run's own.
             sort: most certain first (strongest first without tests), instead of by client order.
@@ -121,15 +124,22 @@ class Result:
         self, *, alpha: float | None = None, correction: str | None = None
     ) -> float:
         """Level at which Holm's test, which bounds the chance of any false edge, reports all."""
-        table = self.edges(estimate="debiased", alpha=alpha, correction=correction)
+        if self.inference is None:
+            raise RunError("this run has no tests; fit with test='debiased'")
+        table = self.edges(alpha=alpha, correction=correction)
         return false_edge_bound(
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         )
 
     def _check_estimate(self, estimate: str) -> None:
         check_choice("estimate", estimate, ("auto", "debiased", "fedgc"))
-        if estimate == "debiased" and self.inference is None:
+        if estimate == "debiased":
+            self._debiased()
+
+    def _debiased(self) -> EdgeInference:
+        if self.inference is None or self.inference.facts.get("test") != "debiased":
             raise RunError("this run has no debiased estimate; fit with test='debiased'")
+        return self.inference
 
     def _fedgc_edges(self) -> pd.DataFrame:
         rows = [
@@ -154,9 +164,10 @@ class Result:
             "state_dims": np.array(self.state_dims),
         }
         if self.inference is not None:
-            arrays["debiased"] = self.inference.transition
-            arrays["debiased_std_error"] = self.inference.std_error
-            arrays["debiased_p_value"] = self.inference.p_value
+            kind = self.inference.facts["test"]
+            arrays[kind] = self.inference.transition
+            arrays[f"{kind}_std_error"] = self.inference.std_error
+            arrays[f"{kind}_p_value"] = self.inference.p_value
         write_atomically(
             folder / "config.toml",
             lambda path: path.write_text(self.config.to_toml(), encoding="utf-8"),
@@ -173,6 +184,8 @@ class Result:
         write_atomically(
             folder / "trace.parquet", lambda path: self.trace.to_parquet(path, index=False)
         )
+        if self.uncertainty is not None:
+            _save_uncertainty(folder, self.uncertainty)
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
         write_atomically(
             folder / "manifest.json", lambda path: path.write_text(text, encoding="utf-8")
@@ -201,11 +214,12 @@ class Result:
                 arrays = {name: file[name] for name in file.files}
             clients = tuple(str(name) for name in arrays["clients"])
             inference = None
-            if "debiased" in arrays:
+            kind = manifest["inference"]["test"]
+            if kind in arrays:
                 inference = EdgeInference(
-                    arrays["debiased"],
-                    arrays["debiased_std_error"],
-                    arrays["debiased_p_value"],
+                    arrays[kind],
+                    arrays[f"{kind}_std_error"],
+                    arrays[f"{kind}_p_value"],
                     _read_table(folder / "edges.csv"),
                     _read_table(folder / "entries.csv"),
                     manifest["inference"],
@@ -219,6 +233,7 @@ class Result:
                 pd.read_parquet(folder / "trace.parquet"),
                 manifest,
                 RunConfig.from_mapping(read_toml(folder / "config.toml")),
+                _load_uncertainty(folder, manifest),
             )
         except (OSError, KeyError, ValueError) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
@@ -234,8 +249,39 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _write_text(path: Path, text: str) -> None:
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+def _save_uncertainty(folder: Path, found: Propagation) -> None:
+    arrays = {}
+    for m, client in enumerate(found.clients):
+        arrays |= {f"{name}_{m}": value for name, value in found.final[client]._asdict().items()}
+        arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"] = found.means[client]
+        arrays[f"granger_path_{m}"] = found.granger_paths[client]
+    arrays["clients"] = np.array(found.clients)
+    arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
+    write_atomically(folder / "uncertainty.npz", lambda path: _save_arrays(path, arrays))
+    write_atomically(folder / "uncertainty.csv", partial(found.table.to_csv, index=False))
+
+
+def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
+    if manifest["config"].get("uncertainty", "none") == "none":
+        return None
+    table = pd.read_csv(
+        folder / "uncertainty.csv", keep_default_na=False, na_values={"prior": "", "data": ""}
+    )
+    with np.load(folder / "uncertainty.npz", allow_pickle=False) as arrays:
+        names = tuple(str(name) for name in arrays["clients"])
+        final = {
+            client: Quantities(*(arrays[f"{name}_{m}"] for name in QUANTITIES))
+            for m, client in enumerate(names)
+        }
+        means = {
+            client: (arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"])
+            for m, client in enumerate(names)
+        }
+        paths = {client: arrays[f"granger_path_{m}"] for m, client in enumerate(names)}
+        prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
+    return Propagation(
+        names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
+    )
 
 
 def _read_table(path: Path) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -33,23 +33,10 @@ def diagnose(
     if result.inference is None:
         reason = facts.get("reason", "the run was made with test='none'")
         raise RunError(f"{run}: there are no edge tests to diagnose: {reason}")
-    out.print(
-        f"lags {facts['lags']}, long-run covariance: {facts['hac']} (lag {facts['hac_lag']}), "
-        f"{facts['num_pairs']} pairs, {facts['effective_pairs']:.0f} effective, "
-        f"denominator df {facts['df_denominator']:.0f}",
-        soft_wrap=True,
-    )
-    out.print(
-        f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
-    )
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client in result.clients:
-        values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
-        worth = f"{facts['effective_samples'][client]:.0f}"
-        table.add_row(escape(client), *values, worth)
-    out.print(table)
+    if facts["test"] == "asymptotic":
+        _print_stability(facts)
+    else:
+        _print_residual_checks(result, facts)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
         (easy, low), (hard, high) = strengths[0], strengths[-1]
@@ -84,3 +71,45 @@ def _edges_at(result: Result, alpha: float) -> set[str]:
     chosen = table[table["is_edge"].fillna(False).astype(bool)]
     pairs = zip(chosen["cause"], chosen["effect"], strict=True)
     return {f"{cause} -> {effect}" for cause, effect in pairs}
+
+
+def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
+    out.print(
+        f"lags {facts['lags']}, long-run covariance: {facts['hac']} (lag {facts['hac_lag']}), "
+        f"{facts['num_pairs']} pairs, {facts['effective_pairs']:.0f} effective, "
+        f"denominator df {facts['df_denominator']:.0f}",
+        soft_wrap=True,
+    )
+    out.print(
+        f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
+    )
+    table = Table(box=None, header_style="bold")
+    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client in result.clients:
+        values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
+        worth = f"{facts['effective_samples'][client]:.0f}"
+        table.add_row(escape(client), *values, worth)
+    out.print(table)
+
+
+def _print_stability(facts: dict[str, Any]) -> None:
+    """Steady state of FedGC's estimate: how fast every row forgets, and how close to diverging."""
+    out.print(
+        f"steady-state covariance of FedGC's estimate, {facts['num_pairs']} pairs, "
+        f"noise lags {facts['hac_lag']}, df {facts['df_denominator']:.0f}\n",
+        soft_wrap=True,
+    )
+    table = Table(box=None, header_style="bold")
+    for name in ("client", "radius, mean", "radius, mean square", "time constant", "steps x"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client, row in facts["stability"].items():
+        table.add_row(
+            escape(client),
+            f"{row['joint']:.6f}",
+            f"{row['mean_square']:.6f}",
+            f"{row['time_constant']:.0f}",
+            f"{row['largest_factor']:.2f}",
+        )
+    out.print(table)
+    out.print("steps x: all three step sizes may be multiplied by less than this.")

@@ -24,7 +24,7 @@ def edges(
         str | None, typer.Option(help="Another correction: bh, by, holm or none.")
     ] = None,
     estimate: Annotated[
-        str, typer.Option(help="debiased (with tests) or fedgc; auto takes the first there is.")
+        str, typer.Option(help="debiased (with tests) or fedgc; auto takes what was tested.")
     ] = "auto",
     bound: Annotated[
         bool, typer.Option("--bound", help="Bound the chance that any reported edge is false.")
@@ -39,7 +39,7 @@ def edges(
     result = Result.load(run)
     is_tested = result.inference is not None and estimate != "fedgc"
     if not is_tested and (bound or alpha is not None or correction is not None):
-        raise ConfigError("--alpha, --correction and --bound need the tests of a debiased run")
+        raise ConfigError("--alpha, --correction and --bound need a run with tests")
     if bound and json_output:
         raise ConfigError("--bound is a sentence; leave out --json to get it")
     table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)

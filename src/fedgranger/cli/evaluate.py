@@ -31,7 +31,8 @@ def evaluate(
         typer.echo(json.dumps(scores))
         return
     out.print(score_table(scores))
-    coverage = scores.get("debiased", {}).get("coverage", {})
+    tested = scores.get("debiased") or scores.get("asymptotic") or {}
+    coverage = tested.get("coverage", {})
     for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
         if coverage.get(name) is not None:
             out.print(f"intervals that hold the true value, {label}: {coverage[name]:.3f}")

@@ -76,7 +76,7 @@ def score_table(scores: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="bold")
     for name in ("estimate", "level", "true", *columns):
         table.add_column(name, justify="left" if name in ("estimate", "level") else "right")
-    for kind in ("debiased", "fedgc"):
+    for kind in ("debiased", "asymptotic", "fedgc"):
         for level, label in levels.items():
             if kind in scores:
                 score = scores[kind][level]

@@ -40,7 +40,8 @@ def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
         "correction": result.config.correction,
     }
     if result.inference is not None:
-        scores["debiased"] = _score_debiased(result, result.inference, truth)
+        kind = result.inference.facts["test"]
+        scores[kind] = _score_tested(result, result.inference, truth)
     scores["fedgc"] = _score_fedgc(result, truth)
     return scores
 
@@ -94,7 +95,7 @@ def score(
     return out
 
 
-def _score_debiased(result: Result, found: EdgeInference, truth: Truth) -> dict[str, Any]:
+def _score_tested(result: Result, found: EdgeInference, truth: Truth) -> dict[str, Any]:
     config = result.config
     edges = result.edges()
     is_edge = edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)

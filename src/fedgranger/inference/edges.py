@@ -17,6 +17,7 @@ from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import (
+    Estimated,
     all_entry_tests,
     denominator_df,
     homoskedastic,
@@ -24,7 +25,15 @@ from fedgranger.inference.wald import (
     wald_tests,
 )
 
-__all__ = ["EDGE_COLUMNS", "ENTRY_COLUMNS", "EdgeInference", "decide", "infer"]
+__all__ = [
+    "EDGE_COLUMNS",
+    "ENTRY_COLUMNS",
+    "EdgeInference",
+    "EdgeTables",
+    "decide",
+    "edge_tables",
+    "infer",
+]
 
 EDGE_COLUMNS = ("cause", "effect", "strength", "statistic", "df", "p_value", "q_value", "is_edge")
 ENTRY_COLUMNS = (
@@ -44,7 +53,7 @@ Couplings = Literal["all"] | tuple[tuple[str, str], ...]
 
 
 class EdgeInference(NamedTuple):
-    """Debiased estimate, its tests and what to know about them.
+    """An estimate (debiased, or FedGC's own), its tests and what to know about them.
 
     Attributes:
         transition: Â = [Â¹ … Âᴸ], (P, L P), clients in the order of the source.
@@ -100,7 +109,15 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
         covariance = block_covariance(
             source, fit, rule=config.hac, weighting=weights[0], span=weights[1]
         )
-    return _tables(source, fit, covariance, config)
+    found = edge_tables(source.names, source.dims, fit, covariance, config)
+    return EdgeInference(
+        fit.transition,
+        found.std_error,
+        found.p_value,
+        found.edges,
+        found.entries,
+        _facts(source, fit, covariance, config, found.reasons, found.detectable),
+    )
 
 
 def decide(
@@ -125,10 +142,26 @@ def _wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
     return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
 
 
-def _tables(
-    source: StateSource, fit: Estimate, covariance: BlockCovariance, config: RunConfig
-) -> EdgeInference:
-    names, dims = np.array(source.names, dtype=object), source.dims
+class EdgeTables(NamedTuple):
+    """Tests of one estimate, before the facts around them are known."""
+
+    std_error: np.ndarray
+    p_value: np.ndarray
+    edges: pd.DataFrame
+    entries: pd.DataFrame
+    reasons: dict[str, str]
+    detectable: dict[str, float]
+
+
+def edge_tables(
+    clients: tuple[str, ...],
+    dims: tuple[int, ...],
+    fit: Estimated,
+    covariance: BlockCovariance,
+    config: RunConfig,
+) -> EdgeTables:
+    """Test every edge and entry of an estimate with a covariance per block."""
+    names = np.array(clients, dtype=object)
     tests = wald_tests(fit, covariance, dims)
     blocks, inside = padded_blocks(fit, dims)
     single = all_entry_tests(fit, covariance, dims, config.confidence)
@@ -161,30 +194,16 @@ def _tables(
     for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
         reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
     table = decide(table, config.alpha, config.correction, config.couplings)
-    detectable = _detectable(table, source, covariance, config.alpha)
-    return EdgeInference(
-        fit.transition,
-        std_error,
-        p_value,
-        table,
-        pd.DataFrame(entries),
-        _facts(
-            source,
-            fit,
-            covariance,
-            config,
-            reasons,
-            detectable,
-        ),
-    )
+    detectable = _detectable(table, clients, covariance, config.alpha)
+    return EdgeTables(std_error, p_value, table, pd.DataFrame(entries), reasons, detectable)
 
 
 def _detectable(
-    table: pd.DataFrame, source: StateSource, covariance: BlockCovariance, alpha: float
+    table: pd.DataFrame, clients: tuple[str, ...], covariance: BlockCovariance, alpha: float
 ) -> dict[str, float]:
     """Strength that each edge's test finds with 80 % power."""
     known = table["p_value"].notna()
-    place = {name: k for k, name in enumerate(source.names)}
+    place = {name: k for k, name in enumerate(clients)}
     rest = denominator_df(covariance)
     out = {}
     for cause, effect in zip(table["cause"][known], table["effect"][known], strict=True):

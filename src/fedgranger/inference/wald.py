@@ -20,6 +20,7 @@ from fedgranger.inference.products import block_positions
 __all__ = [
     "BlockTests",
     "EntryTests",
+    "Estimated",
     "all_entry_tests",
     "block_cov",
     "block_entries",

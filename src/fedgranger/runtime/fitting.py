@@ -23,10 +23,13 @@ from fedgranger.inference.edges import EdgeInference, infer
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
+from fedgranger.runtime.asymptotic import infer_asymptotic
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.manifest import describe
+from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
+from fedgranger.uncertainty.record import Propagation
 
 __all__ = ["fit_panel"]
 
@@ -69,12 +72,17 @@ def fit_panel(
         final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report)
         trained = time.perf_counter()
         save(final)
-        inference, facts = _infer(panel, setup, config)
+        inference, facts = _infer(panel, setup, config, final)
         tested = time.perf_counter()
+        uncertainty = None
+        if config.uncertainty != "none":
+            uncertainty = propagate(setup, config, level=config.uncertainty, report=report)
+        propagated = time.perf_counter()
     timings = {
         "seconds_local_models": round(prepared - started, 3),
         "seconds_training": round(trained - prepared, 3),
         "seconds_edge_tests": round(tested - trained, 3),
+        "seconds_uncertainty": round(propagated - tested, 3),
     }
     manifest = describe(panel, config, setup, final, data_hash, timings)
     manifest["inference"] = facts
@@ -82,7 +90,7 @@ def fit_panel(
         warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
-    return _result(panel, config, setup, final, trace, manifest, inference)
+    return _result(panel, config, setup, final, trace, manifest, inference, uncertainty)
 
 
 def _run(
@@ -117,14 +125,17 @@ def _run(
 
 
 def _infer(
-    panel: Panel, setup: Setup, config: RunConfig
+    panel: Panel, setup: Setup, config: RunConfig, final: Snapshot
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
     try:
-        models = {stream.name: stream.model for stream in setup.streams}
-        found = infer(state_source(panel, models), config)
+        if config.test == "asymptotic":
+            found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
+        else:
+            models = {stream.name: stream.model for stream in setup.streams}
+            found = infer(state_source(panel, models), config)
     except InferenceError as error:
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
@@ -132,7 +143,9 @@ def _infer(
         f"client '{stream.name}': measurement noise could not be told from the state and was taken "
         "as zero, so its edges may be false; use fewer states"
         for stream in setup.streams
-        if stream.model.method != "given" and not stream.model.measurement_cov.any()
+        if config.test == "debiased"
+        and stream.model.method != "given"
+        and not stream.model.measurement_cov.any()
     )
     order = {name: k for k, name in enumerate(panel.names)}
 
@@ -172,14 +185,10 @@ def _result(
     trace: list[TraceRow],
     manifest: dict[str, Any],
     inference: EdgeInference | None,
+    uncertainty: Propagation | None,
 ) -> Result:
     """Remove the padding and go back from sorted to panel order."""
-    dims = setup.state_dims
-    granger = pack_square(np.asarray(final.state.server.granger_row), dims)
-    offsets = np.concatenate([[0], np.cumsum(dims)])
-    for m, stream in enumerate(setup.streams):
-        own = slice(offsets[m], offsets[m + 1])
-        granger[own, own] = stream.model.self_transition
+    dims, granger = setup.state_dims, _granger(setup, final)
     order = [setup.names.index(name) for name in panel.names]
     places = state_order(setup, panel.names)
     thetas = np.asarray(final.state.clients.augmentation)
@@ -196,7 +205,19 @@ def _result(
         _trace_table(setup.names, trace),
         manifest,
         config,
+        uncertainty,
     )
+
+
+def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
+    """FedGC's Â with A_mm on the diagonal, clients in the order of the setup."""
+    dims = setup.state_dims
+    granger = pack_square(np.asarray(final.state.server.granger_row), dims)
+    offsets = np.concatenate([[0], np.cumsum(dims)])
+    for m, stream in enumerate(setup.streams):
+        own = slice(offsets[m], offsets[m + 1])
+        granger[own, own] = stream.model.self_transition
+    return granger
 
 
 def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
