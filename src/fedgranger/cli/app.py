@@ -12,6 +12,7 @@ from fedgranger.cli.diagnose import diagnose
 from fedgranger.cli.edges import edges
 from fedgranger.cli.evaluate import evaluate
 from fedgranger.cli.fit import fit
+from fedgranger.cli.reproduce import reproduce
 from fedgranger.cli.simulate import simulate
 from fedgranger.cli.study import study
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 for command in (demo, simulate, fit, edges, diagnose, evaluate):
     app.command()(command)
 app.add_typer(study, name="study")
+app.add_typer(reproduce, name="reproduce")
 
 
 def _show_version(value: bool) -> None:

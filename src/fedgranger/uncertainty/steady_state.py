@@ -3,16 +3,17 @@ r"""Where the parameters settle and how far they spread there.
 At the fixed point \(x^* = \bar K^{-1}\bar b\) the update noise is \(n_t = b_t - K_t x^*\), and
 \(x_{t+1} - x^* = (\bar F - \delta K_t)(x_t - x^*) + n_t\). The covariance over data sets
 solves \(\Sigma = E[F\Sigma F^\top] + S\), with S the long-run covariance of \(n_t\) as the
-recursion filters it. In the eigenbasis of \(\bar F\), eigenvalues λ and \(c_{ij}(h) = E[n_{i,t} n_{j,t+h}]\),
+recursion filters it. In the eigenbasis of \(\bar F\), eigenvalues λ and
+\(c_{ij}(h) = E[n_{i,t} n_{j,t+h}]\),
 
 $$S_{ij} = c_{ij}(0) + \sum_{h \ge 1} k_h\,[\lambda_i^h c_{ij}(h) + \lambda_j^h c_{ji}(h)],\qquad
   \Sigma_{ij} = \frac{S_{ij}}{1 - \lambda_i\lambda_j}$$
 
 Plain Newey-West is \(\lambda^h = 1\); the powers matter for the fast directions. \(k_h\) are the
 weights of a flat-top kernel (one up to half the lag, then falling to zero), with a lag chosen from
-the data. The gain's own noise adds \(E[\delta K\Sigma\delta K]\), by iterating; that it
-remembers is left out, an error that grows with the step sizes and the memory of the data. Nothing here depends
-on the prior: the paper's claim, which its Theorems 7.4 and 7.5 cannot give (see `printed`).
+the data. The gain's own noise adds \(E[\delta K\Sigma\delta K]\), by iterating; that it remembers
+is left out, an error that grows with the step sizes and the memory of the data. Nothing here
+depends on the prior: the paper's claim, which its Theorems 7.4 and 7.5 cannot give (`printed`).
 """
 
 from __future__ import annotations

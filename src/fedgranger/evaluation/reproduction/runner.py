@@ -1,0 +1,129 @@
+"""Compute one figure or table: settings that were computed before are read from the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pandas as pd
+
+from fedgranger._version import __version__
+from fedgranger.results import write_atomically
+
+__all__ = ["Item", "Outcome", "Setting", "reproduce"]
+
+Report = Callable[[str, int, int], None]
+
+
+class Setting(Protocol):
+    """One piece of work whose outcome is kept."""
+
+    @property
+    def label(self) -> str:
+        """Short name for files."""
+        ...
+
+    @property
+    def work(self) -> int:
+        """How long it takes, in some unit."""
+        ...
+
+    def key(self) -> dict[str, Any]:
+        """Everything the outcome depends on."""
+        ...
+
+    def run(self, report: Report = ...) -> pd.DataFrame:
+        """Do it."""
+        ...
+
+
+class Item(NamedTuple):
+    """A figure or table of the paper.
+
+    Attributes:
+        name: what the command calls it.
+        title: one line.
+        settings: (quick) -> what has to be computed.
+        collect: (tables of the settings, quick) -> the numbers behind the picture.
+        paragraph: numbers -> what the paper claims, what was found.
+        markdown: numbers -> a table for the text, or None.
+    """
+
+    name: str
+    title: str
+    settings: Callable[..., list[Any]]
+    collect: Callable[..., pd.DataFrame]
+    paragraph: Callable[[pd.DataFrame], tuple[str, str]]
+    markdown: Callable[[pd.DataFrame], str] | None = None
+
+
+class Outcome(NamedTuple):
+    """Numbers and text of one figure or table."""
+
+    table: pd.DataFrame
+    claim: str
+    finding: str
+
+
+def reproduce(
+    item: Item, folder: Path, *, quick: bool = False, report: Report = lambda *_: None
+) -> Outcome:
+    """Compute what is missing and write NAME.csv and NAME.md.
+
+    Args:
+        item: the figure or table.
+        folder: where to; outcomes of single settings are kept in its subfolder `cache`, by
+            settings and package version.
+        quick: fewer settings and rounds, to see that everything works.
+        report: called with (what, done, total).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = item.settings(quick=quick)
+    total = sum(setting.work for setting in settings)
+    done, tables = 0, []
+    for setting in settings:
+        start, work = done, setting.work
+
+        def partly(_: str, now: int, of: int, start: int = start, work: int = work) -> None:
+            report(item.name, start + work * now // max(of, 1), total)
+
+        tables.append(_cached(folder / "cache", setting, partly))
+        done += work
+        report(item.name, done, total)
+    table = item.collect(tables, quick=quick)
+    claim, finding = item.paragraph(table)
+    write_atomically(folder / f"{item.name}.csv", lambda path: table.to_csv(path, index=False))
+    text = _page(item, table, claim, finding, quick=quick)
+    write_atomically(
+        folder / f"{item.name}.md", lambda path: path.write_text(text, encoding="utf-8")
+    )
+    return Outcome(table, claim, finding)
+
+
+def _cached(folder: Path, setting: Setting, report: Report) -> pd.DataFrame:
+    identity = json.dumps([__version__, type(setting).__name__, setting.key()], sort_keys=True)
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    path = folder / f"{setting.label}-{digest}.parquet"
+    if not path.exists():
+        table = setting.run(report)
+        folder.mkdir(exist_ok=True)
+        write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
+    return pd.read_parquet(path)
+
+
+def _page(item: Item, table: pd.DataFrame, claim: str, finding: str, *, quick: bool) -> str:
+    note = (
+        "A quick run: few settings and rounds, to see that everything works. Its numbers decide "
+        "nothing.\n\n"
+        if quick
+        else ""
+    )
+    extra = f"{item.markdown(table)}\n\n" if item.markdown else ""
+    return (
+        f"# {item.name}: {item.title}\n\n![{item.name}]({item.name}.png)\n\n{note}"
+        f"**The paper.** {claim} **Here.** {finding}\n\n{extra}"
+        f"Numbers: `{item.name}.csv`. Made by fedgranger {__version__}.\n"
+    )
