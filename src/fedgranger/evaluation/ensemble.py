@@ -95,7 +95,8 @@ def _draw_prior(setup: Setup, config: RunConfig, key: Array, replicas: int) -> R
         jax.random.normal(granger_key, (replicas, M, p, M * p))
     )
     return RoundState(
-        AugmentState(theta * jnp.asarray(real)), ServerState(granger * jnp.asarray(there))
+        AugmentState(theta * jnp.asarray(real)[None]),
+        ServerState(granger * jnp.asarray(there)[None]),
     )
 
 
@@ -152,9 +153,11 @@ def _noisy_step(
 
 
 def _noisy(window: ClientWindow, CA: Array, here: Array, following: Array) -> ClientWindow:
-    targets = jnp.einsum("mwd,mdp->mwp", following, CA) * window.has_next[..., None]
+    targets = jnp.einsum("mwd,mdp->mwp", following, CA) * window.has_next[..., None].astype(
+        following.dtype
+    )
     return ClientWindow(
-        window.measurements + here * window.is_observed[..., None],
+        window.measurements + here * window.is_observed[..., None].astype(here.dtype),
         window.filtered_states,
         window.local_targets + targets,
         window.local_energies,
@@ -171,7 +174,7 @@ def _sample(
 
     def one(state: RoundState, noise: Array) -> tuple[Array, Array, Array]:
         seen = ClientWindow(
-            window.measurements + noise * window.is_observed[..., None],
+            window.measurements + noise * window.is_observed[..., None].astype(noise.dtype),
             window.filtered_states,
             window.local_targets,
             window.local_energies,

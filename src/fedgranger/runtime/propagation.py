@@ -37,7 +37,7 @@ def model_noise(setup: Setup) -> dict[str, np.ndarray]:
 def propagate(
     setup: Setup,
     config: RunConfig,
-    noise: Mapping[str, np.ndarray] | None = None,
+    noise: Mapping[str, np.ndarray | float] | None = None,
     *,
     level: str = "joint",
     split: bool = True,

@@ -103,7 +103,7 @@ def carry_moments(
     D = late_gain(params, carry.weight)
     DV = times_noise(D, V)
     rows = jnp.concatenate([y[None], DV])
-    data_rows = (rows @ previous)[:, None] * previous + times_noise(rows, carry.noise)
+    data_rows = jnp.outer(rows @ previous, previous) + times_noise(rows, carry.noise)
     cov_rows = data_cov.times(rows)
     columns = data_cov.times_columns(rows)
     granger_data = (data_cov.causes @ g) * data_cov.granger_factor
@@ -115,8 +115,8 @@ def carry_moments(
         times(N, DV),
         data_rows,
         cov_rows,
-        cov_rows + theta[:, :, None] * (rows @ previous),
-        columns + (theta @ rows.T)[..., None] * previous,
+        cov_rows + theta[:, :, None] * (rows @ previous)[None, None],
+        columns + (theta @ rows.T)[..., None] * previous[None, None],
         data_cov.trace(V) + theta @ times_noise(previous, V),
         error_data + jnp.outer(error, previous),
         noise_size,
@@ -180,7 +180,7 @@ def first_step(
     ahead, ahead_granger = advance(window, gain, ahead, ahead_granger)
 
     # centred ε εᵀ y_p acts through D as ε does through θ
-    z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y, V)
+    z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y[None, None], V)
     trace = carried.theta_trace + D @ times_noise(data_y, V)
     z = z + trace[:, None, None] * DV[None]
     z = z + times_noise(carried.theta_rows[..., 1:].transpose(2, 0, 1), V)
@@ -190,16 +190,19 @@ def first_step(
     state = own_state + size * Q + Q_data + inner(noisy_DV, DV)
 
     w = carried.theta_trace + DV @ noisy_y
-    on_K = ahead[..., 0] - times_noise(carried.error_data, V) + times(N, w)[:, None] * y
+    on_K = ahead[..., 0] - times_noise(carried.error_data, V) + jnp.outer(times(N, w), y)
     on_K = on_K + 0.5 * (y @ noisy_y + size) * K
-    on_K_granger = ahead_granger[..., 0] - times(B, w)[:, None] * g
+    on_K_granger = ahead_granger[..., 0] - jnp.outer(times(B, w), g)
     on_P = ahead_granger[..., 1:]
 
     base = fluctuation(
         y, g, V, N, B, StepMoments(error_square, error_state, state, state_quadratic)
     )
     late = _late_targets(params, window, gain, carried)
-    cubic, seen = fused_einsum("ia,ka->ik", inner(K, D), N), times_noise(carry.measurement, V)
+    cubic, seen = (
+        fused_einsum("ia,ka->ik", inner(K, D), N),
+        times_noise(carry.measurement, V)[None, None],
+    )
     # 2γ Σ_t w_t E[e y_pᵀ] ȳ_t g_tᵀ
     reach = jnp.einsum(
         "ij,tj,tl,t->il", carried.error_data, window.measurements, window.causes, gain.c
@@ -245,7 +248,7 @@ def held_terms(
     on_g = fused_einsum("iaj,ak->ijk", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, :, None]
     on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, None, :] * y[None, :, None]
     FQ = fused_einsum("iaj,ab->bij", F, Q)
-    previous = carry.measurement
+    previous = carry.measurement[None, None]
     square = 0.5 * u_square * fused_einsum("ia,ab,kb->ik", B, Q, B)
     p, q = len(N), g.shape[0]
     held = Terms(
@@ -256,7 +259,7 @@ def held_terms(
         outer=tuple(zip(FQ * previous, F.transpose(1, 0, 2) * previous, strict=True)),
     )
     # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
-    diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * carry.noise
+    diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * carry.noise[None, None]
     return merge(terms, held._replace(diagonal=(diagonal,)))
 
 
@@ -268,7 +271,7 @@ def _late_targets(
     if len(window.measurements) == 1:  # one step: both gradients see the same E[y yᵀ]
         y, V = window.measurements[0], window.noise[0]
         Ed = carried.error_data
-        seen = (Ed @ y)[:, None] * y + times_noise(Ed, V)
+        seen = jnp.outer(Ed @ y, y) + times_noise(Ed, V)
         return (gain.keep * carried.DV, Ed), (-carried.K, seen)
     return (
         (gain.keep * carried.DV, carried.error_data),

@@ -38,7 +38,7 @@ class DataCov(NamedTuple):
         along = summed("rim,wm->riw", self.factors, rows)
         out = self.error[:, None, None] * noisy.T[None]
         out = out + (along[:, :, None] * self.columns[:, None, :, None]).sum(axis=0)
-        return out + self.matrix[..., None] * (rows @ self.vector)
+        return out + self.matrix[..., None] * (rows @ self.vector)[None, None]
 
     def times_columns(self, rows: Float[Array, "w d"]) -> Float[Array, "p w d"]:
         """[i, w, m] = Σ_j rows_wj Cov(θ'_ij, y_m)."""
@@ -46,7 +46,7 @@ class DataCov(NamedTuple):
         along = rows @ self.columns.T
         out = self.error[:, None, None] * noisy[None]
         out = out + fused_einsum("rim,wr->iwm", self.factors, along)
-        return out + (self.matrix @ rows.T)[..., None] * self.vector
+        return out + (self.matrix @ rows.T)[..., None] * self.vector[None, None]
 
     def trace(self, noise: Array) -> Float[Array, " p"]:
         """[i] = Σ_jm Cov(θ'_ij, y_m) V_jm."""

@@ -79,4 +79,6 @@ def row_window(
 
 def times_noise(values: Array, noise: Array) -> Array:
     """Multiply the last axis by V: elementwise when V is diagonal, a product otherwise."""
-    return values * noise if noise.ndim == 1 else values @ noise
+    if noise.ndim == 1:
+        return values * noise.reshape((1,) * (values.ndim - 1) + noise.shape)
+    return values @ noise

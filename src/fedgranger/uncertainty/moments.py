@@ -193,7 +193,7 @@ def _later_step(
     error_state = (
         error_state
         + e[:, None, None] * noisy_theta[None]
-        + (DV @ theta.T)[:, :, None] * y[t - 1]
+        + (DV @ theta.T)[:, :, None] * y[t - 1][None, None]
         + is_second * (DV @ previous)[:, None, None] * carried.DV[None]
     )
     square = seen.alpha_alpha[t, :, t] + jnp.outer(e, e)

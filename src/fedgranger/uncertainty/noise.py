@@ -34,7 +34,10 @@ class Noise(NamedTuple):
 
 
 def noise_of(
-    covs: Mapping[str, np.ndarray], names: Sequence[str], sensor_dims: Sequence[int], num_steps: int
+    covs: Mapping[str, np.ndarray | float],
+    names: Sequence[str],
+    sensor_dims: Sequence[int],
+    num_steps: int,
 ) -> Noise:
     """Check and bring into form.
 

@@ -83,7 +83,10 @@ def gains(params: RowParams, window: RowWindow) -> Gains:
     observed_noise = jnp.tensordot(observed, window.noise, 1)
     mixing = None
     if window.noise.ndim == 2:
-        lost = own[:, :, None] * paired_noise + feedback[:, :, None] * observed_noise
+        lost = (
+            own[:, :, None] * paired_noise[None, None]
+            + feedback[:, :, None] * observed_noise[None, None]
+        )
         mixing = keep * jnp.eye(len(A))[:, :, None] - lost
     return Gains(
         paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
@@ -167,7 +170,7 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
         return plus - fused_einsum("taub,ukb->tauk", phi, gain.N)
 
     def right_beta(phi: Array, rho: Array) -> Array:
-        return fused_einsum("taub,ukb->tauk", phi, gain.B) - gain.c[:, None] * rho
+        return fused_einsum("taub,ukb->tauk", phi, gain.B) - gain.c[None, None, :, None] * rho
 
     def left_alpha(phi: Array, rho: Array) -> Array:
         plus = fused_einsum("tia,tauk->tiuk", gain.kappa, rho)
@@ -265,7 +268,7 @@ def swapped_cov(N: Array, noise: Array, cov: Float[Array, "p d p d"]) -> Float[A
     """
     if noise.ndim == 1:
         noisy = fused_einsum("kb,ia,bjal->ijkl", N, N, cov)
-        return noisy * noise[None, :, None, None] * noise
+        return noisy * noise[None, :, None, None] * noise[None, None, None]
     noisy = jnp.einsum("bmar,mj,rl->bjal", cov, noise, noise)
     return fused_einsum("kb,ia,bjal->ijkl", N, N, noisy)
 
@@ -279,7 +282,7 @@ def spread(gain: Gains, window: RowWindow, cov: RowCov, more: Terms | None = Non
     def own(t: Array | int) -> Terms:
         V = window.noise[t]
         if V.ndim == 1:
-            state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V).sum(axis=-1)
+            state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
         else:
             state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
         error_state = times_noise(seen.theta_alpha[t].transpose(2, 0, 1), V)

@@ -50,7 +50,7 @@ def collect(params: RowParams, windows: RowWindow) -> RowStatistics:
     """Average over the rounds of one row (leading axis of `windows`).
 
     Raises:
-        UnstableRecursionError: a step size is zero, so part of the parameters never moves.
+        UnstableRecursionError: the feedback or the server step size is zero.
     """
     _check_moving(params)
     A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
@@ -98,7 +98,8 @@ def _sums(windows: RowWindow) -> tuple[Array, ...]:
     y, g = windows.measurements, windows.causes
     wp, wo = windows.paired_weights, windows.observed_weights
     noise = windows.noise
-    full = noise if noise.ndim == y.ndim + 1 else noise[..., None] * jnp.eye(y.shape[-1])
+    eye = jnp.eye(y.shape[-1])[None, None]
+    full = noise if noise.ndim == y.ndim + 1 else noise[..., None] * eye
     return (
         jnp.einsum("rt,rtj,rtl->jl", wp, y, y) + jnp.einsum("rt,rtjl->jl", wp, full),
         jnp.einsum("rt,rtj,rtl->jl", wo, y, y) + jnp.einsum("rt,rtjl->jl", wo, full),
@@ -130,9 +131,9 @@ def _scores(params: RowParams, windows: RowWindow, theta: Array, granger: Array)
     residual = phi @ A.T - rho
     e = 2 * params.local_step_size * wp * own - 2 * params.feedback_step_size * wo * (residual @ A)
     on_theta = jnp.einsum("rti,rtj->rij", e, y)
-    on_theta = on_theta - 2 * params.local_step_size * params.augmentation_ridge * theta
+    on_theta = on_theta - 2 * params.local_step_size * params.augmentation_ridge * theta[None]
     on_granger = 2 * params.server_step_size * jnp.einsum("rti,rtj->rij", wo * residual, g)
-    on_granger = on_granger - 2 * params.server_step_size * params.granger_ridge * granger
+    on_granger = on_granger - 2 * params.server_step_size * params.granger_ridge * granger[None]
     rounds = y.shape[0]
     parts = [on_theta.reshape(rounds, -1), on_granger.reshape(rounds, -1)]
     return jnp.concatenate(parts, axis=1)

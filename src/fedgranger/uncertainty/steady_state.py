@@ -30,7 +30,8 @@ from fedgranger.uncertainty.statistics import RowStatistics, collect, scores, un
 
 __all__ = ["SteadyState", "settle"]
 
-MAX_ITERATIONS = 100
+MIN_ROUNDS = 20
+MAX_ITERATIONS = 1000
 TOLERANCE = 1e-5
 
 
@@ -102,6 +103,11 @@ def settle(
         UnstableRecursionError: the step sizes do not contract.
     """
     averages = collect(params, windows)
+    if averages.num_rounds < MIN_ROUNDS:
+        raise UnstableRecursionError(
+            f"client '{client}': {averages.num_rounds} rounds are too few to tell how far the "
+            f"estimate spreads, {MIN_ROUNDS} are needed; use a smaller window or more data"
+        )
     gain = gain_noise(params, windows, averages)
     stability = analyse(averages, gain)
     check(stability, params, client)
@@ -117,8 +123,12 @@ def settle(
     turned = (noise * averages.scale) @ basis
     lag = _choose_lag(turned, np.asarray(windows.causes[:, 0]))
     eigenvalues = 1 - rates
-    S = _filtered_cov(turned - turned.mean(axis=0), eigenvalues, lag)
-    sigma, total = _with_gain_noise(S, eigenvalues, basis, gain)
+    centred = turned - turned.mean(axis=0)
+    S = _filtered_cov(centred, eigenvalues, lag, flat=True)
+    pairs = np.outer(eigenvalues, eigenvalues)
+    if np.linalg.eigvalsh(S / (1 - pairs))[0] < 0:  # a flat top need not give a covariance
+        S = _filtered_cov(centred, eigenvalues, lag, flat=False)
+    sigma, total = _with_gain_noise(S, eigenvalues, basis, gain, client)
     factor = _passes_factor(eigenvalues, averages.num_rounds, passes)
     unscale = np.outer(averages.scale, averages.scale)
 
@@ -159,18 +169,21 @@ def _lag_one(series: np.ndarray) -> float:
     return float(np.max(np.abs(product) / np.where(variance > 0, variance, np.inf)))
 
 
-def _filtered_cov(turned: np.ndarray, eigenvalues: np.ndarray, lag: int) -> np.ndarray:
+def _filtered_cov(
+    turned: np.ndarray, eigenvalues: np.ndarray, lag: int, *, flat: bool
+) -> np.ndarray:
     n = len(turned)
     total = turned.T @ turned / n
     for h in range(1, lag + 1):
         product = turned[:-h].T @ turned[h:] / n  # c_ij(h) = E[n_i,t n_j,t+h]
         weighted = (eigenvalues**h)[:, None] * product
-        total += min(1.0, 2 * (1 - h / (lag + 1))) * (weighted + weighted.T)
+        weight = 1 - h / (lag + 1)
+        total += (min(1.0, 2 * weight) if flat else weight) * (weighted + weighted.T)
     return total
 
 
 def _with_gain_noise(
-    S: np.ndarray, eigenvalues: np.ndarray, basis: np.ndarray, gain: Map
+    S: np.ndarray, eigenvalues: np.ndarray, basis: np.ndarray, gain: Map, client: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Iterate Σ = (S + E[δK Σ δK]) / (1 − λ_i λ_j); returns Σ and the sum in the numerator."""
     divisor = 1 - np.outer(eigenvalues, eigenvalues)
@@ -181,8 +194,11 @@ def _with_gain_noise(
         change = np.linalg.norm(new - sigma) / max(np.linalg.norm(new), 1e-300)
         sigma = new
         if change < TOLERANCE:
-            break
-    return 0.5 * (sigma + sigma.T), 0.5 * (total + total.T)
+            return 0.5 * (sigma + sigma.T), 0.5 * (total + total.T)
+    raise UnstableRecursionError(
+        f"client '{client}': the step sizes are too close to diverging for a steady state to be "
+        "found; halve all three"
+    )
 
 
 def _passes_factor(eigenvalues: np.ndarray, num_rounds: int, passes: int) -> np.ndarray:

@@ -94,14 +94,17 @@ def assemble(
     y, g = measurement, causes
     augmentation = (
         scaled.augmentation
-        + terms.on_y[..., None] * y
+        + terms.on_y[..., None] * y[None, None, None]
         + terms.on_y.transpose(2, 0, 1)[:, None] * y[None, :, None, None]
     )
     for left, right in terms.outer:
-        augmentation = augmentation + left[:, :, None, None] * right
+        augmentation = augmentation + left[:, :, None, None] * right[None, None]
     for left, right in terms.swapped:
         augmentation = augmentation + left[:, None, None, :] * right.T[None, :, :, None]
-    diagonal = [*terms.diagonal, *(E[:, :, None] * V for E, V in terms.kron if V.ndim == 1)]
+    diagonal = [
+        *terms.diagonal,
+        *(E[:, :, None] * V[None, None] for E, V in terms.kron if V.ndim == 1),
+    ]
     if diagonal:
         spikes = jnp.stack(diagonal).sum(axis=0).transpose(0, 2, 1)[..., None]
         augmentation = augmentation + spikes * jnp.eye(len(y))[None, :, None, :]
@@ -111,11 +114,11 @@ def assemble(
 
     cross = (
         scaled.cross
-        + terms.on_g[..., None] * g
+        + terms.on_g[..., None] * g[None, None, None]
         + (y[None, :, None, None] * terms.cross_on_y[:, None])
     )
     for left, right in terms.cross_outer:
-        cross = cross + left[:, :, None, None] * right
+        cross = cross + left[:, :, None, None] * right[None, None]
     for left, right in terms.cross_swapped:
         cross = cross + left.T[None, :, :, None] * right[:, None, None, :]
 

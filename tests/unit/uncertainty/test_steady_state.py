@@ -1,0 +1,243 @@
+"""Σ∞ against Lyapunov solvers, dense linear systems and closed forms."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.signal
+
+import fedgranger as fg
+from fedgranger.runtime.propagation import propagate, row_params, row_windows
+from fedgranger.runtime.setup import set_up
+from fedgranger.uncertainty.inputs import RowParams, row_window
+from fedgranger.uncertainty.noise import noise_of
+from fedgranger.uncertainty.statistics import flatten, scores
+from fedgranger.uncertainty.steady_state import settle
+from tests.unit.uncertainty.test_statistics import Row, dense_rounds, make_row
+
+SIZES = (0.02, 0.03, 0.05)
+
+
+@pytest.fixture(autouse=True)
+def ranks_may_differ():
+    """`spread` and `terms` multiply arrays of different rank; the rest of the tests forbid it."""
+    before = jax.config.jax_numpy_rank_promotion  # not a context: `propagate` has threads
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+    yield
+    jax.config.update("jax_numpy_rank_promotion", before)
+
+
+def scaled_sizes(factor):
+    return tuple(factor * size for size in SIZES)
+
+
+def close(found, expected, share):
+    """Largest difference as a share of the largest entry."""
+    return np.abs(found - expected).max() <= share * np.abs(expected).max()
+
+
+def test_cov_vs_lyapunov_at_tiny_step_sizes():
+    """White data: S is the noise's covariance, and the random gain adds O(step size)."""
+    row = make_row(num_rounds=2000, memory=0.0, sizes=scaled_sizes(1e-4))
+    found = settle(*row, client="c")
+    F = np.eye(10) - dense_rounds(row)[0].mean(axis=0)
+    expected = scipy.linalg.solve_discrete_lyapunov(F, found.noise_cov)
+    assert close(found.cov, expected, 1e-3)
+    noise = scores(*row, found.augmentation, found.granger)
+    white = np.diag(np.cov(noise.T, bias=True))
+    # each lag adds twice a sample autocorrelation of s.d. 1/sqrt(n)
+    spread = 5 * 2 * np.sqrt(found.hac_lag / len(noise))
+    np.testing.assert_allclose(np.diag(found.noise_cov), white, rtol=spread)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"W": 3},
+        {"missing": True},
+        {"ridge": (0.0, 0.0)},
+        {"p": 1, "d": 1, "q": 1},
+        {"p": 1, "d": 2, "q": 4},
+    ],
+    ids=["one-step", "three-steps", "missing", "no-ridge", "scalar", "wide"],
+)
+def test_cov_vs_dense_linear_system(options):
+    """vec Σ = (I − E[F ⊗ F])⁻¹ vec S, in plain coordinates, where the gain's noise matters."""
+    row = make_row(num_rounds=200, sizes=SIZES, **options)
+    found = settle(*row, client="c")
+    gains, pulls = dense_rounds(row)
+    n = gains.shape[1]
+    F = np.eye(n) - gains
+    square = np.mean([np.kron(f, f) for f in F], axis=0)
+    expected = np.linalg.solve(np.eye(n * n) - square, found.noise_cov.reshape(-1)).reshape(n, n)
+    assert close(found.cov, expected, 2e-5)
+    without = scipy.linalg.solve_discrete_lyapunov(F.mean(axis=0), found.noise_cov)
+    assert not close(found.cov, without, 0.02)
+    np.testing.assert_allclose(
+        flatten(found.augmentation, found.granger),
+        np.linalg.solve(gains.mean(axis=0), pulls.mean(axis=0)),
+        rtol=1e-8,
+    )
+
+
+def test_covs_are_symmetric_and_positive():
+    found = settle(*make_row(num_rounds=400, sizes=scaled_sizes(0.3)), client="c")
+    for cov in (found.cov, found.trained_cov):
+        np.testing.assert_allclose(cov, cov.T, rtol=0, atol=1e-14 * np.abs(cov).max())
+        assert np.linalg.eigvalsh(cov)[0] > 0
+
+
+def constant_gain_row(memory, num_rounds=60_000):
+    """y = g = 1, so that the gain is not random; the target is AR(1) of variance 1."""
+    rng = np.random.default_rng(5)
+    shocks = rng.standard_normal(num_rounds) * np.sqrt(1 - memory**2)
+    target = scipy.signal.lfilter([1.0], [1.0, -memory], shocks)
+    params = RowParams(
+        jnp.array([[0.7]]),
+        jnp.array([[1.1]]),
+        *(jnp.asarray(value) for value in (0.1, 0.08, 0.12, 0.0, 0.0)),
+        jnp.ones(1),
+    )
+    ones, flags = jnp.ones((num_rounds, 1, 1)), jnp.ones((num_rounds, 1), bool)
+    windows = jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None))(
+        ones,
+        ones,
+        jnp.asarray(target[:, None, None]),
+        jnp.zeros((num_rounds, 1, 1)),
+        flags,
+        flags,
+        params.coupling,
+    )
+    return Row(params, windows), target
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, -0.5, 0.8])
+def test_autocorrelated_noise_vs_augmented_lyapunov(memory):
+    """(x, target) is a VAR(1) here, so Σ∞ is known: S must weigh lag h by powers of F̄."""
+    row, target = constant_gain_row(memory)
+    found = settle(*row, client="c")
+    F = np.eye(2) - dense_rounds(Row(row.params, jax.tree.map(lambda x: x[:1], row.windows)))[0][0]
+    push = np.array([[2 * 0.1], [0.0]])
+    joint = np.block([[F, push], [np.zeros((1, 2)), np.array([[memory]])]])
+    shocks = np.zeros((3, 3))
+    shocks[2, 2] = (1 - memory**2) * target.var()
+    expected = scipy.linalg.solve_discrete_lyapunov(joint, shocks)[:2, :2]
+    # autocovariances of 60 000 steps are known to about 1 % each
+    assert close(found.cov, expected, 0.06)
+    plain = scipy.linalg.solve_discrete_lyapunov(F, push @ push.T)
+    assert close(found.cov, plain, 0.06) == (memory == 0)
+
+
+def test_one_long_pass_is_the_steady_state():
+    row = make_row(num_rounds=1500, sizes=scaled_sizes(0.3))
+    found = settle(*row, client="c")
+    assert found.averages.num_rounds > 20 * found.stability.time_constant
+    assert close(found.trained_cov, found.cov, 1e-10)
+
+
+def test_a_short_pass_has_not_spread_yet():
+    """Few rounds of one pass: S per round, added up."""
+    row = make_row(num_rounds=20, sizes=scaled_sizes(1e-6))
+    found = settle(*row, client="c")
+    assert close(found.trained_cov, 20 * found.noise_cov, 1e-3)
+    assert np.trace(found.trained_cov) < 1e-3 * np.trace(found.cov)
+
+
+def test_many_passes_tend_to_the_full_batch_sandwich():
+    """Tiny steps, many passes: the full-batch fixed point, whose spread is K̄⁻¹ S K̄⁻¹ / T."""
+    row = make_row(num_rounds=300, sizes=scaled_sizes(1e-6))
+    found = settle(*row, client="c", passes=10**9)
+    # plain coordinates: x* = K⁻¹ b with K not symmetric
+    inverse = np.linalg.inv(dense_rounds(row)[0].mean(axis=0))
+    expected = inverse @ found.noise_cov @ inverse.T / 300
+    assert close(found.trained_cov, expected, 1e-3)
+    # an iterate on fresh data would average over far more than 300 rounds at these step sizes
+    assert np.trace(found.trained_cov) > 10 * np.trace(found.cov)
+
+
+def test_passes_vs_simulated_repetition():
+    """P passes over the same white noise, linear recursion: exact by summing the filter."""
+    row, _ = constant_gain_row(0.0, num_rounds=40)
+    F, passes = np.eye(2) - dense_rounds(row)[0][0], 3
+    found = settle(*row, client="c", passes=passes)
+    total = np.zeros((2, 2))
+    for age in range(40):  # the noise of one time step enters once per pass
+        response = sum(np.linalg.matrix_power(F, age + 40 * k) for k in range(passes))
+        total += response @ found.noise_cov @ response.T
+    assert close(found.trained_cov, total, 1e-8)
+
+
+def test_scores_can_be_taken_elsewhere():
+    row = make_row(num_rounds=300, sizes=scaled_sizes(0.3))
+    here = settle(*row, client="c")
+    same = settle(*row, client="c", at=(here.augmentation, here.granger))
+    np.testing.assert_allclose(same.cov, here.cov, rtol=1e-12)
+    there = settle(*row, client="c", at=(here.augmentation + 1.0, here.granger))
+    np.testing.assert_array_equal(there.augmentation, here.augmentation)
+    assert np.trace(there.cov) > np.trace(here.cov)
+
+
+def test_views_vs_averages_over_data():
+    p, d, q = 2, 3, 4
+    row = make_row(p=p, d=d, q=q, num_rounds=300, sizes=scaled_sizes(0.2))
+    found = settle(*row, client="c")
+    split = p * d
+    assert found.augmentation.shape == (p, d)
+    assert found.granger.shape == (p, q)
+    assert found.cov.shape == found.trained_cov.shape == (p * (d + q), p * (d + q))
+    np.testing.assert_array_equal(found.granger_cov(), found.cov[split:, split:])
+    np.testing.assert_array_equal(
+        found.granger_cov(trained=True), found.trained_cov[split:, split:]
+    )
+    psi = found.granger_augmentation_cov()
+    assert psi.shape == (p * q, p * d)
+    np.testing.assert_array_equal(psi, found.cov[split:, :split])
+    ys = np.asarray(row.windows.measurements)[:, 0]
+    reads = [np.kron(np.eye(p), y) for y in ys]  # θ y from the entries row by row
+    state_cov = np.mean([read @ found.cov[:split, :split] @ read.T for read in reads], axis=0)
+    assert found.state_cov().shape == (p, p)
+    np.testing.assert_allclose(found.state_cov(), state_cov, rtol=1e-10)
+    gamma = np.mean([psi @ read.T for read in reads], axis=0)
+    assert found.granger_state_cov().shape == (p, q, p)
+    np.testing.assert_allclose(found.granger_state_cov().reshape(p * q, p), gamma, rtol=1e-8)
+
+
+def test_propagation_forgets_the_prior():
+    """Prior variances 1e-6 and 1 end within 1 % of each other after 10 time constants."""
+    panel, _ = fg.simulate(2, 4001, state_dims=1, sensor_dims=2, measurement_var=1.0, seed=1)
+    config = fg.RunConfig(
+        state_dim=1,
+        state_model="ppca",
+        local_step_size=0.02,
+        feedback_step_size=0.02,
+        server_step_size=0.02,
+        augmentation_ridge=0.05,
+        granger_ridge=0.05,
+    )
+    setup = set_up(panel, config)
+    none = noise_of({name: np.zeros(2) for name in setup.names}, setup.names, [2, 2], 4001)
+    params = row_params(setup, config, none)
+    windows = row_windows(setup, none, 0, setup.num_rounds, np.arange(2))
+    for m in range(2):
+        own = settle(
+            jax.tree.map(lambda leaf, m=m: leaf[m], params),
+            jax.tree.map(lambda leaf, m=m: leaf[:, m], windows),
+            client=setup.names[m],
+        )
+        assert 10 * own.stability.time_constant < setup.num_rounds
+    ends, starts = [], []
+    for scale in (1e-3, 1.0):
+        priors = {"augmentation_prior_scale": scale, "granger_prior_scale": scale}
+        run = propagate(setup, dataclasses.replace(config, **priors), num_checkpoints=1)
+        ends.append(run.final)
+        starts.append(run.table["total"].to_numpy()[0])
+    assert starts[1] > 1e5 * starts[0]
+    for name in setup.names:
+        for quantity in ("augmentation_cov", "granger_cov", "granger_augmentation_cov"):
+            small, large = (getattr(end[name], quantity) for end in ends)
+            assert close(small, large, 0.01), (name, quantity)
+            assert np.abs(large).max() > 0
