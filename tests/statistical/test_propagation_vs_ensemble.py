@@ -189,6 +189,7 @@ def report(study, rows):
 FAST = Study(0.3, 0.1, num_steps=201, replicas=1000, rate=5e-4, marks=(100, 200))
 
 
+@pytest.mark.slow
 def test_recursion_vs_small_ensemble():
     rows = compare(FAST)
     report(FAST, rows)

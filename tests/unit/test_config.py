@@ -44,6 +44,7 @@ FULL = RunConfig(
     hac="andrews",
     weighting="ewma",
     weighting_span=500,
+    uncertainty="joint",
 )
 
 
@@ -148,7 +149,7 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
             ["ab"],
             "couplings has the entry 'ab'; each must be [cause, effect], two clients",
         ),
-        ("test", "wald", "test is 'wald'; choose one of debiased, none"),
+        ("test", "wald", "test is 'wald'; choose one of debiased, asymptotic, none"),
         (
             "correction",
             "BH",

@@ -262,6 +262,7 @@ def test_qq_quantiles_and_power():
     assert "the 100 entries of absent blocks" in finding
 
 
+@pytest.mark.slow
 def test_resumes_to_identical_files(tmp_path, monkeypatch):
     """An interrupted run keeps its finished settings; files are those of an undisturbed run."""
     item = FIGURES["qq"]

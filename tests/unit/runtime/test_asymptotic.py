@@ -8,8 +8,6 @@ from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.runtime.asymptotic import settle_rows, single_row
 from fedgranger.runtime.setup import set_up
 
-pytestmark = pytest.mark.usefixtures("broadcasting")
-
 
 @pytest.fixture(scope="module")
 def panel():

@@ -26,7 +26,7 @@ from fedgranger.uncertainty.steady_state import settle
 
 STEPS, NOISE = 1500, 0.3**2
 
-pytestmark = pytest.mark.usefixtures("broadcasting")
+pytestmark = pytest.mark.slow  # compiles the recursion for several shapes
 
 
 @pytest.fixture(scope="module")

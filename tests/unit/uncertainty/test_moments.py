@@ -340,6 +340,7 @@ def part(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+@pytest.mark.slow
 def test_advance_rounds_twice_vs_single_steps():
     params, state, windows = two_rows(rounds=8)
     last = advance_rounds(params, state, part(windows, slice(0, 4)))

@@ -206,6 +206,7 @@ def test_views_vs_averages_over_data():
     np.testing.assert_allclose(found.granger_state_cov().reshape(p * q, p), gamma, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_propagation_forgets_the_prior():
     """Prior variances 1e-6 and 1 end within 1 % of each other after 10 time constants."""
     panel, _ = fg.simulate(2, 4001, state_dims=1, sensor_dims=2, measurement_var=1.0, seed=1)
