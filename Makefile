@@ -33,6 +33,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.training_speed
 	$(PY) -m benchmarks.memory
+	$(PY) -m benchmarks.uncertainty
 
 docs-figures: $(VENV)/.installed
 	$(PY) docs/make_figures.py

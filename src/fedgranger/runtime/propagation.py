@@ -6,9 +6,7 @@ party can compute by itself is in `uncertainty.deployed`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -62,41 +60,24 @@ def propagate(
     dims = [stream.model.num_sensors for stream in setup.streams]
     given = model_noise(setup) if noise is None else noise
     prepared = noise_of(given, setup.names, dims, len(setup.streams[0].values))
-    params = row_params(setup, config, prepared)
+    with jax.enable_x64(True):
+        params = row_params(setup, config, prepared)
     marks = _checkpoints(setup.num_rounds, num_checkpoints)
     size = _chunk_size(setup, marks)
-    groups = max(1, min(len(setup.streams), os.cpu_count() or 1))
-    rows = np.array_split(np.arange(len(setup.streams)), groups)
-    done = [0] * groups
-
-    def run(index: int) -> list:
-        chosen = rows[index]
-        take = lambda tree: jax.tree.map(lambda leaf: leaf[chosen], tree)  # noqa: E731
-        with jax.enable_x64(True):
-            own_params = take(params)
-            state = take(start_rows(setup, config, level=level, split=split, full=prepared.is_full))
-            seen = []
-            for first, last in zip([0, *marks[:-1]], marks, strict=True):
-                for begin in range(first, last, size):
-                    stop = min(begin + size, last)
-                    windows = row_windows(setup, prepared, begin, stop - begin, chosen)
-                    state = advance_rounds(own_params, state, windows)
-                window = jax.tree.map(
-                    lambda leaf: leaf[0], row_windows(setup, prepared, last, 1, chosen)
-                )
-                seen.append(jax.device_get((look(own_params, state, window), state.mean)))
-                done[index] = last
-                report("uncertainty", sum(done), groups * marks[-1])
-            return seen
-
-    with ThreadPoolExecutor(groups) as pool:
-        parts = list(pool.map(run, range(groups)))
-    seen = {
-        int(m): (part, k)
-        for group, part in zip(rows, parts, strict=True)
-        for k, m in enumerate(group)
-    }
-    return collect(setup.names, prepared, level, marks, [seen[m] for m in range(len(seen))])
+    everyone = np.arange(len(setup.streams))
+    seen = []
+    with jax.enable_x64(True):
+        state = start_rows(setup, config, level=level, split=split, full=prepared.is_full)
+        for first, last in zip([0, *marks[:-1]], marks, strict=True):
+            for begin in range(first, last, size):
+                stop = min(begin + size, last)
+                windows = row_windows(setup, prepared, begin, stop - begin, everyone)
+                state = advance_rounds(params, state, windows)
+            window = row_windows(setup, prepared, last, 1, everyone)
+            window = jax.tree.map(lambda leaf: leaf[0], window)
+            seen.append(jax.device_get((look(params, state, window), state.mean)))
+            report("uncertainty", last, marks[-1])
+    return collect(setup.names, prepared, level, marks, seen)
 
 
 def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
@@ -141,7 +122,7 @@ def row_windows(
     by_round = np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2)
     coupling = np.asarray(setup.params.server.coupling)
     others = [_others(M, p, m) for m in rows.tolist()]
-    return jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None))(
+    return _stacked_windows(
         jnp.asarray(measured),
         jnp.asarray(np.stack([stacked[..., columns] for columns in others], axis=1)),
         windows.local_targets[:, rows],
@@ -152,6 +133,9 @@ def row_windows(
             np.stack([coupling[m][columns] for m, columns in zip(rows, others, strict=True)])
         ),
     )
+
+
+_stacked_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
 
 
 def start_rows(

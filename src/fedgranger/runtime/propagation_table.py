@@ -18,7 +18,7 @@ PRIOR_SHARE = 0.01
 
 
 def collect(
-    names: tuple[str, ...], noise: Noise, level: str, marks: list[int], seen: list[tuple[list, int]]
+    names: tuple[str, ...], noise: Noise, level: str, marks: list[int], seen: list[tuple]
 ) -> Propagation:
     """Build the record.
 
@@ -27,24 +27,23 @@ def collect(
         noise: with the bases in which the quantities are expressed.
         level: "joint" or "blockwise".
         marks: rounds of the checkpoints.
-        seen: per client, what was seen at the checkpoints by its group of rows, ((all, prior's
-            share), means), and its place in that group.
+        seen: at every checkpoint, ((all quantities, the prior's share), means), of all clients.
     """
     table, final, means, paths, prior_time = [], {}, {}, {}, {}
-    for m, (client, (stops, place)) in enumerate(zip(names, seen, strict=True)):
-        found = [_at(place, stop[0][0]) for stop in stops]
-        priors = [None if stop[0][1] is None else _at(place, stop[0][1]) for stop in stops]
+    for m, client in enumerate(names):
+        found = [_at(m, stop[0][0]) for stop in seen]
+        priors = [None if stop[0][1] is None else _at(m, stop[0][1]) for stop in seen]
         causes = [name for name in names if name != client]
         totals = [sizes(one, len(causes)) for one in found]
         shares = [None if one is None else sizes(one, len(causes)) for one in priors]
         for mark, total, share in zip(marks, totals, shares, strict=True):
             table.extend(_table_rows(mark, client, causes, total, share))
         basis = noise.bases[m]
-        last = stops[-1][1]
-        theta = np.asarray(last.augmentation[place])[:, : len(basis)] @ basis.T
+        last = seen[-1][1]
+        theta = np.asarray(last.augmentation[m])[:, : len(basis)] @ basis.T
         final[client] = _unrotate(found[-1], basis)
-        means[client] = (theta, np.asarray(last.granger[place]))
-        paths[client] = np.stack([np.asarray(mean.granger[place]) for _, mean in stops])
+        means[client] = (theta, np.asarray(last.granger[m]))
+        paths[client] = np.stack([np.asarray(mean.granger[m]) for _, mean in seen])
         prior_time[client] = _prior_time(marks, totals, shares)
     frame = pd.DataFrame(table, columns=list(TRACE_COLUMNS))
     return Propagation(names, level, frame, final, means, paths, prior_time)

@@ -1,8 +1,7 @@
 r"""Stretches of rounds: means first, then what every round adds, then the covariance.
 
 Each stage is compiled by itself, so that the second stage's small arrays are computed once and
-in bulk and the third stage's loop only touches the covariance. Rows are independent of each other
-and may be propagated in groups.
+in bulk and the third stage's loop only touches the covariance.
 """
 
 from __future__ import annotations
