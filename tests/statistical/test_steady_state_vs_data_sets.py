@@ -188,6 +188,7 @@ def ranks_may_differ():
     jax.config.update("jax_numpy_rank_promotion", before)
 
 
+@pytest.mark.slow
 def test_variance_over_64_data_sets():
     """Larger steps, shorter data, fewer of them: a factor of two would show, 15 % would not."""
     study = Study(num_steps=2400, num_sets=64, num_predictions=8, sensor_dims=4)
