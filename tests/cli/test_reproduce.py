@@ -2,7 +2,6 @@
 
 import builtins
 
-import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -11,17 +10,6 @@ from fedgranger.evaluation.reproduction import qq
 from fedgranger.evaluation.reproduction.catalogue import FIGURES, TABLES
 
 runner = CliRunner()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _settings():
-    """Ranks may differ in the recursion (set for all its threads); one thread compiles once."""
-    before = jax.config.jax_numpy_rank_promotion
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.cpu_count", lambda: 1)
-        yield
-    jax.config.update("jax_numpy_rank_promotion", before)
 
 
 def call(*args):

@@ -180,14 +180,6 @@ def check(rows):
         assert abs(np.log1p(row.excess)) <= max(np.log1p(LIMIT), k * error), row
 
 
-@pytest.fixture(autouse=True)
-def ranks_may_differ():
-    before = jax.config.jax_numpy_rank_promotion
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    yield
-    jax.config.update("jax_numpy_rank_promotion", before)
-
-
 @pytest.mark.slow
 def test_variance_over_64_data_sets():
     """Larger steps, shorter data, fewer of them: a factor of two would show, 15 % would not."""

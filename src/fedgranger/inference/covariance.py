@@ -25,6 +25,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.products import block_positions, lag_products
 from fedgranger.inference.states import StateSource
+from fedgranger.linalg.long_run import andrews_bandwidth, newey_west_lag
 
 __all__ = ["HAC_RULES", "BlockCovariance", "block_covariance", "hac_weights"]
 
@@ -65,11 +66,9 @@ def hac_weights(rule: str, lags: int, num_pairs: int, autocorrelation: float = 0
     if rule == "model":
         return np.ones(lags)
     if rule == "newey-west":
-        lag = int(4 * (num_pairs / 100) ** (2 / 9))
+        lag = newey_west_lag(num_pairs)
     elif rule == "andrews":
-        rho = min(abs(autocorrelation), 0.97)
-        alpha = 4 * rho**2 / (1 - rho**2) ** 2
-        lag = int(np.ceil(1.1447 * (alpha * num_pairs) ** (1 / 3)))
+        lag = int(np.ceil(andrews_bandwidth(autocorrelation, num_pairs)))
     else:
         raise ConfigError(f"hac is {rule!r}; choose one of {', '.join(HAC_RULES)}")
     lag = max(lag, lags)

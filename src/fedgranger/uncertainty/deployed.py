@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from fedgranger.linalg.long_run import long_run_cov
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 
 __all__ = ["client_params", "client_rounds", "server_cov", "server_steady_cov"]
@@ -93,7 +94,7 @@ def server_cov(
         lag: lags of the long-run covariance.
     """
     rounds, p, q = scores.shape
-    S = _long_run(scores.reshape(rounds, -1), lag)
+    S = long_run_cov(scores.reshape(rounds, -1), lag)
     sigma = prior_var * np.eye(p * q)
     out = np.empty((rounds + 1, p * q, p * q))
     out[0] = sigma
@@ -113,7 +114,7 @@ def server_steady_cov(
     values, vectors = np.linalg.eigh(causes.T @ causes / rounds)
     rate = np.tile(1 - 2 * step_size * (values + ridge), p)
     basis = np.kron(np.eye(p), vectors)
-    S = basis.T @ _long_run(scores.reshape(rounds, -1), lag) @ basis
+    S = basis.T @ long_run_cov(scores.reshape(rounds, -1), lag) @ basis
     return basis @ (S / (1 - np.outer(rate, rate))) @ basis.T
 
 
@@ -123,13 +124,3 @@ def _shrink(sigma: np.ndarray, g: np.ndarray, keep: float, step_size: float, p: 
     tensor = sigma.reshape(p, q, -1)
     seen = np.einsum("ijr,j->ir", tensor, g)
     return (keep * tensor - 2 * step_size * g[None, :, None] * seen[:, None]).reshape(p * q, -1)
-
-
-def _long_run(scores: np.ndarray, lag: int) -> np.ndarray:
-    centred = scores - scores.mean(axis=0)
-    n = len(centred)
-    total = centred.T @ centred / n
-    for h in range(1, lag + 1):
-        product = centred[:-h].T @ centred[h:] / n
-        total += (1 - h / (lag + 1)) * (product + product.T)
-    return total

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.long_run import andrews_bandwidth, long_run_cov, newey_west_lag
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.mean_square import Map, gain_noise
 from fedgranger.uncertainty.stability import Stability, analyse, check
@@ -123,11 +124,10 @@ def settle(
     turned = (noise * averages.scale) @ basis
     lag = _choose_lag(turned, np.asarray(windows.causes[:, 0]))
     eigenvalues = 1 - rates
-    centred = turned - turned.mean(axis=0)
-    S = _filtered_cov(centred, eigenvalues, lag, flat=True)
+    S = long_run_cov(turned, lag, rates=eigenvalues, flat_top=True)
     pairs = np.outer(eigenvalues, eigenvalues)
     if np.linalg.eigvalsh(S / (1 - pairs))[0] < 0:  # a flat top need not give a covariance
-        S = _filtered_cov(centred, eigenvalues, lag, flat=False)
+        S = long_run_cov(turned, lag, rates=eigenvalues)
     sigma, total = _with_gain_noise(S, eigenvalues, basis, gain, client)
     factor = _passes_factor(eigenvalues, averages.num_rounds, passes)
     unscale = np.outer(averages.scale, averages.scale)
@@ -153,12 +153,10 @@ def _choose_lag(turned: np.ndarray, causes: np.ndarray) -> int:
     The noise is a product of two series; measurement noise hides how long it remembers, the
     causes (filtered states) show it: two of them multiplied have the product of their memories.
     """
-    rho = max(_lag_one(turned), _lag_one(causes) ** 2)
-    rho = min(rho, 0.97)
-    alpha = 4 * rho**2 / (1 - rho**2) ** 2
     n = len(turned)
-    lag = int(np.ceil(2 * 1.1447 * (alpha * n) ** (1 / 3)))
-    return int(np.clip(lag, int(4 * (n / 100) ** (2 / 9)), max(n // 4, 1)))
+    rho = max(_lag_one(turned), _lag_one(causes) ** 2)
+    lag = int(np.ceil(2 * andrews_bandwidth(rho, n)))
+    return int(np.clip(lag, newey_west_lag(n), max(n // 4, 1)))
 
 
 def _lag_one(series: np.ndarray) -> float:
@@ -167,19 +165,6 @@ def _lag_one(series: np.ndarray) -> float:
     variance = (centred**2).mean(axis=0)
     product = (centred[1:] * centred[:-1]).mean(axis=0)
     return float(np.max(np.abs(product) / np.where(variance > 0, variance, np.inf)))
-
-
-def _filtered_cov(
-    turned: np.ndarray, eigenvalues: np.ndarray, lag: int, *, flat: bool
-) -> np.ndarray:
-    n = len(turned)
-    total = turned.T @ turned / n
-    for h in range(1, lag + 1):
-        product = turned[:-h].T @ turned[h:] / n  # c_ij(h) = E[n_i,t n_j,t+h]
-        weighted = (eigenvalues**h)[:, None] * product
-        weight = 1 - h / (lag + 1)
-        total += (min(1.0, 2 * weight) if flat else weight) * (weighted + weighted.T)
-    return total
 
 
 def _with_gain_noise(

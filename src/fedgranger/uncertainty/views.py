@@ -28,7 +28,7 @@ from fedgranger.uncertainty.moments import RowMean, parameter_cov
 from fedgranger.uncertainty.spread import gains
 from fedgranger.uncertainty.terms import RowCov
 
-__all__ = ["QUANTITIES", "Quantities", "prior_quantities", "quantities", "traces"]
+__all__ = ["QUANTITIES", "Quantities", "prior_quantities", "quantities"]
 
 
 class Quantities(NamedTuple):
@@ -119,18 +119,3 @@ def _gradient_cov(
     between = jnp.einsum("kla,l->ka", granger_state, g) @ A.T  # Cov(Âg, Aθy)
     residual = A @ state_cov @ A.T + predicted - between - between.T
     return 4 * A.T @ residual @ A
-
-
-def traces(found: Quantities) -> dict[str, Array]:
-    """One number per quantity: the trace, or the Frobenius norm where there is none."""
-    norm = jnp.linalg.norm
-    return {
-        "augmentation_cov": jnp.einsum("ijij->", found.augmentation_cov),
-        "granger_cov": jnp.einsum("nijij->n", found.granger_cov),
-        "granger_augmentation_cov": norm(found.granger_augmentation_cov.reshape(-1)),
-        "augmentation_data_cov": norm(found.augmentation_data_cov.reshape(-1)),
-        "augmentation_state_cov": norm(found.augmentation_state_cov.reshape(-1)),
-        "granger_state_cov": norm(found.granger_state_cov.reshape(-1)),
-        "state_cov": jnp.trace(found.state_cov),
-        "gradient_cov": jnp.trace(found.gradient_cov),
-    }

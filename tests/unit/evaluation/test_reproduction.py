@@ -34,17 +34,6 @@ from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _settings():
-    """Ranks may differ in the recursion (set for all its threads); one thread compiles once."""
-    before = jax.config.jax_numpy_rank_promotion
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.cpu_count", lambda: 1)
-        yield
-    jax.config.update("jax_numpy_rank_promotion", before)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduced")

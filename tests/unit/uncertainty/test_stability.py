@@ -3,7 +3,6 @@
 import itertools
 import re
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -27,15 +26,6 @@ VARIANTS = {
     "wide": {"p": 1, "d": 2, "q": 4, "num_rounds": 60},
 }
 every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
-
-
-@pytest.fixture(autouse=True)
-def ranks_may_differ():
-    """`spread` and `terms` multiply arrays of different rank; the rest of the tests forbid it."""
-    before = jax.config.jax_numpy_rank_promotion  # not a context: `propagate` has threads
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    yield
-    jax.config.update("jax_numpy_rank_promotion", before)
 
 
 def measure(row):

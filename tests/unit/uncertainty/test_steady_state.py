@@ -21,15 +21,6 @@ from tests.unit.uncertainty.test_statistics import Row, dense_rounds, make_row
 SIZES = (0.02, 0.03, 0.05)
 
 
-@pytest.fixture(autouse=True)
-def ranks_may_differ():
-    """`spread` and `terms` multiply arrays of different rank; the rest of the tests forbid it."""
-    before = jax.config.jax_numpy_rank_promotion  # not a context: `propagate` has threads
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    yield
-    jax.config.update("jax_numpy_rank_promotion", before)
-
-
 def scaled_sizes(factor):
     return tuple(factor * size for size in SIZES)
 
