@@ -146,70 +146,29 @@ def first_step(
         error: mean of e, without its carried part.
     """
     y, g, V = window.measurements[0], window.causes[0], window.noise[0]
-    N, B = gain.N[0], gain.B[0]
-    D, DV, K, size = carried.D, carried.DV, carried.K, carried.noise_size
-    Q = inner(DV, D)
-    data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]  # E[y_p y_pᵀ] on ȳ₀ and on D V
-    u_square = y @ data_y  # u = y_pᵀ ȳ₀
-    theta_u = carried.theta_rows[..., 0]
-    Q_data = inner(data_DV, DV)
-    noisy_theta = times_noise(theta, V)
-    own_state = inner(noisy_theta, theta)
+    N, B, D, DV, K = gain.N[0], gain.B[0], carried.D, carried.DV, carried.K
+    ahead, ahead_granger = _ahead(window, gain, data_cov, carried)
+    moments, shift = _first_moments(window, gain, carry, carried, theta, error, ahead[..., 1:])
+    base = fluctuation(y, g, V, N, B, moments)
 
-    # e = e' − K y_p
-    correction = inner(carried.error_data, K)
-    error_square = (
-        jnp.outer(error, error)
-        - correction
-        - correction.T
-        - fused_einsum("ia,ab,kb->ik", N, Q_data, N)
-    )
-
-    # quadratic part: θ' + D u takes the place of θ'; the cubic part has the same form
-    shift = theta_u + data_DV + 0.5 * (u_square + size) * D
-    between = inner(times_noise(theta_u, V), D)
-    state_quadratic = own_state + between + between.T + (u_square + size) * Q + Q_data
-
-    # the mean map's dependence on y_p, and F̄ acting on D ε₀ y_pᵀ
-    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0)  # [k, l, i] = E[y_l (θ'V Dᵀ)_ik]
-    ahead = jnp.concatenate(
-        [-(carried.cov_rows[..., :1] + data_DV[..., None]), carried.cov_rows[..., 1:] + arrived],
-        axis=-1,
-    )
-    ahead_granger = data_cov.times_granger(jnp.concatenate([-y[None], DV]))
-    ahead, ahead_granger = advance(window, gain, ahead, ahead_granger)
-
-    # centred ε εᵀ y_p acts through D as ε does through θ
-    z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y[None, None], V)
-    trace = carried.theta_trace + D @ times_noise(data_y, V)
-    z = z + trace[:, None, None] * DV[None]
-    z = z + times_noise(carried.theta_rows[..., 1:].transpose(2, 0, 1), V)
-    error_state = error[:, None, None] * noisy_theta[None] + ahead[..., 1:].transpose(0, 2, 1)
-    error_state = error_state - fused_einsum("ab,bkj->akj", N, z)
-    noisy_DV, noisy_y = times_noise(DV, carry.noise), times_noise(y, carry.noise)
-    state = own_state + size * Q + Q_data + inner(noisy_DV, DV)
-
+    noisy_y = times_noise(y, carry.noise)
     w = carried.theta_trace + DV @ noisy_y
     on_K = ahead[..., 0] - times_noise(carried.error_data, V) + jnp.outer(times(N, w), y)
-    on_K = on_K + 0.5 * (y @ noisy_y + size) * K
+    on_K = on_K + 0.5 * (y @ noisy_y + carried.noise_size) * K
     on_K_granger = ahead_granger[..., 0] - jnp.outer(times(B, w), g)
     on_P = ahead_granger[..., 1:]
 
-    base = fluctuation(
-        y, g, V, N, B, StepMoments(error_square, error_state, state, state_quadratic)
-    )
-    late = _late_targets(params, window, gain, carried)
-    cubic, seen = (
-        fused_einsum("ia,ka->ik", inner(K, D), N),
-        times_noise(carry.measurement, V)[None, None],
-    )
+    # cubic part: (N D V Dᵀ Nᵀ) ⊗ (V E[y_p y_pᵀ] V)
+    cubic = fused_einsum("ia,ka->ik", inner(K, D), N)
+    seen = times_noise(carry.measurement, V)[None, None]
+    late_noise = V * carry.noise * V if V.ndim == 1 else V @ carry.noise @ V
+    on_seen = jnp.eye(len(N))[:, :, None] * seen
     # 2γ Σ_t w_t E[e y_pᵀ] ȳ_t g_tᵀ
     reach = jnp.einsum(
         "ij,tj,tl,t->il", carried.error_data, window.measurements, window.causes, gain.c
     )
-    half, shifted = times(N, noisy_theta), times(N, times_noise(shift, V))
-    late_noise = V * carry.noise * V if V.ndim == 1 else V @ carry.noise @ V
-    on_seen = jnp.eye(len(N))[:, :, None] * seen
+    late = _late_targets(params, window, gain, carried)
+    half, shifted = times(N, times_noise(theta, V)), times(N, times_noise(shift, V))
     own = Terms(
         jnp.zeros_like(base.on_y),
         jnp.zeros_like(base.on_g),
@@ -222,6 +181,59 @@ def first_step(
         ((times(params.self_transition, DV), reach),),
     )
     return merge(base, own)
+
+
+def _ahead(
+    window: RowWindow, gain: Gains, data_cov: DataCov, carried: CarryMoments
+) -> tuple[Float[Array, "p d r"], Float[Array, "p q r"]]:
+    """F̄ acting on Cov(x', y_p) and on D ε₀ y_pᵀ: column 0 goes with K, the others with P."""
+    y, DV, data_DV = window.measurements[0], carried.DV, carried.data_rows[1:]
+    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0)  # [k, l, i] = E[y_l (θ'V Dᵀ)_ik]
+    with_K = -(carried.cov_rows[..., :1] + data_DV[..., None])
+    theta = jnp.concatenate([with_K, carried.cov_rows[..., 1:] + arrived], axis=-1)
+    granger = data_cov.times_granger(jnp.concatenate([-y[None], DV]))
+    return advance(window, gain, theta, granger)
+
+
+def _first_moments(
+    window: RowWindow,
+    gain: Gains,
+    carry: Carry,
+    carried: CarryMoments,
+    theta: Float[Array, "p d"],
+    error: Float[Array, " p"],
+    ahead: Float[Array, "p d p"],
+) -> tuple[StepMoments, Float[Array, "p d"]]:
+    """The step's moments with the noise θ already holds, and what pairs with D crosswise."""
+    y, V, N = window.measurements[0], window.noise[0], gain.N[0]
+    D, DV, K, size = carried.D, carried.DV, carried.K, carried.noise_size
+    Q = inner(DV, D)
+    data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]  # E[y_p y_pᵀ] on ȳ₀ and on D V
+    u_square = y @ data_y  # u = y_pᵀ ȳ₀
+    theta_u = carried.theta_rows[..., 0]
+    Q_data = inner(data_DV, DV)
+    noisy_theta = times_noise(theta, V)
+    own_state = inner(noisy_theta, theta)
+
+    # e = e' − K y_p
+    correction = inner(carried.error_data, K)
+    square = jnp.outer(error, error) - correction - correction.T
+    square = square - fused_einsum("ia,ab,kb->ik", N, Q_data, N)
+
+    # quadratic part: θ' + D u takes the place of θ'; the cubic part has the same form
+    shift = theta_u + data_DV + 0.5 * (u_square + size) * D
+    between = inner(times_noise(theta_u, V), D)
+    state_quadratic = own_state + between + between.T + (u_square + size) * Q + Q_data
+
+    # centred ε εᵀ y_p acts through D as ε does through θ
+    z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y[None, None], V)
+    trace = carried.theta_trace + D @ times_noise(data_y, V)
+    z = z + trace[:, None, None] * DV[None]
+    z = z + times_noise(carried.theta_rows[..., 1:].transpose(2, 0, 1), V)
+    error_state = error[:, None, None] * noisy_theta[None] + ahead.transpose(0, 2, 1)
+    error_state = error_state - fused_einsum("ab,bkj->akj", N, z)
+    state = own_state + size * Q + Q_data + inner(times_noise(DV, carry.noise), DV)
+    return StepMoments(square, error_state, state, state_quadratic), shift
 
 
 def held_terms(

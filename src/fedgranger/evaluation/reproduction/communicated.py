@@ -12,7 +12,6 @@ from fedgranger.evaluation.reproduction.reading import (
     firsts,
     last_round,
     number,
-    rows_where,
     select,
     share,
 )
@@ -32,8 +31,7 @@ def settings(*, quick: bool = False) -> list[Regime]:
 
 def collect(tables: list[pd.DataFrame], *, quick: bool = False) -> pd.DataFrame:
     """The numbers of the figure: traces, for client 2."""
-    table = stack_sweeps(SWEPT, tables, tuple(LETTERS), quick=quick)
-    return rows_where(table, table["client"] == "client2").reset_index(drop=True)
+    return stack_sweeps(SWEPT, tables, tuple(LETTERS), quick=quick, client="client2")
 
 
 def paragraph(table: pd.DataFrame) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from fedgranger.evaluation.reproduction.reading import (
     ends,
     last_round,
     number,
-    rows_where,
     select,
     settling,
 )
@@ -36,8 +35,7 @@ def settings(*, quick: bool = False) -> list[Regime]:
 
 def collect(tables: list[pd.DataFrame], *, quick: bool = False) -> pd.DataFrame:
     """The numbers of the figure: Frobenius norms, for Γ21 = Cov(Â21, h_a), Λ2 and Ψ21."""
-    table = stack_sweeps(SWEPT, tables, tuple(LETTERS), quick=quick)
-    return rows_where(table, table["client"] == "client2").reset_index(drop=True)
+    return stack_sweeps(SWEPT, tables, tuple(LETTERS), quick=quick, client="client2")
 
 
 def paragraph(table: pd.DataFrame) -> tuple[str, str]:

@@ -143,12 +143,22 @@ def stack_sweeps(
     quantities: tuple[str, ...],
     *,
     quick: bool = False,
+    client: str | None = None,
 ) -> pd.DataFrame:
-    """Join the tables of `sweeps(names)`, in that order, with what was swept in front."""
+    """Join the tables of `sweeps(names)`, in that order, with what was swept in front.
+
+    Args:
+        names: what was swept.
+        tables: one per setting.
+        quantities: which to keep.
+        quick: the short sweeps.
+        client: keep this one only.
+    """
     swept = [(name, regime) for name in names for regime in sweep(name, quick=quick)]
     parts = []
     for (name, regime), table in zip(swept, tables, strict=True):
-        chosen = table[table["quantity"].isin(quantities)].copy()
+        wanted = table["quantity"].isin(quantities)
+        chosen = table[wanted if client is None else wanted & (table["client"] == client)].copy()
         chosen.insert(0, "sweep", name)
         chosen.insert(1, "value", float(getattr(regime, name)))
         parts.append(chosen)
