@@ -16,7 +16,8 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.evaluation.ensemble import run_ensemble
-from fedgranger.runtime.propagation import propagate, row_params, row_windows, start_rows
+from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.rows import row_params, row_windows, start_rows
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.propagate import advance_rounds, look

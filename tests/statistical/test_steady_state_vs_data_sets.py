@@ -21,7 +21,7 @@ from fedgranger.client.augment import AugmentState
 from fedgranger.client.params import known_models
 from fedgranger.rounds import RoundState
 from fedgranger.runtime.inprocess import run_rounds, stack_windows
-from fedgranger.runtime.propagation import row_params, row_windows
+from fedgranger.runtime.rows import row_params, row_windows
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
 from fedgranger.uncertainty.noise import noise_of

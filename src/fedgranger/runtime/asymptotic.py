@@ -11,43 +11,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError, UnstableRecursionError
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.edges import EdgeInference, edge_tables
-from fedgranger.runtime.propagation import row_params, row_windows
+from fedgranger.runtime.rows import Row, single_row
 from fedgranger.runtime.setup import Setup
-from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.steady_state import SteadyState, settle
 
-__all__ = ["infer_asymptotic", "settle_rows", "single_row"]
-
-MAX_ROUNDS = 65_536
-"""Rounds from which the steady state of a row is measured."""
+__all__ = ["infer_asymptotic", "settle_rows"]
 
 
 class _Trained(NamedTuple):
     transition: np.ndarray
     lags: int = 1
-
-
-class Row(NamedTuple):
-    """One row without padding.
-
-    Attributes:
-        params: its constants.
-        windows: its rounds.
-        causes: for every column of Â, the index of its client among all.
-    """
-
-    params: RowParams
-    windows: RowWindow
-    causes: np.ndarray
 
 
 def infer_asymptotic(
@@ -88,49 +67,6 @@ def settle_rows(setup: Setup, config: RunConfig, passes: int = 1) -> list[tuple[
         row = single_row(setup, config, m)
         out.append((row, settle(row.params, row.windows, client=name, passes=passes)))
     return out
-
-
-def single_row(setup: Setup, config: RunConfig, row: int) -> Row:
-    """Constants and rounds of one row, without padding and without absent couplings."""
-    M, (p, _) = len(setup.streams), setup.padded_dims
-    model = setup.streams[row].model
-    own, sensors = model.state_dim, model.num_sensors
-    quiet = noise_of(
-        dict.fromkeys(setup.names, np.zeros(())),
-        setup.names,
-        [stream.model.num_sensors for stream in setup.streams],
-        len(setup.streams[0].values),
-    )
-    params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, quiet))
-    rounds = min(setup.num_rounds, MAX_ROUNDS)
-    windows = row_windows(setup, quiet, 0, rounds, np.array([row]))
-    windows = jax.tree.map(lambda leaf: leaf[:, 0], windows)
-    clients = np.repeat([n for n in range(M) if n != row], p)
-    place = np.tile(np.arange(p), M - 1)
-    dims = np.array(setup.state_dims)
-    real = (place < dims[clients]) & (np.asarray(params.coupling) > 0)
-    columns = np.flatnonzero(real)
-    return Row(
-        RowParams(
-            params.self_transition[:own, :own],
-            params.predicted_observation[:sensors, :own],
-            params.local_step_size,
-            params.feedback_step_size,
-            params.server_step_size,
-            params.augmentation_ridge,
-            params.granger_ridge,
-            jnp.ones(len(columns)),
-        ),
-        RowWindow(
-            windows.measurements[..., :sensors],
-            windows.causes[..., columns],
-            windows.local_targets[..., :own],
-            windows.noise[..., :sensors],
-            windows.paired_weights,
-            windows.observed_weights,
-        ),
-        clients[columns],
-    )
 
 
 def _block_covariance(setup: Setup, settled: list[tuple[Row, SteadyState]]) -> BlockCovariance:

@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array
 
 from fedgranger.client.augment import ClientWindow
+from fedgranger.client.stream import WindowArrays
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.blocks import pad_stack
@@ -25,7 +26,7 @@ from fedgranger.runtime import convergence
 from fedgranger.runtime.convergence import Progress
 from fedgranger.runtime.setup import Setup, initial_state
 
-__all__ = ["Snapshot", "TraceRow", "chunk_rounds", "stack_windows", "train"]
+__all__ = ["Snapshot", "TraceRow", "chunk_rounds", "stack_windows", "train", "window_arrays"]
 
 CHUNK_STEPS = 65_536
 CHUNKS_PER_PASS = 8
@@ -110,7 +111,12 @@ def run_rounds(
 
 
 def stack_windows(setup: Setup, first_round: int, num_rounds: int) -> ClientWindow:
-    """Inputs of consecutive rounds, shape (round, client, window, ...).
+    """Inputs of consecutive rounds, shape (round, client, window, ...)."""
+    return ClientWindow(*(jnp.asarray(a) for a in window_arrays(setup, first_round, num_rounds)))
+
+
+def window_arrays(setup: Setup, first_round: int, num_rounds: int) -> WindowArrays:
+    """Gather the same as NumPy arrays.
 
     Steps past the end of the data are marked as not observed, so they have no weight.
     """
@@ -130,10 +136,8 @@ def stack_windows(setup: Setup, first_round: int, num_rounds: int) -> ClientWind
     for m, stream in enumerate(setup.streams):
         for array, part in zip(arrays, stream.steps(start, stop), strict=True):
             array[(slice(0, len(part)), m, *(slice(0, size) for size in part.shape[1:]))] = part
-    by_round = [
-        jnp.asarray(np.swapaxes(a.reshape(num_rounds, W, *a.shape[1:]), 1, 2)) for a in arrays
-    ]
-    return ClientWindow(*by_round)
+    by_round = (np.swapaxes(a.reshape(num_rounds, W, *a.shape[1:]), 1, 2) for a in arrays)
+    return WindowArrays(*by_round)
 
 
 class _Chunks:

@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.config import RunConfig, check_choice
-from fedgranger.linalg.blocks import pad_stack
-from fedgranger.runtime.inprocess import stack_windows
+from fedgranger.errors import UnstableRecursionError
 from fedgranger.runtime.propagation_table import collect
+from fedgranger.runtime.rows import model_noise, row_params, row_windows, single_row, start_rows
 from fedgranger.runtime.setup import Setup
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window
-from fedgranger.uncertainty.noise import Noise, noise_of, noise_stretch
-from fedgranger.uncertainty.propagate import RowsState, advance_rounds, look, prior_state
+from fedgranger.uncertainty import stability, statistics
+from fedgranger.uncertainty.inputs import RowWindow
+from fedgranger.uncertainty.mean_square import gain_noise
+from fedgranger.uncertainty.noise import Noise, noise_of
+from fedgranger.uncertainty.propagate import advance_rounds, look
 from fedgranger.uncertainty.record import Propagation
+from fedgranger.uncertainty.views import Quantities
 
-__all__ = ["model_noise", "propagate", "row_params", "row_windows", "start_rows"]
+__all__ = ["propagate"]
 
 CHUNK_BYTES = 64 * 2**20
-
-
-def model_noise(setup: Setup) -> dict[str, np.ndarray]:
-    """Every client's own R, in the units of its scaled measurements."""
-    return {stream.name: stream.model.measurement_cov for stream in setup.streams}
+CHECKED_ROUNDS = 1024
+LARGEST_GROWTH = 10.0
+"""Variances that grow by more over the second half are examined for divergence."""
 
 
 def propagate(
@@ -55,6 +55,9 @@ def propagate(
         split: tell the prior's share from the data's.
         num_checkpoints: how often the quantities are recorded, evenly spaced in rounds.
         report: called with (what, done, total).
+
+    Raises:
+        UnstableRecursionError: the covariances diverge; names step sizes that do not.
     """
     check_choice("uncertainty", level, ("joint", "blockwise"))
     dims = [stream.model.num_sensors for stream in setup.streams]
@@ -64,116 +67,80 @@ def propagate(
         params = row_params(setup, config, prepared)
     marks = _checkpoints(setup.num_rounds, num_checkpoints)
     size = _chunk_size(setup, marks)
-    everyone = np.arange(len(setup.streams))
-    seen = []
+    rounds = _Rounds(setup, prepared, size)
+    seen, growth = [], []
     with jax.enable_x64(True):
         state = start_rows(setup, config, level=level, split=split, full=prepared.is_full)
         for first, last in zip([0, *marks[:-1]], marks, strict=True):
             for begin in range(first, last, size):
-                stop = min(begin + size, last)
-                windows = row_windows(setup, prepared, begin, stop - begin, everyone)
+                windows = rounds.stretch(begin, min(begin + size, last))
                 state = advance_rounds(params, state, windows)
-            window = row_windows(setup, prepared, last, 1, everyone)
-            window = jax.tree.map(lambda leaf: leaf[0], window)
+            window = jax.tree.map(lambda leaf: leaf[0], rounds.stretch(last, last + 1))
             seen.append(jax.device_get((look(params, state, window), state.mean)))
+            growth.append(_total_variance(seen[-1][0][0]))
+            if not np.isfinite(growth[-1]).all():
+                break
             report("uncertainty", last, marks[-1])
+    _check_bounded(setup, config, prepared, np.stack(growth))
     return collect(setup.names, prepared, level, marks, seen)
 
 
-def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
-    """Constants of all rows, padded; measurements in the noise's eigenbasis."""
-    p, d = setup.padded_dims
-    server, clients = setup.params.server, setup.params.clients
-    rotated = [
-        basis.T @ stream.model.predicted_observation
-        for basis, stream in zip(noise.bases, setup.streams, strict=True)
-    ]
-    M = len(setup.streams)
-    coupling = np.asarray(server.coupling)
-    return RowParams(
-        server.self_transition,
-        jnp.asarray(pad_stack(rotated, (d, p))),
-        clients.local_step_size,
-        clients.feedback_step_size,
-        server.step_size,
-        jnp.full(M, config.augmentation_ridge),
-        jnp.full(M, config.granger_ridge),
-        jnp.asarray(np.stack([coupling[m][_others(M, p, m)] for m in range(M)])),
-    )
+class _Rounds:
+    """Inputs of all rows, gathered for several stretches at a time."""
+
+    def __init__(self, setup: Setup, noise: Noise, stretch: int) -> None:
+        self._setup, self._noise = setup, noise
+        p, d = setup.padded_dims
+        M = len(setup.streams)
+        row = d * (1 + d if noise.is_full else 2) + p * M
+        fitting = CHUNK_BYTES // (8 * M * row * setup.window)
+        self._size = min(max(fitting, stretch), setup.num_rounds)
+        self._begin, self._windows = 0, self._gather(0)
+
+    def _gather(self, begin: int) -> RowWindow:
+        count = min(self._size, self._setup.num_rounds - begin)
+        everyone = np.arange(len(self._setup.streams))
+        return jax.device_get(row_windows(self._setup, self._noise, begin, count, everyone))
+
+    def stretch(self, begin: int, stop: int) -> RowWindow:
+        """Leading axes (round, row)."""
+        if not self._begin <= begin < stop <= self._begin + len(self._windows.measurements):
+            self._begin, self._windows = begin, self._gather(begin)
+        return jax.tree.map(
+            lambda leaf: leaf[begin - self._begin : stop - self._begin], self._windows
+        )
 
 
-def row_windows(
-    setup: Setup, noise: Noise, first_round: int, num_rounds: int, rows: np.ndarray
-) -> RowWindow:
-    """Inputs of consecutive rounds for some rows, leading axes (round, row)."""
-    p, d = setup.padded_dims
-    M, W = len(setup.streams), setup.window
-    windows = stack_windows(setup, first_round, num_rounds)
-    states = np.asarray(windows.filtered_states)  # (round, client, window, p)
-    stacked = states.transpose(0, 2, 1, 3).reshape(num_rounds, W, M * p)
-    bases = pad_stack([noise.bases[m] for m in rows], (d, d))
-    measured = np.einsum("rmwd,mde->rmwe", np.asarray(windows.measurements)[:, rows], bases)
-    start, stop = first_round * W, (first_round + num_rounds) * W
-    full = noise.is_full
-    covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
-    for k, m in enumerate(rows.tolist()):
-        part = noise_stretch(noise, m, start, min(stop, len(setup.streams[m].values)), full=full)
-        covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
-    by_round = np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2)
-    coupling = np.asarray(setup.params.server.coupling)
-    others = [_others(M, p, m) for m in rows.tolist()]
-    return _stacked_windows(
-        jnp.asarray(measured),
-        jnp.asarray(np.stack([stacked[..., columns] for columns in others], axis=1)),
-        windows.local_targets[:, rows],
-        jnp.asarray(by_round),
-        windows.has_next[:, rows],
-        windows.is_observed[:, rows],
-        jnp.asarray(
-            np.stack([coupling[m][columns] for m, columns in zip(rows, others, strict=True)])
-        ),
-    )
+def _total_variance(found: Quantities) -> np.ndarray:
+    """Sum of all parameters' variances, per row."""
+    theta, granger = found.augmentation_cov, found.granger_cov
+    return np.einsum("mijij->m", theta) + np.einsum("mnijij->m", granger)
 
 
-_stacked_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
-
-
-def start_rows(
-    setup: Setup, config: RunConfig, *, level: str, split: bool, full: bool
-) -> RowsState:
-    """The priors of all rows."""
-    p, d = setup.padded_dims
-    M = len(setup.streams)
-    real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
-    theta = pad_stack(real, (p, d))
-    columns = np.stack([pad_stack([np.ones(dim)], (p,))[0] for dim in setup.state_dims])
-    coupling = np.asarray(setup.params.server.coupling)
-    granger = np.stack(
-        [
-            columns[m][:, None] * (columns.reshape(-1) * coupling[m])[_others(M, p, m)]
-            for m in range(M)
-        ]
-    )
-    return prior_state(
-        jnp.asarray(config.augmentation_prior_location * theta),
-        jnp.asarray(config.granger_prior_location * granger),
-        jnp.asarray(config.augmentation_prior_scale**2 * theta),
-        jnp.asarray(config.granger_prior_scale**2 * granger),
-        groups=1 if level == "joint" else M - 1,
-        split=split,
-        full_noise=full,
-    )
-
-
-def _others(num_clients: int, p: int, row: int) -> np.ndarray:
-    """Columns of the stacked states that belong to the other clients."""
-    return np.flatnonzero(np.arange(num_clients * p) // p != row)
+def _check_bounded(setup: Setup, config: RunConfig, noise: Noise, growth: np.ndarray) -> None:
+    """Examine the rows whose variances grew; a slow start is not a divergence."""
+    half = growth[len(growth) // 2]
+    with np.errstate(invalid="ignore"):
+        suspects = np.flatnonzero(~(growth[-1] <= LARGEST_GROWTH * np.maximum(half, growth[0])))
+    for m in suspects.tolist():
+        with jax.enable_x64(True):
+            row = single_row(setup, config, m, rounds=CHECKED_ROUNDS, noise=noise)
+            averages = statistics.collect(row.params, row.windows)
+            noisy_gain = gain_noise(row.params, row.windows, averages)
+            found = stability.analyse(averages, noisy_gain)
+            if found.largest_factor <= 1:
+                stability.check(found, row.params, setup.names[m])
+    if not np.isfinite(growth[-1]).all():
+        worst = setup.names[int(np.argmin(np.isfinite(growth[-1])))]
+        raise UnstableRecursionError(
+            f"client '{worst}': its variances overflowed; use smaller step sizes or 'auto'"
+        )
 
 
 def _checkpoints(num_rounds: int, count: int) -> list[int]:
     """Round indices at which to look: evenly spaced, the last round included."""
-    marks = np.unique(np.linspace(0, num_rounds - 1, count + 1).round().astype(int))
-    return [int(mark) for mark in marks]
+    stretch = max(-(-(num_rounds - 1) // count), 1)  # equal ones: each length is compiled
+    return [*range(0, num_rounds - 1, stretch), num_rounds - 1]
 
 
 def _chunk_size(setup: Setup, marks: list[int]) -> int:

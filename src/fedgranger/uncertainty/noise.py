@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["Noise", "noise_of", "noise_stretch"]
+__all__ = ["Noise", "noise_of", "noise_sample", "noise_stretch"]
 
 
 class Noise(NamedTuple):
@@ -69,6 +69,17 @@ def noise_stretch(noise: Noise, client: int, start: int, stop: int, *, full: boo
     if full and cov.ndim == 2:
         cov = cov[:, :, None] * np.eye(cov.shape[1])
     return cov
+
+
+def noise_sample(noise: Noise, client: int, num_steps: int, seed: int = 0) -> np.ndarray:
+    """Draw the noise of the first time steps once, in the sensors' own basis."""
+    drawn = np.random.default_rng(seed).standard_normal((num_steps, len(noise.bases[client])))
+    cov = noise_stretch(noise, client, 0, num_steps, full=False)
+    if cov.ndim == 2:
+        return (np.sqrt(cov) * drawn) @ noise.bases[client].T
+    values, vectors = np.linalg.eigh(cov)
+    scaled = np.sqrt(np.maximum(values, 0.0)) * drawn
+    return np.einsum("tij,tj->ti", vectors, scaled)
 
 
 def _one(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,8 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.runtime.asymptotic import settle_rows, single_row
+from fedgranger.runtime.asymptotic import settle_rows
+from fedgranger.runtime.rows import single_row
 from fedgranger.runtime.setup import set_up
 
 

@@ -10,9 +10,9 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.rounds import answer, send, step
-from fedgranger.runtime.asymptotic import single_row
 from fedgranger.runtime.inprocess import stack_windows
-from fedgranger.runtime.propagation import propagate, row_params, row_windows
+from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.rows import row_params, row_windows, single_row
 from fedgranger.runtime.setup import initial_state, set_up
 from fedgranger.uncertainty.deployed import (
     client_params,

@@ -13,7 +13,7 @@ from fedgranger import rounds
 from fedgranger.client.augment import AugmentState
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.runtime.inprocess import stack_windows
-from fedgranger.runtime.propagation import row_params, row_windows
+from fedgranger.runtime.rows import row_params, row_windows
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window

@@ -10,7 +10,8 @@ import scipy.linalg
 import scipy.signal
 
 import fedgranger as fg
-from fedgranger.runtime.propagation import propagate, row_params, row_windows
+from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.rows import row_params, row_windows
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.inputs import RowParams, row_window
 from fedgranger.uncertainty.noise import noise_of

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from fedgranger.config import RunConfig
-from fedgranger.runtime.propagation import row_params, row_windows
+from fedgranger.runtime.rows import row_params, row_windows
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.statistics import collect, unflatten

@@ -1,0 +1,194 @@
+"""A run's data as the rows of the covariance recursion: in simulation, all in one place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedgranger.config import RunConfig
+from fedgranger.linalg.blocks import pad_stack
+from fedgranger.runtime.inprocess import window_arrays
+from fedgranger.runtime.setup import Setup
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window
+from fedgranger.uncertainty.noise import Noise, noise_of, noise_sample, noise_stretch
+from fedgranger.uncertainty.propagate import RowsState, prior_state
+
+__all__ = [
+    "Row",
+    "model_noise",
+    "no_noise",
+    "row_params",
+    "row_windows",
+    "single_row",
+    "start_rows",
+]
+
+
+class Row(NamedTuple):
+    """One row without padding.
+
+    Attributes:
+        params: its constants.
+        windows: its rounds.
+        causes: for every column of Â, the index of its client among all.
+    """
+
+    params: RowParams
+    windows: RowWindow
+    causes: np.ndarray
+
+
+def model_noise(setup: Setup) -> dict[str, np.ndarray]:
+    """Every client's own R, in the units of its scaled measurements."""
+    return {stream.name: stream.model.measurement_cov for stream in setup.streams}
+
+
+def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
+    """Constants of all rows, padded; measurements in the noise's eigenbasis."""
+    p, d = setup.padded_dims
+    server, clients = setup.params.server, setup.params.clients
+    rotated = [
+        basis.T @ stream.model.predicted_observation
+        for basis, stream in zip(noise.bases, setup.streams, strict=True)
+    ]
+    M = len(setup.streams)
+    coupling = np.asarray(server.coupling)
+    return RowParams(
+        server.self_transition,
+        jnp.asarray(pad_stack(rotated, (d, p))),
+        clients.local_step_size,
+        clients.feedback_step_size,
+        server.step_size,
+        jnp.full(M, config.augmentation_ridge),
+        jnp.full(M, config.granger_ridge),
+        jnp.asarray(np.stack([coupling[m][_others(M, p, m)] for m in range(M)])),
+    )
+
+
+def row_windows(
+    setup: Setup, noise: Noise, first_round: int, num_rounds: int, rows: np.ndarray
+) -> RowWindow:
+    """Inputs of consecutive rounds for some rows, leading axes (round, row)."""
+    p, d = setup.padded_dims
+    M, W = len(setup.streams), setup.window
+    windows = window_arrays(setup, first_round, num_rounds)
+    states = windows.filtered_states  # (round, client, window, p)
+    stacked = states.transpose(0, 2, 1, 3).reshape(num_rounds, W, M * p)
+    bases = pad_stack([noise.bases[m] for m in rows], (d, d))
+    start, stop = first_round * W, (first_round + num_rounds) * W
+    full = noise.is_full
+    covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
+    for k, m in enumerate(rows.tolist()):
+        part = noise_stretch(noise, m, start, min(stop, len(setup.streams[m].values)), full=full)
+        covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
+    coupling = np.asarray(setup.params.server.coupling)
+    others = [_others(M, p, m) for m in rows.tolist()]
+    return _stacked_windows(
+        windows.measurements[:, rows] @ bases,
+        np.stack([stacked[..., columns] for columns in others], axis=1),
+        windows.local_targets[:, rows],
+        np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2),
+        windows.has_next[:, rows],
+        windows.is_observed[:, rows],
+        np.stack([coupling[m][columns] for m, columns in zip(rows, others, strict=True)]),
+    )
+
+
+_stacked_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
+
+
+def start_rows(
+    setup: Setup, config: RunConfig, *, level: str, split: bool, full: bool
+) -> RowsState:
+    """The priors of all rows."""
+    p, d = setup.padded_dims
+    M = len(setup.streams)
+    real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
+    theta = pad_stack(real, (p, d))
+    columns = np.stack([pad_stack([np.ones(dim)], (p,))[0] for dim in setup.state_dims])
+    coupling = np.asarray(setup.params.server.coupling)
+    granger = np.stack(
+        [
+            columns[m][:, None] * (columns.reshape(-1) * coupling[m])[_others(M, p, m)]
+            for m in range(M)
+        ]
+    )
+    return prior_state(
+        jnp.asarray(config.augmentation_prior_location * theta),
+        jnp.asarray(config.granger_prior_location * granger),
+        jnp.asarray(config.augmentation_prior_scale**2 * theta),
+        jnp.asarray(config.granger_prior_scale**2 * granger),
+        groups=1 if level == "joint" else M - 1,
+        split=split,
+        full_noise=full,
+    )
+
+
+def no_noise(setup: Setup) -> Noise:
+    """Measurements as they are."""
+    dims = [stream.model.num_sensors for stream in setup.streams]
+    nothing = dict.fromkeys(setup.names, np.zeros(()))
+    return noise_of(nothing, setup.names, dims, len(setup.streams[0].values))
+
+
+def single_row(
+    setup: Setup, config: RunConfig, row: int, *, rounds: int = 65_536, noise: Noise | None = None
+) -> Row:
+    """Constants and rounds of one row, without padding and without absent couplings.
+
+    Args:
+        setup: the run.
+        config: its options.
+        row: index of the client.
+        rounds: at most so many.
+        noise: draw from it once and add it to the measurements.
+    """
+    M, (p, _) = len(setup.streams), setup.padded_dims
+    model = setup.streams[row].model
+    own, sensors = model.state_dim, model.num_sensors
+    quiet = no_noise(setup)
+    params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, quiet))
+    rounds = min(setup.num_rounds, rounds)
+    windows = row_windows(setup, quiet, 0, rounds, np.array([row]))
+    windows = jax.tree.map(lambda leaf: leaf[:, 0], windows)
+    measured = np.asarray(windows.measurements[..., :sensors])
+    if noise is not None:
+        stop = min(rounds * setup.window, len(setup.streams[row].values))
+        drawn = np.zeros((rounds * setup.window, sensors))
+        drawn[:stop] = noise_sample(noise, row, stop)
+        present = np.asarray(windows.observed_weights)[..., None] > 0
+        measured = measured + np.where(present, drawn.reshape(measured.shape), 0.0)
+    clients = np.repeat([n for n in range(M) if n != row], p)
+    place = np.tile(np.arange(p), M - 1)
+    dims = np.array(setup.state_dims)
+    real = (place < dims[clients]) & (np.asarray(params.coupling) > 0)
+    columns = np.flatnonzero(real)
+    return Row(
+        RowParams(
+            params.self_transition[:own, :own],
+            params.predicted_observation[:sensors, :own],
+            params.local_step_size,
+            params.feedback_step_size,
+            params.server_step_size,
+            params.augmentation_ridge,
+            params.granger_ridge,
+            jnp.ones(len(columns)),
+        ),
+        RowWindow(
+            jnp.asarray(measured),
+            windows.causes[..., columns],
+            windows.local_targets[..., :own],
+            windows.noise[..., :sensors],
+            windows.paired_weights,
+            windows.observed_weights,
+        ),
+        clients[columns],
+    )
+
+
+def _others(num_clients: int, p: int, row: int) -> np.ndarray:
+    """Columns of the stacked states that belong to the other clients."""
+    return np.flatnonzero(np.arange(num_clients * p) // p != row)

@@ -1,0 +1,88 @@
+"""The driver of the covariance recursion: divergence is refused, checkpoints do not change it."""
+
+import numpy as np
+import pytest
+
+import fedgranger as fg
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.runtime import propagation
+from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.rows import no_noise, single_row
+from fedgranger.runtime.setup import set_up
+from fedgranger.uncertainty.noise import noise_of, noise_sample
+
+SIZES = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_size": 0.01}
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(2, 401, sensor_dims=(3, 3), seed=3)[0]
+
+
+def run(panel, noise, **options):
+    config = fg.RunConfig(**{**SIZES, **options})
+    setup = set_up(panel, config)
+    return propagate(setup, config, dict.fromkeys(setup.names, noise), num_checkpoints=8)
+
+
+def test_noise_that_makes_the_step_sizes_diverge_is_refused_with_ones_that_work(panel):
+    """Noise enters E[yyᵀ]: step sizes that are stable for the data need not be with it."""
+    calm = run(panel, 0.01)
+    assert np.isfinite(calm.table["total"]).all()
+    with pytest.raises(UnstableRecursionError, match=r"client 'client.* are stable") as refusal:
+        run(panel, 300.0)
+    words = str(refusal.value).replace(",", " ").split()
+    named = {name: float(words[words.index(name) + 1]) for name in SIZES}
+    assert all(named[name] < SIZES[name] for name in SIZES)
+    mended = run(panel, 300.0, **named)
+    assert np.isfinite(mended.table["total"]).all()
+
+
+def test_overflow_ends_the_run_with_an_error(panel):
+    with pytest.raises(UnstableRecursionError, match="diverge"):
+        run(panel, 1e12)
+
+
+def test_a_slow_start_from_a_tiny_prior_is_not_called_divergence(panel):
+    found = run(panel, 0.01, augmentation_prior_scale=1e-8, granger_prior_scale=1e-8)
+    assert np.isfinite(found.table["total"]).all()
+
+
+@pytest.mark.parametrize("blocks", [1, 30_000])
+def test_result_does_not_depend_on_how_rounds_are_gathered(panel, monkeypatch, blocks):
+    whole = run(panel, 0.1)
+    monkeypatch.setattr(propagation, "CHUNK_BYTES", blocks)
+    parts = run(panel, 0.1)
+    np.testing.assert_allclose(
+        parts.table["total"].to_numpy(), whole.table["total"].to_numpy(), rtol=1e-10
+    )
+
+
+def test_checkpoints_are_equally_spaced_and_include_both_ends():
+    assert propagation._checkpoints(10, 3) == [0, 3, 6, 9]
+    assert propagation._checkpoints(11, 3) == [0, 4, 8, 10]
+    assert propagation._checkpoints(1, 5) == [0]
+
+
+def test_sampled_noise_has_the_covariance_that_was_given():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((3, 3))
+    cov, num_steps = root @ root.T, 20_000
+    forms = {"constant": cov, "per_step": np.tile(cov, (num_steps, 1, 1))}
+    for given in forms.values():
+        noise = noise_of({"a": given}, ["a"], [3], num_steps)
+        drawn = noise_sample(noise, 0, num_steps)
+        error = np.linalg.norm(np.cov(drawn.T) - cov) / np.linalg.norm(cov)
+        assert error < 0.05
+
+
+def test_single_row_adds_noise_to_the_measurements_only(panel):
+    config = fg.RunConfig(**SIZES)
+    setup = set_up(panel, config)
+    noise = noise_of(dict.fromkeys(setup.names, 4.0), setup.names, [3, 3], 401)
+    quiet, noisy = (single_row(setup, config, 0, noise=n) for n in (None, noise))
+    change = np.asarray(noisy.windows.measurements - quiet.windows.measurements)
+    assert change.var() == pytest.approx(4.0, rel=0.1)
+    np.testing.assert_array_equal(noisy.windows.causes, quiet.windows.causes)
+    none = single_row(setup, config, 0, noise=no_noise(setup))
+    np.testing.assert_array_equal(none.windows.measurements, quiet.windows.measurements)
