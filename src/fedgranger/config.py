@@ -28,10 +28,13 @@ class RunConfig:
             command line client=number,client=number.
         max_state_dim: largest number of states "auto" may choose.
         standardise: divide every sensor by its standard deviation before identification.
-        window: time steps per round (1 is the paper's loop), or "full" for all data at once.
-        passes: largest number of passes over the data.
+        solver: "sgd", the paper's step-wise descent, or "newton": both sides solve exactly in
+            turn, which reaches the same limit in a few rounds.
+        window: time steps per round (1 is the paper's loop), or "full" for all data at once; a
+            round of newton always takes all data.
+        passes: largest number of passes over the data (rounds of newton).
         tolerance: stop when the estimated relative distance to the limit falls below this;
-            0 runs all passes.
+            0 runs all passes. newton goes to 1e-10 whatever it is.
         local_step_size: η1, or "auto".
         feedback_step_size: η2, or "auto".
         server_step_size: γ, or "auto".
@@ -67,6 +70,7 @@ class RunConfig:
     state_dim: int | Auto | dict[str, int] = "auto"
     max_state_dim: int = 4
     standardise: bool = True
+    solver: str = "sgd"
     window: int | Literal["full"] = 1
     passes: int = 500
     tolerance: float = 1e-2
@@ -135,6 +139,7 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
+        check_choice("solver", self.solver, ("sgd", "newton"))
         check_choice("test", self.test, ("debiased", "asymptotic", "none"))
         check_choice("uncertainty", self.uncertainty, ("none", "joint", "blockwise"))
         check_choice("correction", self.correction, ("bh", "by", "holm", "none"))

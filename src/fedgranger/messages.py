@@ -1,31 +1,42 @@
 """The complete list of what leaves a site.
 
-| message | direction | when | content |
+| kind | direction | when | content |
 |---|---|---|---|
-| `ClientHello` | up | once | A_mm (p x p), one number on the size of its states |
-| `ClientMessage` | up | every round | filtered and augmented state per time step, a flag |
-| `ServerMessage` | down | every round | gradient of the server loss per time step |
-| `PassReport` | up | every pass | size and change of its correction θy, for the stopping rule |
-| `StateHello` | up | once, edge tests | error covariance of its states (p x p) |
-| `StateMessage` | up | once per step, edge tests | least-squares state, a flag |
+| `offer` | down | at every start | the run's options, a random word |
+| `range` | up | answer | first and last time stamp, sampling interval, clock, version, progress |
+| `begin` | down | at every start | the common time range, the round to go on from |
+| `hello` | up | answer | `ClientHello`, `StateHello` |
+| `join` | down | at every start | how many states all clients have |
+| `step` | down | every round | `ServerMessage` of the round before; which states are wanted |
+| `message` | up | answer | `ClientMessage`, `PassReport` when a pass has ended |
+| `upload` | down | edge tests | which time steps are wanted |
+| `states` | up | answer | `StateMessage` |
+| `finish` | down | at the end | the edges that were found |
+| `done` | up | answer | nothing |
+| `refusal` | up | answer | why the client does not answer, one sentence |
 
 Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
-leave a client; a client never sees another client's states. All numbers are float64. With a
-leading client axis the same types carry the messages of all clients at once. Besides, the parties
-must agree on the common time stamps before they start. A run in one process also keeps what a
+leave a client; a client never sees another client's states. `CONTENTS` lists every field; what it
+does not list is refused on both sides. All numbers are float64. With a leading client axis the
+array types carry the messages of all clients at once. A run in one process also keeps what a
 server would not see (θ, losses, step sizes, notes on sensors) in its run folder.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
 __all__ = [
+    "CONTENTS",
     "PASS_REPORT_BYTES",
     "SCHEMA_VERSION",
     "ClientHello",
     "ClientMessage",
+    "Content",
     "PassReport",
     "ServerMessage",
     "StateHello",
@@ -36,6 +47,73 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+
+
+class Content(NamedTuple):
+    """Fields of one kind of message.
+
+    Attributes:
+        values: names of its scalars and their types.
+        arrays: names of its arrays, their type (`f8` float64, `u1` flag) and number of axes.
+    """
+
+    values: Mapping[str, type]
+    arrays: Mapping[str, tuple[str, int]] = {}
+
+
+CONTENTS: Mapping[str, Content] = {
+    "offer": Content({"nonce": str, "options": str}),
+    "range": Content(
+        {
+            "time_kind": str,
+            "first": str,
+            "last": str,
+            "interval": str,
+            "clock": float,
+            "version": str,
+            "epoch": int,
+            "rounds": str,
+        }
+    ),
+    "begin": Content(
+        {
+            "epoch": int,
+            "round": int,
+            "time_kind": str,
+            "first": str,
+            "interval": str,
+            "num_steps": int,
+        }
+    ),
+    "hello": Content(
+        {}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0), "error_cov": ("f8", 2)}
+    ),
+    "join": Content({"epoch": int, "total_dim": int}),
+    "step": Content(
+        {
+            "epoch": int,
+            "round": int,
+            "learn_piece": int,
+            "learn_pieces": int,
+            "want_piece": int,
+            "want_filtered": bool,
+        },
+        {"gradients": ("f8", 2)},
+    ),
+    "message": Content(
+        {"round": int, "piece": int, "has_report": bool, "change": float, "size": float},
+        {
+            "filtered_states": ("f8", 2),
+            "augmented_states": ("f8", 2),
+            "is_observed": ("u1", 1),
+        },
+    ),
+    "upload": Content({"epoch": int, "piece": int}),
+    "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
+    "finish": Content({"epoch": int, "edges": str}),
+    "done": Content({}),
+    "refusal": Content({"code": str, "sentence": str}),
+}
 
 
 class ClientHello(eqx.Module):

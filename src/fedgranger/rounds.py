@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float
 
 from fedgranger.client import augment
 from fedgranger.client.augment import AugmentInfo, AugmentParams, AugmentState, ClientWindow
 from fedgranger.messages import ClientMessage, ServerMessage
-from fedgranger.server import granger
-from fedgranger.server.granger import ServerInfo, ServerParams, ServerState
+from fedgranger.server.granger import ServerInfo, ServerParams, ServerState, answer
 
 __all__ = ["RoundInfo", "RoundParams", "RoundState", "answer", "learn", "send", "step"]
 
@@ -47,14 +45,6 @@ def send(state: AugmentState, windows: ClientWindow) -> ClientMessage:
     return jax.vmap(augment.send)(state, windows)
 
 
-def answer(
-    params: ServerParams, state: ServerState, messages: ClientMessage
-) -> tuple[ServerState, ServerMessage, ServerInfo]:
-    """The server updates every row and answers every client."""
-    stacked = stack_states(messages.filtered_states)
-    return jax.vmap(granger.step, in_axes=(0, 0, 0, None))(params, state, messages, stacked)
-
-
 def learn(
     params: AugmentParams, state: AugmentState, windows: ClientWindow, replies: ServerMessage
 ) -> tuple[AugmentState, AugmentInfo]:
@@ -70,11 +60,3 @@ def step(
     server_state, replies, server_info = answer(params.server, state.server, messages)
     client_state, client_info = learn(params.clients, state.clients, windows, replies)
     return RoundState(client_state, server_state), RoundInfo(client_info, server_info)
-
-
-def stack_states(
-    states: Float[Array, "client window state_dim"],
-) -> Float[Array, "window total_dim"]:
-    """Concatenate the clients' states per time step."""
-    num_clients, window, state_dim = states.shape
-    return states.transpose(1, 0, 2).reshape(window, num_clients * state_dim)

@@ -9,6 +9,7 @@ import fedgranger as fg
 from fedgranger import rounds
 from fedgranger.runtime.inprocess import run_rounds, stack_windows
 from fedgranger.runtime.setup import initial_state, set_up
+from fedgranger.server.granger import stack_states
 from tests.reference import numpy_fedgc
 
 EQUAL = {"num_clients": 3, "state_dims": 2, "sensor_dims": 8}
@@ -65,7 +66,7 @@ def test_gradients_vs_autodiff():
     _, reply, _ = rounds.answer(setup.params.server, state.server, message)
     after, _ = rounds.step(setup.params, state, windows)
 
-    stacked = rounds.stack_states(windows.filtered_states)
+    stacked = stack_states(windows.filtered_states)
     for m, stream in enumerate(setup.streams):
         A = jnp.asarray(stream.model.self_transition)
         C = jnp.asarray(stream.model.observation_matrix)

@@ -176,12 +176,12 @@ def check(study, rows):
 
 def report(study, rows):
     """Largest deviations per quantity, with the ensemble's error where they occur."""
-    print(f"\n{study} replicas={study.replicas}")  # noqa: T201
+    print(f"\n{study} replicas={study.replicas}")
     for quantity in TRACES + SIZES:
         own = [row[3:] for row in rows if row[2] == quantity]
         size, matrix = max(own), max(own, key=lambda row: row[2])
         z = max(row[0] / row[1] for row in own)
-        print(  # noqa: T201
+        print(
             f"  {quantity:26s} size {size[0]:7.2%} (s.e. {size[1]:7.2%}, largest {z:4.1f} s.e.)"
             f"  matrix {matrix[2]:7.2%} (error {matrix[3]:7.2%})"
         )

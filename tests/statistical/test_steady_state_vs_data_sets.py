@@ -166,12 +166,12 @@ def configuration(sizes, ridge):
 def check(rows):
     """All within LIMIT, or within what chance does to the worst of them in 1 of 100 studies."""
     k = norm.isf(0.01 / (2 * len(rows)))
-    print(  # noqa: T201 the table is what `pytest -s` is for
+    print(
         f"\n{'(η1, η2, γ)':<32} {'of':<8} {'data sets':>10} {'Σ∞':>10} {'excess':>8}  s.e."
     )
     for row in rows:
         error = np.hypot(row.found_error, row.predicted_error)
-        print(  # noqa: T201
+        print(
             f"{row.setting:<32} {row.what:<8} {row.found:>10.3e} {row.predicted:>10.3e} "
             f"{row.excess:>+8.1%}  {error:.1%}"
         )

@@ -17,6 +17,7 @@ FULL = RunConfig(
     state_dim={"pump": 2, "Kühler 3": 1},
     max_state_dim=3,
     standardise=False,
+    solver="newton",
     window=16,
     passes=7,
     tolerance=0.0,

@@ -13,14 +13,15 @@ decide.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.rounds import RoundState
+if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
+    from fedgranger.rounds import RoundState
 
-__all__ = ["Progress", "measure", "start"]
+__all__ = ["Progress", "correction_size", "measure", "row_size", "start", "update"]
 
 
 REST = 1e-12
@@ -66,10 +67,19 @@ def measure(
     theta_change = theta - np.asarray(before.clients.augmentation)
     A_hat = np.asarray(after.server.granger_row)
     A_change = A_hat - np.asarray(before.server.granger_row)
-    change = np.stack(
-        [_correction_size(theta_change, second_moments), np.linalg.norm(A_change, axis=(1, 2))]
+    return update(
+        progress,
+        np.stack([correction_size(theta_change, second_moments), row_size(A_change)]),
+        np.stack([correction_size(theta, second_moments), row_size(A_hat)]),
     )
-    size = np.stack([_correction_size(theta, second_moments), np.linalg.norm(A_hat, axis=(1, 2))])
+
+
+def update(
+    progress: Progress,
+    change: Float[np.ndarray, "kind client"],
+    size: Float[np.ndarray, "k client"],
+) -> Progress:
+    """Judge a pass from how far θ and Â moved in it and how large they are."""
     changes = np.concatenate([progress.changes[1:], change[None]])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.max(changes[1:] / changes[:-1], axis=0)  # NaN until there are enough passes
@@ -80,6 +90,12 @@ def measure(
     return Progress(changes, float(np.max(distance)))
 
 
-def _correction_size(theta: np.ndarray, second_moments: np.ndarray) -> np.ndarray:
+def correction_size(theta: np.ndarray, second_moments: np.ndarray) -> np.ndarray:
+    """Root mean square of θy, per client (leading axis)."""
     squares = np.einsum("mpi,mij,mpj->m", theta, second_moments, theta)
     return np.sqrt(np.maximum(squares, 0.0))
+
+
+def row_size(rows: np.ndarray) -> np.ndarray:
+    """Frobenius norm of every row of blocks."""
+    return np.linalg.norm(rows, axis=(1, 2))

@@ -26,6 +26,7 @@ from fedgranger.runtime import checkpoint
 from fedgranger.runtime.asymptotic import infer_asymptotic
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.manifest import describe
+from fedgranger.runtime.newton import solve
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
@@ -102,13 +103,16 @@ def _run(
     save_seconds: float,
     report: Callable[[str, int, int], None],
 ) -> Snapshot:
-    chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
+    exact = config.solver == "newton"
+    chunks_per_pass = 1 if exact else -(-setup.num_rounds // chunk_rounds(setup))
     total = config.passes * chunks_per_pass
     latest, last_saved = resumed, time.monotonic()
     if resumed is not None and resumed.is_finished:
         return resumed
+    if exact:  # begins anew
+        trace.clear()
     try:
-        for snapshot, row in train(setup, config, resumed):
+        for snapshot, row in (solve if exact else train)(setup, config, resumed):
             latest = snapshot
             trace.append(row)
             report("training", latest.pass_index * chunks_per_pass + latest.chunk, total)

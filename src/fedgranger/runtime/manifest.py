@@ -13,6 +13,7 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.setup import Setup
 
@@ -21,18 +22,17 @@ __all__ = ["describe"]
 CRITERION = "estimated relative distance of the parameters to their limit"
 
 
-def _status(final: Snapshot, config: RunConfig) -> str:
-    distance = final.progress.distance
+def _status(final: Snapshot, tolerance: float, *, exact: bool) -> str:
+    unit, units = ("round", "rounds") if exact else ("pass", "passes")
+    distance, count = final.progress.distance, f"{final.pass_index} {units}"
     reached = f"{CRITERION} {f'{distance:.2g}' if np.isfinite(distance) else 'not yet known'}"
-    if config.tolerance == 0:
-        return f"ran all {final.pass_index} passes: {reached}"
-    if final.progress.distance <= config.tolerance:
-        return (
-            f"converged after {final.pass_index} passes: {reached}, tolerance {config.tolerance:g}"
-        )
+    if tolerance == 0:
+        return f"ran all {count}: {reached}"
+    if final.progress.distance <= tolerance:
+        return f"converged after {count}: {reached}, tolerance {tolerance:g}"
     return (
-        f"stopped at the last allowed pass, {final.pass_index}: {reached}, above the tolerance "
-        f"{config.tolerance:g}; raise 'passes' or 'tolerance'"
+        f"stopped at the last allowed {unit}, {final.pass_index}: {reached}, above the tolerance "
+        f"{tolerance:g}; raise 'passes' or 'tolerance'"
     )
 
 
@@ -45,8 +45,9 @@ def describe(
     timings: dict[str, float],
 ) -> dict[str, Any]:
     """Collect versions, data facts, how training ended, step sizes and bytes."""
-    steps = final.pass_index * setup.num_pairs
-    distance, converged = final.progress.distance, final.progress.distance <= config.tolerance
+    exact = config.solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    distance, converged = final.progress.distance, final.progress.distance <= tolerance
     chosen = [
         name
         for name in ("local_step_size", "feedback_step_size", "server_step_size")
@@ -55,7 +56,7 @@ def describe(
     clients, sent = {}, {}
     for stream in setup.streams:
         p = stream.model.state_dim
-        sent[stream.name] = _bytes(p, steps, final.pass_index, panel.num_steps, config)
+        sent[stream.name] = _bytes(p, setup.num_pairs, final.pass_index, panel.num_steps, config)
         clients[stream.name] = {
             "num_sensors": stream.model.num_sensors,
             "state_dim": p,
@@ -86,16 +87,19 @@ def describe(
             "clients": clients,
         },
         "training": {
-            "window": setup.window,
+            "solver": config.solver,
+            "window": setup.num_pairs if exact else setup.window,
             "passes": final.pass_index,
-            "rounds": final.pass_index * setup.num_rounds,
+            "rounds": final.pass_index * (1 if exact else setup.num_rounds),
             "converged": converged,
             "criterion": CRITERION,
             "distance": distance if np.isfinite(distance) else None,
-            "status": _status(final, config),
+            "status": _status(final, tolerance, exact=exact),
             "step_sizes": step_sizes,
             "step_size_reason": (
-                f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
+                "only feedback_step_size / local_step_size matters to exact solves"
+                if exact
+                else f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
                 f"{config.step_safety:g} (divergence is possible from 2 for both together)"
                 if chosen
                 else "given"
@@ -108,17 +112,21 @@ def describe(
 
 
 def _bytes(
-    state_dim: int, training_steps: int, passes: int, num_steps: int, config: RunConfig
+    state_dim: int, num_pairs: int, passes: int, num_steps: int, config: RunConfig
 ) -> dict[str, int]:
     """Payload bytes of one client: per training step, and in all."""
     up, down = message_bytes(state_dim)
     hello, state_hello = hello_bytes(state_dim)
     for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
+    steps, filtered = passes * num_pairs, 8 * state_dim
+    up_training = up * steps + PASS_REPORT_BYTES * passes
+    if config.solver == "newton":  # filtered states only once; one more message than answers
+        up_training = filtered * num_pairs + (up - filtered) * (passes + 1) * num_pairs
     return {
         "once": hello,
         "edge_tests": for_tests,
         "up_per_step": up,
         "down_per_step": down,
-        "up_total": hello + for_tests + up * training_steps + PASS_REPORT_BYTES * passes,
-        "down_total": down * training_steps,
+        "up_total": hello + for_tests + up_training,
+        "down_total": down * steps,
     }

@@ -15,12 +15,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedgranger.messages import ClientMessage, ServerMessage
 
-__all__ = ["ServerInfo", "ServerParams", "ServerState", "predict", "step"]
+__all__ = ["ServerInfo", "ServerParams", "ServerState", "answer", "predict", "stack_states", "step"]
 
 
 class ServerParams(eqx.Module):
@@ -83,3 +84,19 @@ def step(
 
     loss = (share * (r * r).sum(axis=1)).sum()
     return ServerState(new_row), ServerMessage(gradients), ServerInfo(loss, num_observed)
+
+
+def answer(
+    params: ServerParams, state: ServerState, messages: ClientMessage
+) -> tuple[ServerState, ServerMessage, ServerInfo]:
+    """Update every row and answer every client (leading client axis everywhere)."""
+    stacked = stack_states(messages.filtered_states)
+    return jax.vmap(step, in_axes=(0, 0, 0, None))(params, state, messages, stacked)
+
+
+def stack_states(
+    states: Float[Array, "client window state_dim"],
+) -> Float[Array, "window total_dim"]:
+    """Concatenate the clients' states per time step."""
+    num_clients, window, state_dim = states.shape
+    return states.transpose(1, 0, 2).reshape(window, num_clients * state_dim)

@@ -14,13 +14,13 @@ largest eigenvalue of that pencil (Lanczos).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh, lobpcg
+from scipy.sparse.linalg import eigsh, lobpcg
 
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.operators import matrix_operator
 from fedgranger.uncertainty.inputs import RowParams
 from fedgranger.uncertainty.mean_square import Map
 from fedgranger.uncertainty.statistics import RowStatistics
@@ -107,13 +107,12 @@ def check(stability: Stability, params: RowParams, client: str) -> None:
 def _largest(apply: Map, n: int) -> float:
     """Largest eigenvalue of a self-adjoint map of symmetric matrices that keeps them PSD."""
 
-    def act(flat: np.ndarray) -> np.ndarray:
-        matrix = flat.reshape(n, n)
-        return apply(0.5 * (matrix + matrix.T)).reshape(-1)
+    def act(matrix: np.ndarray) -> np.ndarray:
+        return apply(0.5 * (matrix + matrix.T))
 
     if n == 1:
         return float(apply(np.ones((1, 1)))[0, 0])
-    operator = _operator(n, act)
+    operator = matrix_operator((n, n), act)
     start = np.eye(n).reshape(-1)
     options: dict[str, Any] = {"tol": TOLERANCE, "v0": start}
     found = eigsh(operator, k=1, which="LA", return_eigenvectors=False, **options)
@@ -128,17 +127,15 @@ def _slowest(noise: Map, values: np.ndarray, vectors: np.ndarray) -> float:
     n = len(values)
     plain = values[:, None] + values[None, :] - np.outer(values, values)
 
-    def act(flat: np.ndarray) -> np.ndarray:
-        matrix = flat.reshape(n, n)
+    def act(matrix: np.ndarray) -> np.ndarray:
         even = 0.5 * (matrix + matrix.T)
-        moved = vectors.T @ noise(vectors @ even @ vectors.T) @ vectors
-        return (plain * matrix - moved).reshape(flat.shape)
+        return plain * matrix - vectors.T @ noise(vectors @ even @ vectors.T) @ vectors
 
     if n == 1:
-        return float(act(np.ones(1))[0])
-    scale = np.maximum(np.abs(plain), 1e-12 * np.abs(plain).max()).reshape(-1)
-    operator = _operator(n, act)
-    precondition = _operator(n, lambda flat: flat / scale.reshape(flat.shape))
+        return float(act(np.ones((1, 1)))[0, 0])
+    scale = np.maximum(np.abs(plain), 1e-12 * np.abs(plain).max())
+    operator = matrix_operator((n, n), act)
+    precondition = matrix_operator((n, n), lambda matrix: matrix / scale)
     start = np.zeros((n, n))
     start[np.unravel_index(np.argmin(plain), plain.shape)] = 1.0
     start += 1e-3 * np.eye(n)
@@ -157,7 +154,7 @@ def _slowest(noise: Map, values: np.ndarray, vectors: np.ndarray) -> float:
         return slowest
 
     def carried(matrix: np.ndarray) -> np.ndarray:  # the search failed: without preconditioner
-        return matrix - act(matrix.reshape(-1)).reshape(n, n)
+        return matrix - act(matrix)
 
     return 1 - _largest(carried, n)
 
@@ -179,14 +176,3 @@ def _largest_factor(
         return (basis.T @ squared @ basis) * weight
 
     return 1 / _largest(pencil, len(rates))
-
-
-def _operator(n: int, act: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
-    """A linear map of n x n matrices, flattened."""
-    return aslinearoperator(_Flat((n * n, n * n), act))
-
-
-class _Flat(NamedTuple):
-    shape: tuple[int, int]
-    matvec: Callable[[np.ndarray], np.ndarray]
-    dtype: type = np.float64

@@ -108,7 +108,7 @@ def test_server_steady_state_vs_joint_steady_state():
             g, _scores(g, tau, gamma), step_size=gamma, ridge=1e-3, lag=joint.hac_lag
         )
         ratio = np.trace(alone) / np.trace(joint.granger_cov())
-        print(f"server alone / joint, row {row}: {ratio:.2f}")  # noqa: T201
+        print(f"server alone / joint, row {row}: {ratio:.2f}")
         assert 1 / 3 < ratio < 3
 
 

@@ -409,7 +409,7 @@ def test_blockwise_differs_from_joint_with_two_causes():
             _, blockwise = step(part(params, k), mean, blockwise, window)
             mean, joint = step(part(params, k), mean, joint, window)
         ratio = np.trace(dense(blockwise)[n:, n:]) / np.trace(dense(joint)[n:, n:])
-        print(f"tr Σ_A blockwise / joint: {ratio:.3f}")  # noqa: T201
+        print(f"tr Σ_A blockwise / joint: {ratio:.3f}")
         assert abs(ratio - 1) > 1e-3
 
 

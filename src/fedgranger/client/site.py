@@ -1,0 +1,125 @@
+"""Everything one client prepares from its own data before the first round."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedgranger import priors
+from fedgranger.client import step_sizes
+from fedgranger.client.augment import AugmentParams
+from fedgranger.client.identify import identify
+from fedgranger.client.params import LocalModel
+from fedgranger.client.step_sizes import ClientStepSizes
+from fedgranger.client.stream import ClientStream, measured_moments, prepare, state_moments
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import ClientData
+from fedgranger.errors import DataError, UnstableRecursionError
+from fedgranger.messages import ClientHello
+
+__all__ = ["Site", "augment_params", "check_length", "initial_augmentation", "set_up_site"]
+
+
+class Site(NamedTuple):
+    """A client that is ready to learn.
+
+    Attributes:
+        stream: its data and local model.
+        hello: what it tells the server before the first round.
+        step_sizes: η1, η2.
+        second_moment: E[y yᵀ] in the model's units.
+    """
+
+    stream: ClientStream
+    hello: ClientHello
+    step_sizes: ClientStepSizes
+    second_moment: np.ndarray
+
+
+def set_up_site(
+    client: ClientData,
+    segment_starts: np.ndarray,
+    config: RunConfig,
+    window: int,
+    model: LocalModel | None = None,
+) -> Site:
+    """Identify, filter and choose step sizes.
+
+    Args:
+        client: the data.
+        segment_starts: time steps that do not follow their predecessor.
+        config: the options.
+        window: time steps per round.
+        model: the local model when it is known.
+
+    Raises:
+        FedGrangerError: one sentence on what cannot work and what to do.
+    """
+    model = model or identify(
+        client,
+        segment_starts,
+        method=config.state_model,
+        state_dim=config.state_dim_of(client.name),
+        max_state_dim=config.max_state_dim,
+        standardise=config.standardise,
+    )
+    stream = prepare(client, model, segment_starts)
+    moments = measured_moments(stream, window)
+    sizes = step_sizes.choose(
+        model,
+        moments.gain,
+        local=config.local_step_size,
+        feedback=config.feedback_step_size,
+        safety=config.step_safety,
+        client=client.name,
+    )
+    if sizes.gain >= 2 and config.solver == "sgd":
+        raise UnstableRecursionError(
+            f"client '{client.name}': local_step_size {sizes.local:.3g} and feedback_step_size "
+            f"{sizes.feedback:.3g} diverge (gain {sizes.gain:.3g}, the limit is 2); "
+            f"divide both by {sizes.gain:.2g} or use 'auto'"
+        )
+    gain = state_moments(stream, window).gain
+    hello = ClientHello(jnp.asarray(model.self_transition), jnp.asarray(gain))
+    return Site(stream, hello, sizes, moments.mean)
+
+
+def augment_params(site: Site, config: RunConfig) -> AugmentParams:
+    """Constants of the client's learner."""
+    CA = site.stream.model.predicted_observation
+    return AugmentParams(
+        jnp.asarray(CA.T @ CA),
+        jnp.asarray(site.step_sizes.local),
+        jnp.asarray(site.step_sizes.feedback),
+        jnp.asarray(config.augmentation_ridge),
+    )
+
+
+def check_length(stream: ClientStream, num_other_states: int) -> None:
+    """Refuse data that are too short for the row's equations."""
+    needed = stream.model.num_sensors + num_other_states
+    usable = int(stream.is_observed[:-1].sum())
+    if usable <= needed:
+        raise DataError(
+            f"client '{stream.name}': {usable} usable rows for {needed} parameters per "
+            f"equation ({stream.model.num_sensors} sensors and {num_other_states} states of the "
+            "other clients); give more rows, fewer sensors or fewer states"
+        )
+
+
+def initial_augmentation(stream: ClientStream, config: RunConfig) -> np.ndarray:
+    """Draw θ⁰ from its prior."""
+    key = priors.named_key(jax.random.key(config.seed), "augmentation", stream.name)
+    return np.asarray(
+        priors.draw(
+            key,
+            (stream.model.state_dim, stream.model.num_sensors),
+            family=config.prior,
+            df=config.prior_df,
+            location=config.augmentation_prior_location,
+            scale=config.augmentation_prior_scale,
+        )
+    )

@@ -1,0 +1,1 @@
+"""A run between parties that share nothing but messages, on any engine that carries bytes."""

@@ -1,0 +1,174 @@
+"""Messages and checkpoints as bytes, and the checks every incoming one must pass.
+
+    "FGM1" | digest of the rest (16 bytes) | length of the header (4) | header (JSON) | arrays
+
+The digest finds damage on the way or on disk; who sent a message is the engine's business (mutual
+TLS). Nothing is executed or guessed: a message has exactly the fields that `messages.CONTENTS`
+lists for its kind, or it is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import FedGrangerError
+from fedgranger.messages import CONTENTS, SCHEMA_VERSION
+
+__all__ = ["MessageError", "Packet", "decode", "digest", "encode", "pack", "unpack"]
+
+MAGIC = b"FGM1"
+DIGEST_BYTES = 16
+LARGEST_HEADER = 2**20
+LARGEST_NUMBER = 1e9
+"""States and gradients are in units of the sensors' standard deviations; this is far outside."""
+TYPES = {"f8": np.dtype("<f8"), "u1": np.dtype("u1"), "i8": np.dtype("<i8")}
+Scalar = str | int | float | bool
+
+
+class MessageError(FedGrangerError):
+    """An incoming message is not valid."""
+
+
+class Packet(NamedTuple):
+    """One message.
+
+    Attributes:
+        kind: a key of `messages.CONTENTS`.
+        run: the run it belongs to.
+        client: the client that sends or receives it.
+        values: its scalars.
+        arrays: its arrays.
+        answers: digest of the request that it answers; empty in a request.
+    """
+
+    kind: str
+    run: str
+    client: str
+    values: Mapping[str, Scalar]
+    arrays: Mapping[str, np.ndarray] = {}
+    answers: str = ""
+
+
+def encode(packet: Packet) -> bytes:
+    """Turn a message into bytes, checked against its own content list."""
+    _check_content(packet)
+    header = {
+        "schema": SCHEMA_VERSION,
+        "kind": packet.kind,
+        "run": packet.run,
+        "client": packet.client,
+        "answers": packet.answers,
+        "values": dict(packet.values),
+    }
+    return pack(header, packet.arrays)
+
+
+def decode(payload: bytes) -> Packet:
+    """Read a message.
+
+    Raises:
+        MessageError: it is damaged, of another version, or not what its kind should hold.
+    """
+    header, arrays = unpack(payload)
+    schema = header.pop("schema", None)
+    if schema != SCHEMA_VERSION:
+        raise MessageError(
+            f"the message has schema version {schema!r}, this side has {SCHEMA_VERSION}; install "
+            "the same version of fedgranger everywhere"
+        )
+    if set(header) != {"kind", "run", "client", "answers", "values"}:
+        raise MessageError("the message's header does not have the fields it should")
+    for name in ("kind", "run", "client", "answers"):
+        if not isinstance(header[name], str):
+            raise MessageError(f"the message's {name} is not a text")
+    if not isinstance(header["values"], dict):
+        raise MessageError("the message's values are not named")
+    packet = Packet(arrays=arrays, **header)
+    _check_content(packet)
+    return packet
+
+
+def digest(payload: bytes) -> str:
+    """Name a request by its content, so that an answer can say what it answers."""
+    return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Put a header and arrays into one string of bytes with a digest."""
+    buffers, described = [], []
+    for name, array in arrays.items():
+        code = {"f": "f8", "b": "u1", "u": "u1", "i": "i8"}[array.dtype.kind]
+        described.append([name, code, list(array.shape)])
+        buffers.append(np.ascontiguousarray(array, dtype=TYPES[code]).tobytes())
+    text = json.dumps({**header, "arrays": described}, allow_nan=False).encode()
+    rest = b"".join([struct.pack("<I", len(text)), text, *buffers])
+    return MAGIC + hashlib.blake2b(rest, digest_size=DIGEST_BYTES).digest() + rest
+
+
+def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Undo `pack`.
+
+    Raises:
+        MessageError: the bytes are not whole.
+    """
+    if not isinstance(payload, bytes) or len(payload) < len(MAGIC) + DIGEST_BYTES + 4:
+        raise MessageError("the message is not a whole string of bytes")
+    rest = payload[len(MAGIC) + DIGEST_BYTES :]
+    expected = payload[len(MAGIC) : len(MAGIC) + DIGEST_BYTES]
+    if (
+        not payload.startswith(MAGIC)
+        or hashlib.blake2b(rest, digest_size=DIGEST_BYTES).digest() != expected
+    ):
+        raise MessageError("the message was damaged: its digest does not fit")
+    (size,) = struct.unpack_from("<I", rest)
+    if size > min(len(rest) - 4, LARGEST_HEADER):
+        raise MessageError("the message's header is longer than the message")
+    try:
+        header = json.loads(rest[4 : 4 + size])
+        described = header.pop("arrays")
+        arrays, place = {}, 4 + size
+        for name, code, shape in described:
+            dtype, count = TYPES[code], math.prod(shape)
+            if not all(isinstance(n, int) and n >= 0 for n in shape) or name in arrays:
+                raise MessageError("the message describes an impossible array")
+            if place + count * dtype.itemsize > len(rest):
+                raise MessageError("the message is shorter than its arrays")
+            arrays[name] = np.frombuffer(rest, dtype, count, place).reshape(shape)
+            place += count * dtype.itemsize
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, MessageError):
+            raise
+        raise MessageError("the message's header cannot be read") from None
+    if place != len(rest):
+        raise MessageError("the message is longer than its arrays")
+    return header, arrays
+
+
+def _check_content(packet: Packet) -> None:
+    content = CONTENTS.get(packet.kind)
+    if content is None:
+        raise MessageError(f"there is no kind of message '{packet.kind[:40]}'")
+    if set(packet.values) != set(content.values) or set(packet.arrays) != set(content.arrays):
+        raise MessageError(f"a message of kind '{packet.kind}' has other fields than it should")
+    for name, kind in content.values.items():
+        value = packet.values[name]
+        if type(value) is not kind or (kind is float and not math.isfinite(float(value))):
+            raise MessageError(f"'{packet.kind}': {name} is not a valid {kind.__name__}")
+    for name, (code, axes) in content.arrays.items():
+        array = packet.arrays[name]
+        if array.dtype.kind not in ("f" if code == "f8" else "ub") or array.ndim != axes:
+            raise MessageError(f"'{packet.kind}': {name} has the wrong type or shape")
+        if code == "f8" and not (np.abs(array) <= LARGEST_NUMBER).all():  # also NaN
+            raise MessageError(
+                f"'{packet.kind}': {name} holds a number that is not finite or above "
+                f"{LARGEST_NUMBER:g}"
+            )
+        if code == "u1" and (np.asarray(array) > 1).any():
+            raise MessageError(f"'{packet.kind}': {name} holds a flag that is neither 0 nor 1")

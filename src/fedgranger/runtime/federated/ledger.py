@@ -1,0 +1,51 @@
+"""What crossed the wire: bytes and messages per party and round, and what was refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pandas as pd
+
+__all__ = ["COLUMNS", "Ledger"]
+
+COLUMNS = ("client", "phase", "round", "messages_down", "bytes_down", "messages_up", "bytes_up")
+
+
+class Ledger:
+    """Counts kept by the server; what a restart repeats is counted again, because it was sent."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], list[int]] = {}
+        self.refused: Counter[str] = Counter()
+        self.repeated: Counter[str] = Counter()
+
+    def sent(self, client: str, phase: str, round_index: int, size: int) -> None:
+        """A request left the server."""
+        counts = self._row(client, phase, round_index)
+        counts[0] += 1
+        counts[1] += size
+
+    def received(self, client: str, phase: str, round_index: int, size: int) -> None:
+        """An answer arrived that was used."""
+        counts = self._row(client, phase, round_index)
+        counts[2] += 1
+        counts[3] += size
+
+    def _row(self, client: str, phase: str, round_index: int) -> list[int]:
+        return self._counts.setdefault((client, phase, round_index), [0, 0, 0, 0])
+
+    def table(self) -> pd.DataFrame:
+        """One row per client, phase and round."""
+        rows = [(*key, *counts) for key, counts in self._counts.items()]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Sums per client, with answers refused and repeated."""
+        out: dict[str, dict[str, int]] = {}
+        for (client, _, _), counts in self._counts.items():
+            total = out.setdefault(client, dict.fromkeys(COLUMNS[3:], 0))
+            for name, count in zip(COLUMNS[3:], counts, strict=True):
+                total[name] += count
+        for client, total in out.items():
+            total["refused"], total["repeated"] = self.refused[client], self.repeated[client]
+        return out

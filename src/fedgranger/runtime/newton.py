@@ -1,0 +1,70 @@
+"""Exact solves in one process: learners and trainer of a federated run, without messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgranger.client.augment import AugmentState
+from fedgranger.config import RunConfig
+from fedgranger.linalg.blocks import pad_stack, unpack_square
+from fedgranger.rounds import RoundState
+from fedgranger.runtime import convergence
+from fedgranger.runtime.convergence import Progress
+from fedgranger.runtime.federated.learners import NewtonLearner
+from fedgranger.runtime.federated.trainers import NewtonTrainer, RoundMessages, Rows
+from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.setup import Setup
+from fedgranger.server.granger import ServerState
+
+__all__ = ["solve"]
+
+
+def solve(
+    setup: Setup, config: RunConfig, resume: Snapshot | None = None
+) -> Iterator[tuple[Snapshot, TraceRow]]:
+    """Run rounds until both sides' solves agree, or the last allowed one.
+
+    There are few and they are cheap, so a resumed run begins anew and ends the same.
+    """
+    del resume
+    learners = [NewtonLearner(site, config, setup.num_pairs) for site in setup.sites]
+    gains = np.array([float(site.hello.state_gain) for site in setup.sites])
+    transitions = tuple(stream.model.self_transition for stream in setup.streams)
+    rows = Rows(setup.names, transitions, gains, setup.num_pairs)
+    trainer = NewtonTrainer(rows, config, setup.num_pairs)
+    memories = [learner.initial() for learner in learners]
+    for round_index in range(config.passes + 1):
+        sent = [
+            learner.send(memory, round_index, 0)
+            for learner, memory in zip(learners, memories, strict=True)
+        ]
+        messages = RoundMessages(
+            [message["filtered_states"] for message in sent],
+            [message["augmented_states"] for message in sent],
+            [message["is_observed"] for message in sent],
+            None,
+        )
+        gradients = trainer.absorb(round_index, messages)
+        snapshot = _snapshot(setup, trainer, memories, round_index, is_last=gradients is None)
+        unknown = np.full(len(learners), np.nan)
+        yield snapshot, TraceRow(round_index, round_index, unknown, trainer.losses.copy())
+        if gradients is None:
+            return
+        memories = [
+            learner.learn(memory, round_index + 1, [gradient])
+            for learner, memory, gradient in zip(learners, memories, gradients, strict=True)
+        ]
+
+
+def _snapshot(
+    setup: Setup, trainer: NewtonTrainer, memories: list, round_index: int, *, is_last: bool
+) -> Snapshot:
+    p, d = setup.padded_dims
+    thetas = pad_stack([memory.augmentation for memory in memories], (p, d))
+    rows = unpack_square(trainer.granger, setup.state_dims, p)
+    state = RoundState(AugmentState(jnp.asarray(thetas)), ServerState(jnp.asarray(rows)))
+    progress = Progress(convergence.start(len(memories)).changes, trainer.distance)
+    return Snapshot(round_index, 0, state, state, progress, is_last)

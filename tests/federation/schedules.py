@@ -1,0 +1,66 @@
+"""Run fault schedules: `python -m tests.federation.schedules FIRST COUNT` (COUNT 1 replays one).
+
+By itself, because thousands of schedules take too long under the tests' run-time type checks.
+"""
+
+import sys
+
+import jax
+import numpy as np
+
+import fedgranger as fg
+from tests.federation.simulated import Case, Faults, World
+
+ALL_FAULTS = {"drop", "repeat", "slow", "crash", "full_disk"}
+
+
+def make_cases():
+    short = {"test": "none", "state_dim": 1, "tolerance": 0.0}
+    return {
+        "newton": Case(fg.RunConfig(solver="newton", passes=3, **short)),
+        "pieces": Case(fg.RunConfig(solver="newton", passes=2, **short), message_steps=15),
+        "sgd": Case(fg.RunConfig(window=13, passes=2, **short)),
+        "edges": Case(fg.RunConfig(solver="newton", passes=1, state_dim=1)),
+        "three": Case(fg.RunConfig(solver="newton", passes=2, **short), num_clients=3),
+    }
+
+
+def case_of(seed):
+    """Mostly the quick ones."""
+    if seed % 50 == 0:
+        return ("edges", "three")[seed // 50 % 2]
+    return "sgd" if seed % 10 == 0 else ("newton", "pieces")[seed % 2]
+
+
+def run(cases, seed):
+    """One schedule; anything but the undisturbed result is an error that names the seed."""
+    case = cases[case_of(seed)]
+    world = World(seed, case, Faults(budget=5 + seed % 60))
+    found, stops = world.run()
+    same = np.array_equal(found.granger, case.reference.granger)
+    if case.reference.inference is not None:
+        same = same and found.inference.edges.equals(case.reference.inference.edges)
+    if not same:
+        message = f"seed {seed} ({case_of(seed)}): another result after {world.happened}"
+        raise AssertionError(message)
+    return world, stops
+
+
+def main(first, count):
+    with jax.enable_x64(True):
+        cases = make_cases()
+        happened, starts, stopped = {}, 0, 0
+        for seed in range(first, first + count):
+            world, stops = run(cases, seed)
+            for _, what in world.happened:
+                happened[what] = happened.get(what, 0) + 1
+            starts += world.starts
+            stopped += len(stops)
+    faults = ", ".join(f"{what} {n}" for what, n in sorted(happened.items()))
+    print(f"{count} schedules ended identically; server starts {starts}, clear stops {stopped}")
+    print(f"faults: {faults}")
+    return set(happened)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

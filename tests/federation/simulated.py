@@ -1,0 +1,209 @@
+"""A seeded world for the parties of a run: a bad network, bad disks, crashes, and virtual time.
+
+Everything that happens follows from one seed, so a failing schedule can be replayed. The parties
+are the real ones (`Coordinator`, `Party`, `Store`); only bytes, files and seconds are simulated.
+"""
+
+import errno
+import heapq
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+import fedgranger as fg
+from fedgranger.runtime.federated.coordinator import Coordinator, drive
+from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.party import Party
+from fedgranger.runtime.federated.preparation import prepare_party
+from fedgranger.runtime.federated.protocol import Plan, Stopped
+from fedgranger.runtime.federated.store import Store
+from fedgranger.runtime.federated.timing import LocalSeries
+
+
+class Crash(BaseException):  # not an Exception: nothing in a party may catch it
+    """The process of a party dies here."""
+
+
+@dataclass
+class Faults:
+    """Chances per event; all faults stop once `budget` of them have happened."""
+
+    drop: float = 0.1
+    repeat: float = 0.1
+    slow: float = 0.2
+    crash: float = 0.03
+    full_disk: float = 0.02
+    budget: int = 30
+
+
+@dataclass
+class Disk:
+    """Files of one party. What was not flushed may be lost or torn by a crash."""
+
+    world: "World"
+    seen: dict = field(default_factory=dict)
+    safe: dict = field(default_factory=dict)
+    renames: list = field(default_factory=list)
+
+    def read(self, name):
+        return self.seen.get(name)
+
+    def write(self, name, content):
+        if self.world.happens("full_disk"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.seen[name] = content
+        self.world.maybe_crash()
+
+    def flush(self, name):
+        self.world.maybe_crash()
+        self.safe[name] = self.seen[name]
+
+    def rename(self, source, target):
+        self.world.maybe_crash()
+        self.seen[target] = self.seen.pop(source)
+        self.renames.append((source, target))
+        self.world.maybe_crash()
+
+    def flush_folder(self):
+        self.world.maybe_crash()
+        self._apply_renames(len(self.renames))
+        self.world.maybe_crash()
+
+    def _apply_renames(self, count):
+        for source, target in self.renames[:count]:
+            if source in self.safe:
+                self.safe[target] = self.safe.pop(source)
+            elif target in self.seen:  # renamed before its content was flushed: torn
+                content = self.seen[target]
+                self.safe[target] = content[: self.world.rng.integers(len(content) + 1)]
+        self.renames = self.renames[count:]
+
+    def crash(self):
+        """Keep what was flushed, some of the renames, and torn pieces of the rest."""
+        self._apply_renames(int(self.world.rng.integers(len(self.renames) + 1)))
+        self.renames = []
+        for name, content in self.seen.items():
+            if name not in self.safe and name.endswith(".new"):
+                self.safe[name] = content[: self.world.rng.integers(len(content) + 1)]
+        self.seen = dict(self.safe)
+
+
+class World:
+    """Parties, network and time of one schedule."""
+
+    def __init__(self, seed, case, faults):
+        self.rng = np.random.default_rng(seed)
+        self.case, self.faults = case, faults
+        self.now, self.happened, self.order = 0.0, [], 0
+        self.queue = []
+        self.server_disk = Disk(self)
+        self.disks = {name: Disk(self) for name in case.names}
+        self.parties = dict.fromkeys(case.names)
+        self.down_until = dict.fromkeys(case.names, 0.0)
+        self.starts = 0
+
+    def happens(self, what):
+        if len(self.happened) >= self.faults.budget:
+            return False
+        found = self.rng.random() < getattr(self.faults, what)
+        if found:
+            self.happened.append((round(self.now, 3), what))
+        return found
+
+    def maybe_crash(self):
+        if self.happens("crash"):
+            raise Crash
+
+    def _later(self, what, *content):
+        delay = self.rng.exponential(5.0) if self.happens("slow") else self.rng.exponential(0.05)
+        self.order += 1
+        heapq.heappush(self.queue, (self.now + delay, self.order, what, content))
+
+    def _carry(self, what, *content):
+        if self.happens("drop"):
+            return
+        self._later(what, *content)
+        if self.happens("repeat"):
+            self._later(what, *content)
+
+    def exchange(self, requests, timeout):
+        """The engine: send, then let time pass."""
+        self.maybe_crash()
+        for client, payload in requests.items():
+            self._carry("request", client, payload)
+        until, answers, missing = self.now + min(timeout, 1.0), [], set(requests)
+        while self.queue and self.queue[0][0] <= until and missing:
+            self.now, _, what, (client, payload) = heapq.heappop(self.queue)
+            if what == "request":
+                self._handle(client, payload)
+            else:
+                answers.append((client, payload))
+                missing.discard(client)
+        if missing:
+            self.now = until
+        return answers
+
+    def _handle(self, client, payload):
+        if self.now < self.down_until[client]:
+            return
+        if self.parties[client] is None:
+            self.parties[client] = self.case.party(client, self.disks[client], lambda: self.now)
+        try:
+            answer = self.parties[client].handle(payload)
+            self.maybe_crash()
+        except Crash:
+            self.disks[client].crash()
+            self.parties[client] = None
+            self.down_until[client] = self.now + self.rng.exponential(2.0)
+            return
+        self._carry("answer", client, answer)
+
+    def run(self):
+        """Start the server as often as it takes; return what it found and how it stopped."""
+        stops = []
+        while True:
+            self.starts += 1
+            assert self.starts < 200, f"no end: {self.happened}"
+            plan = self.case.plan(f"start {self.starts}")
+            try:
+                server = Coordinator(plan, Store(self.server_disk), lambda: self.now)
+                return drive(server, self, timeout=1.0), stops
+            except Crash:
+                self.server_disk.crash()
+                self.now += self.rng.exponential(2.0)
+            except (Stopped, OSError) as stop:
+                stops.append(str(stop))
+                self.now += 10.0
+
+
+class Case:
+    """Data and options of a small run; what is prepared from them is kept, because it is pure."""
+
+    def __init__(self, config, num_clients=2, num_steps=40, **options):
+        self.options = FederationOptions(config, **options)
+        self.panel = fg.simulate(num_clients, num_steps, sensor_dims=3, state_dims=1, seed=5)[0]
+        self.names = self.panel.names
+        self.prepare = cache(
+            lambda name, grid: prepare_party(self.series(name), grid, self.options)
+        )
+        self.reference = self.undisturbed()
+
+    def series(self, name):
+        return LocalSeries(self.panel[name], self.panel.time)
+
+    def party(self, name, disk, clock):
+        return Party(
+            self.series(name),
+            Store(disk),
+            lambda series, grid, _: self.prepare(series.client.name, grid),
+            clock,
+        )
+
+    def plan(self, nonce):
+        return Plan("run", self.names, self.options, nonce)
+
+    def undisturbed(self):
+        found, stops = World(0, self, Faults(budget=0)).run()
+        assert not stops
+        return found

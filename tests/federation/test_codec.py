@@ -1,0 +1,179 @@
+"""Bytes in, a message or a refusal out: nothing else, whatever the bytes."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgranger.messages import CONTENTS
+from fedgranger.runtime.federated import codec
+from fedgranger.runtime.federated.codec import MessageError, Packet, decode, encode, pack, unpack
+
+SAMPLES = {str: "x", int: 3, float: 1.5, bool: True}
+
+
+def packet(kind, answers="", **changes):
+    content = CONTENTS[kind]
+    arrays = {
+        name: np.ones((2,) * axes, dtype="<f8" if code == "f8" else "u1")
+        for name, (code, axes) in content.arrays.items()
+    }
+    values = {name: SAMPLES[kind_] for name, kind_ in content.values.items()}
+    return Packet(kind, "run", "a", {**values, **changes}, arrays, answers)
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_every_kind_survives_the_way(kind):
+    sent = packet(kind, "abc")
+    found = decode(encode(sent))
+    assert found._replace(arrays={}) == sent._replace(arrays={})
+    for name, array in sent.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+
+
+def test_numbers_survive_to_the_last_bit():
+    values = np.array([[np.pi, -0.0], [5e-324, 1e9]])
+    sent = packet("states")._replace(arrays={"states": values, "is_observed": np.ones(2, "u1")})
+    assert decode(encode(sent)).arrays["states"].tobytes() == values.tobytes()
+    assert decode(encode(packet("message", change=0.1 + 0.2))).values["change"] == 0.1 + 0.2
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (packet("done")._replace(kind="shell"), "no kind of message 'shell'"),
+        (packet("done")._replace(values={"extra": 1}), "other fields"),
+        (packet("states")._replace(arrays={}), "other fields"),
+        (packet("states", piece=True), "piece is not a valid int"),
+        (packet("message", change=float("nan")), "change is not a valid float"),
+        (
+            packet("states")._replace(
+                arrays={"states": np.array([[np.inf]]), "is_observed": np.ones(1, "u1")}
+            ),
+            "not finite",
+        ),
+        (
+            packet("states")._replace(
+                arrays={"states": np.array([[1e10]]), "is_observed": np.ones(1, "u1")}
+            ),
+            "above 1e",
+        ),
+        (
+            packet("states")._replace(
+                arrays={"states": np.ones((1, 1)), "is_observed": np.array([2], "u1")}
+            ),
+            "neither 0 nor 1",
+        ),
+        (
+            packet("states")._replace(
+                arrays={"states": np.ones(3), "is_observed": np.ones(1, "u1")}
+            ),
+            "wrong type or shape",
+        ),
+    ],
+)
+def test_content_that_is_not_listed_is_refused_on_both_sides(bad, sentence):
+    with pytest.raises(MessageError, match=sentence):
+        encode(bad)
+    header = {"schema": 1, **{k: getattr(bad, k) for k in ("kind", "run", "client", "answers")}}
+    values = {k: (None if v != v else v) for k, v in bad.values.items()}
+    with pytest.raises(MessageError):
+        decode(pack({**header, "values": values}, bad.arrays))
+
+
+def test_other_schema_is_refused_with_the_remedy():
+    with pytest.raises(MessageError, match=r"schema version 99.*same version"):
+        decode(pack({"schema": 99}, {}))
+
+
+def seal(rest):
+    import hashlib
+
+    return codec.MAGIC + hashlib.blake2b(rest, digest_size=16).digest() + rest
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"arrays": 3}',
+        b'{"arrays": [["a", "f8", [-1]]]}',
+        b'{"arrays": [["a", "f8", [1e3]]]}',
+        b'{"arrays": [["a", "O", [1]]]}',
+        b'{"arrays": [["a", "f8", [99999999999999]]]}',
+        b'{"arrays": [["a", "f8", [0]], ["a", "f8", [0]]]}',
+        b'{"arrays": [["a", "f8"]]}',
+        b"[" * 50_000,
+        b"\xff\xfe",
+        json.dumps({"arrays": [], "schema": 1, "kind": 3}).encode(),
+    ],
+)
+def test_sealed_nonsense_is_refused(header):
+    """A party could compute the digest of anything."""
+    with pytest.raises(MessageError):
+        decode(seal(struct.pack("<I", len(header)) + header))
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.data())
+def test_mutated_messages_are_refused(data):
+    kind = data.draw(st.sampled_from(sorted(CONTENTS)))
+    payload = bytearray(encode(packet(kind, "ab")))
+    change = data.draw(st.sampled_from(["flip", "cut", "insert", "swap"]))
+    place = data.draw(st.integers(0, len(payload) - 1))
+    if change == "flip":
+        payload[place] ^= data.draw(st.integers(1, 255))
+    elif change == "cut":
+        del payload[place:]
+    elif change == "insert":
+        payload[place:place] = data.draw(st.binary(min_size=1, max_size=9))
+    else:
+        other = encode(packet(data.draw(st.sampled_from(sorted(CONTENTS))), "cd"))
+        payload = payload[:place] + other[place:]
+        if bytes(payload) == other or bytes(payload) == encode(packet(kind, "ab")):
+            return
+    with pytest.raises(MessageError):
+        decode(bytes(payload))
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.binary(max_size=400), st.booleans())
+def test_any_bytes_are_refused(content, is_sealed):
+    with pytest.raises(MessageError):
+        decode(seal(content) if is_sealed else content)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.sampled_from(sorted(CONTENTS)), st.data())
+def test_sealed_headers_with_other_values_give_a_message_or_a_refusal(kind, data):
+    """Fields of the right name and any value: what passes holds the listed types."""
+    header, arrays = unpack(encode(packet(kind)))
+    where = data.draw(st.sampled_from([*header, *(("values", name) for name in header["values"])]))
+    if isinstance(where, tuple):
+        header["values"][where[1]] = data.draw(json_values)
+    else:
+        header[where] = data.draw(json_values)
+    try:
+        payload = pack(header, arrays)
+    except ValueError:  # NaN cannot be written
+        return
+    try:
+        found = decode(payload)
+    except MessageError:
+        return
+    for name, type_ in CONTENTS[found.kind].values.items():
+        assert type(found.values[name]) is type_

@@ -1,0 +1,408 @@
+"""Coordinator and parties: same numbers as in one process, refusals, policies, records."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fedgranger as fg
+from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
+from fedgranger.runtime.federated.coordinator import Coordinator, drive
+from fedgranger.runtime.federated.loopback import LoopbackEngine
+from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.party import Party
+from fedgranger.runtime.federated.preparation import prepare_party
+from fedgranger.runtime.federated.protocol import Plan, Stopped
+from fedgranger.runtime.federated.store import DiskFiles, Store
+from fedgranger.runtime.federated.timing import LocalSeries
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(3, 301, seed=0)[0]
+
+
+class Federation:
+    """All parties of one run over loopback, with a log and a tap on the wire."""
+
+    def __init__(self, panel, folder, config, wrap=lambda name, handle: handle, **options):
+        self.folder, self.log, self.wire, self.now = folder, [], [], 0.0
+        self.options = FederationOptions(config, **options)
+        self.names = panel.names
+        self.parties = {
+            client.name: Party(
+                LocalSeries(client, panel.time),
+                Store(DiskFiles(folder / client.name)),
+                prepare_party,
+                lambda: self.now,
+                self.log.append,
+            )
+            for client in panel
+        }
+        self.wrap = wrap
+
+    def handlers(self):
+        def tapped(name, handle):
+            def call(payload):
+                answer = handle(payload)
+                self.wire.append((name, payload, answer))
+                return answer
+
+            return call
+
+        return {
+            name: tapped(name, self.wrap(name, party.handle))
+            for name, party in self.parties.items()
+        }
+
+    def coordinator(self, nonce="n"):
+        plan = Plan("run", self.names, self.options, nonce)
+        store = Store(DiskFiles(self.folder / "server"))
+        return Coordinator(plan, store, lambda: self.now, self.log.append)
+
+    def run(self, coordinator=None):
+        self.server = coordinator or self.coordinator()
+        return drive(self.server, LoopbackEngine(self.handlers()))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        fg.RunConfig(window=10, passes=2, tolerance=0.0),
+        fg.RunConfig(solver="newton"),
+        fg.RunConfig(solver="newton", couplings=(("client1", "client2"),)),
+        fg.RunConfig(window=40, passes=40, tolerance=0.5),
+    ],
+    ids=["sgd", "newton", "couplings", "sgd until it has converged"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_parties_find_what_one_process_finds(panel, tmp_path, config):
+    found = Federation(panel, tmp_path, config).run()
+    alone = fg.fit(panel, config=config)
+    np.testing.assert_allclose(found.granger, alone.granger, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.inference.transition, alone.inference.transition, rtol=0, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        found.inference.edges["p_value"], alone.inference.edges["p_value"], rtol=1e-9
+    )
+    assert found.rounds == alone.manifest["training"]["rounds"]
+
+
+def test_small_messages_change_nothing(panel, tmp_path):
+    config = fg.RunConfig(solver="newton")
+    whole = Federation(panel, tmp_path / "whole", config).run()
+    pieces = Federation(panel, tmp_path / "pieces", config, message_steps=37).run()
+    np.testing.assert_allclose(pieces.granger, whole.granger, rtol=0, atol=1e-12)
+    p_values = [found.inference.edges["p_value"] for found in (pieces, whole)]
+    np.testing.assert_allclose(*p_values, rtol=1e-9)
+
+
+def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation.run()
+    everything = b"".join(part for _, *pair in federation.wire for part in pair)
+    for name, party in federation.parties.items():
+        model = party._ready().site.stream.model
+        private = [panel[name].values, model.scaled(panel[name].values)]
+        private += [model.observation_matrix, model.measurement_cov, model.predicted_observation]
+        private += [party._rounds[max(party._rounds)].augmentation]
+        for array in private:
+            for value in np.unique(array[np.abs(array) > 1e-12])[:500]:
+                assert np.float64(value).tobytes() not in everything
+                assert repr(float(value)).encode() not in everything
+        for sensor in panel[name].sensors:
+            assert f'"{sensor}"'.encode() not in everything
+    for _, request, answer in federation.wire:
+        decode(request), decode(answer)  # only listed fields pass
+
+
+def test_clients_never_see_each_others_states(panel, tmp_path):
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation.run()
+    sent = {name: set() for name in panel.names}
+    for name, _, answer in federation.wire:
+        for array in decode(answer).arrays.values():
+            if array.dtype.kind == "f":
+                sent[name] |= {value.tobytes() for value in array.reshape(-1)[:2000] if value}
+    for name, request, _ in federation.wire:
+        for array in decode(request).arrays.values():
+            got = {value.tobytes() for value in array.reshape(-1)[:2000] if value}
+            for other in panel.names:
+                assert other == name or not got & sent[other]
+
+
+def test_ledger_counts_every_byte_that_was_sent(panel, tmp_path):
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    found = federation.run()
+    totals = federation.server.ledger.totals()
+    for name in panel.names:
+        down = [len(request) for client, request, _ in federation.wire if client == name]
+        up = [len(answer) for client, _, answer in federation.wire if client == name]
+        assert totals[name]["messages_down"] == totals[name]["messages_up"] == len(down)
+        assert totals[name]["bytes_down"] == sum(down)
+        assert totals[name]["bytes_up"] == sum(up)
+    table = federation.server.ledger.table()
+    assert table.query("phase == 'step'")["round"].max() == found.rounds
+
+
+def corrupt(kind):
+    """Make one client's answers wrong for a while, in a way that passes the codec."""
+    state = {"left": 3}
+
+    def wrap(name, handle):
+        def call(payload):
+            answer = handle(payload)
+            packet = decode(answer)
+            if name != "client2" or packet.kind != "message" or not state["left"]:
+                return answer
+            state["left"] -= 1
+            return kind(packet, answer)
+
+        return call
+
+    return wrap
+
+
+def changed(**arrays):
+    return lambda packet, _: encode(
+        packet._replace(arrays={**packet.arrays, **{k: f(packet) for k, f in arrays.items()}})
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda packet, answer: answer[:-3],
+        lambda packet, answer: b"",
+        lambda packet, answer: encode(packet._replace(client="client1")),
+        lambda packet, answer: encode(packet._replace(run="other")),
+        lambda packet, answer: encode(packet._replace(answers="")),
+        lambda packet, answer: encode(packet._replace(values={**packet.values, "round": 99})),
+        lambda packet, answer: encode(packet._replace(values={**packet.values, "size": -1.0})),
+        lambda packet, answer: encode(
+            Packet("done", packet.run, packet.client, {}, {}, packet.answers)
+        ),
+        changed(augmented_states=lambda p: p.arrays["augmented_states"][1:]),
+        changed(augmented_states=lambda p: np.ones((len(p.arrays["augmented_states"]), 9))),
+        changed(filtered_states=lambda p: np.ones((7, 2))),
+        changed(is_observed=lambda p: p.arrays["is_observed"][1:]),
+        changed(is_observed=lambda p: np.zeros_like(p.arrays["is_observed"])),
+    ],
+    ids=[
+        "cut", "empty", "other client", "other run", "no request", "other round", "negative report",
+        "other kind", "too short", "too wide", "filtered", "flags", "all missing",
+    ],
+)  # fmt: skip
+def test_a_wrong_answer_is_refused_and_asked_for_again(panel, tmp_path, kind):
+    config = fg.RunConfig(solver="newton", test="none")
+    right = Federation(panel, tmp_path / "right", config).run()
+    federation = Federation(panel, tmp_path / "wrong", config, corrupt(kind))
+    found = federation.run()
+    np.testing.assert_array_equal(found.granger, right.granger)
+    counts = federation.server.ledger.totals()["client2"]
+    assert counts["refused"] + counts["repeated"] == 3
+
+
+def test_mutated_answers_and_requests_never_change_the_result(panel, tmp_path):
+    """Bit flips, cuts and swaps on both ways of the wire of a real run; 1500 of them."""
+    rng = np.random.default_rng(0)
+    config = fg.RunConfig(solver="newton", test="none")
+    right = Federation(panel, tmp_path / "right", config).run()
+    count = {"mutated": 0}
+    earlier = [b""]
+
+    def mutate(payload):
+        if count["mutated"] >= 1500 or rng.random() < 0.03:
+            return payload
+        count["mutated"] += 1
+        content = bytearray(payload)
+        place = int(rng.integers(len(content)))
+        choice = rng.integers(4)
+        if choice == 0:
+            content[place] ^= 1 << int(rng.integers(8))
+        elif choice == 1:
+            del content[place:]
+        elif choice == 2:
+            content[place:place] = rng.bytes(4)
+        else:
+            content = bytearray(earlier[int(rng.integers(len(earlier)))])
+        earlier.append(payload)
+        return bytes(content)
+
+    def wrap(_, handle):
+        return lambda payload: mutate(handle(mutate(payload)))
+
+    federation = Federation(panel, tmp_path / "wrong", config, wrap, wait_seconds=1e9)
+    found = federation.run()
+    np.testing.assert_array_equal(found.granger, right.granger)
+    assert count["mutated"] >= 1000
+
+
+def test_a_party_refuses_what_is_not_for_it(panel, tmp_path):
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", test="none"))
+    federation.run()
+    party = federation.parties["client1"]
+    step = next(r for n, r, _ in federation.wire if n == "client1" and decode(r).kind == "step")
+
+    def answer(packet):
+        payload = encode(packet)
+        found = decode(party.handle(payload))
+        assert found.answers == digest(payload)
+        return found.kind, found.values.get("code")
+
+    packet = decode(step)
+    assert answer(packet._replace(client="client2")) == ("refusal", "invalid")
+    assert answer(packet._replace(run="other")) == ("refusal", "unknown")
+    old = {**packet.values, "epoch": 0}
+    assert answer(packet._replace(values=old)) == ("refusal", "stale")
+    assert answer(packet) == ("refusal", "stale")  # round 0, long past
+    last = max(party._rounds)
+    far = {**packet.values, "round": last + 2, "learn_piece": 0, "learn_pieces": 1}
+    assert answer(packet._replace(values=far)) == ("refusal", "unavailable")
+    wrong = {**packet.values, "round": last + 1, "learn_piece": 0, "learn_pieces": 1}
+    gradients = {"gradients": np.ones((3, 3))}
+    assert answer(packet._replace(values=wrong, arrays=gradients)) == ("refusal", "invalid")
+    assert decode(party.handle(b"nonsense")).kind == "refusal"
+
+
+def test_what_is_wrong_with_a_clients_data_stays_at_its_site(tmp_path):
+    panel = fg.simulate(2, 60, seed=0)[0]
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", state_dim=40))
+    with pytest.raises(Stopped, match="client 'client1': it cannot take part; its own log says"):
+        federation.run()
+    assert any("40" in line and "client1" in line for line in federation.log)
+
+
+def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
+    """Kill everything in the middle; new processes on the same disks make the same result."""
+    config = fg.RunConfig(solver="newton", test="none")
+    right = Federation(panel, tmp_path / "right", config).run()
+
+    class Killed(BaseException):
+        pass
+
+    count = {"calls": 0}
+
+    def wrap(_, handle):
+        def call(payload):
+            count["calls"] += 1
+            if count["calls"] == 20:
+                raise Killed
+            return handle(payload)
+
+        return call
+
+    with pytest.raises(Killed):
+        Federation(panel, tmp_path / "cut", config, wrap).run()
+    second = Federation(panel, tmp_path / "cut", config)
+    found = second.run(second.coordinator("another"))
+    np.testing.assert_array_equal(found.granger, right.granger)
+    assert any(line.endswith("round 2") for line in second.log)
+    assert found.trace.equals(right.trace)
+
+
+def test_a_client_without_its_disk_makes_the_run_begin_again(panel, tmp_path):
+    config = fg.RunConfig(solver="newton", test="none")
+    first = Federation(panel, tmp_path, config)
+    right = first.run()
+    (tmp_path / "client2" / "party").unlink()
+    second = Federation(panel, tmp_path, config)
+    found = second.run(second.coordinator("another"))
+    np.testing.assert_array_equal(found.granger, right.granger)
+    assert any(line.endswith("starting") for line in second.log)
+
+
+def silent_after(calls, name):
+    count = {"calls": 0}
+
+    def wrap(client, handle):
+        def call(payload):
+            count["calls"] += client == name
+            if client == name and count["calls"] > calls:
+                return b""
+            return handle(payload)
+
+        return call
+
+    return wrap
+
+
+class Ticking(LoopbackEngine):
+    """Every exchange takes a second."""
+
+    def __init__(self, federation):
+        super().__init__(federation.handlers())
+        self._federation = federation
+
+    def exchange(self, requests, timeout):
+        self._federation.now += 1.0
+        return super().exchange(requests, timeout)
+
+
+def test_a_client_that_never_returns_stops_the_run_with_a_sentence(panel, tmp_path):
+    config = fg.RunConfig(solver="newton", test="none")
+    federation = Federation(panel, tmp_path, config, silent_after(5, "client3"), wait_seconds=60)
+    with pytest.raises(Stopped, match=r"no answer from 'client3' for 61 s; .* can be resumed"):
+        drive(federation.coordinator(), Ticking(federation))
+    assert any(line.startswith("waiting for 'client3' since 11 s; 49 s") for line in federation.log)
+
+
+def test_or_the_run_finishes_without_it(panel, tmp_path):
+    config = fg.RunConfig(solver="newton")
+    federation = Federation(
+        panel, tmp_path, config, silent_after(5, "client3"), wait_seconds=60, on_missing="drop"
+    )
+    server = federation.coordinator()
+    found = drive(server, Ticking(federation))
+    assert server.dropped == ("client3",)
+    assert found.clients == ("client1", "client2")
+    alone = Federation(panel.select(["client1", "client2"]), tmp_path / "two", config).run()
+    np.testing.assert_array_equal(found.granger, alone.granger)
+
+
+def test_clocks_and_versions_must_agree(panel, tmp_path):
+    stamps = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(1, "s")
+    config = fg.RunConfig(solver="newton", test="none")
+    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config)
+    federation.parties["client2"]._clock = lambda: 100.0
+    with pytest.raises(fg.errors.DataError, match=r"client 'client2': its clock is \+100 s"):
+        federation.run()
+    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config, clock_seconds=0.0)
+    federation.parties["client2"]._clock = lambda: 100.0
+    federation.run()
+
+
+def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
+    config = fg.RunConfig(solver="newton", test="none")
+    federation = Federation(panel, tmp_path, config)
+    older, handlers = federation.coordinator("one"), federation.handlers()
+    for _ in range(4):
+        for name, payload in older.requests().items():
+            older.receive(name, handlers[name](payload))
+    found = federation.run(federation.coordinator("two"))
+    with pytest.raises(Stopped, match="follows a newer start"):
+        drive(older, LoopbackEngine(handlers))
+    assert found.rounds > 3
+
+
+def test_the_parties_are_told_the_edges(panel, tmp_path):
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    told = {}
+    for name, party in federation.parties.items():
+        party._on_finish = lambda text, name=name: told.__setitem__(name, json.loads(text))
+    found = federation.run()
+    assert set(told) == set(panel.names)
+    assert [row[:2] for row in told["client1"]] == found.inference.edges[
+        ["cause", "effect"]
+    ].values.tolist()
+
+
+def test_the_envelope_is_small(panel, tmp_path):
+    """Around 300 steps of two states it is below 10 % of the payload."""
+    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", test="none"))
+    federation.run()
+    sizes = [
+        len(answer) for _, request, answer in federation.wire if decode(request).kind == "step"
+    ]
+    assert sizes[-1] < 1.1 * (300 * (2 * 8 + 1))
