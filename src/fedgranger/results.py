@@ -156,7 +156,9 @@ class Result:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {
-            f"augmentation_{m}": self.augmentations[name] for m, name in enumerate(self.clients)
+            f"augmentation_{m}": self.augmentations[name]
+            for m, name in enumerate(self.clients)
+            if name in self.augmentations
         }
         arrays |= {
             "granger": self.granger,
@@ -228,7 +230,11 @@ class Result:
                 clients,
                 tuple(int(dim) for dim in arrays["state_dims"]),
                 arrays["granger"],
-                {name: arrays[f"augmentation_{m}"] for m, name in enumerate(clients)},
+                {
+                    name: arrays[f"augmentation_{m}"]
+                    for m, name in enumerate(clients)
+                    if f"augmentation_{m}" in arrays
+                },
                 inference,
                 pd.read_parquet(folder / "trace.parquet"),
                 manifest,

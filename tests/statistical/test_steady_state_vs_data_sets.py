@@ -166,9 +166,7 @@ def configuration(sizes, ridge):
 def check(rows):
     """All within LIMIT, or within what chance does to the worst of them in 1 of 100 studies."""
     k = norm.isf(0.01 / (2 * len(rows)))
-    print(
-        f"\n{'(η1, η2, γ)':<32} {'of':<8} {'data sets':>10} {'Σ∞':>10} {'excess':>8}  s.e."
-    )
+    print(f"\n{'(η1, η2, γ)':<32} {'of':<8} {'data sets':>10} {'Σ∞':>10} {'excess':>8}  s.e.")
     for row in rows:
         error = np.hypot(row.found_error, row.predicted_error)
         print(

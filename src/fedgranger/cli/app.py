@@ -11,6 +11,7 @@ from fedgranger.cli.demo import demo
 from fedgranger.cli.diagnose import diagnose
 from fedgranger.cli.edges import edges
 from fedgranger.cli.evaluate import evaluate
+from fedgranger.cli.federation import federation
 from fedgranger.cli.fit import fit
 from fedgranger.cli.reproduce import reproduce
 from fedgranger.cli.simulate import simulate
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (demo, simulate, fit, edges, diagnose, evaluate):
     app.command()(command)
+app.add_typer(federation, name="federation")
 app.add_typer(study, name="study")
 app.add_typer(reproduce, name="reproduce")
 

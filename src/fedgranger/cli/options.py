@@ -39,13 +39,15 @@ class DataOptions:
     models: str | None = None
 
 
-def with_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add one option per field of `RunConfig` and `DataOptions`; pass those given as a dict.
+def with_run_options(
+    command: Callable[..., Any], kinds: tuple[type, ...] = (DataOptions, RunConfig)
+) -> Callable[..., Any]:
+    """Add one option per field of the kinds; pass those given as a dict.
 
     The command receives them as `given`, with values parsed but not yet checked.
     """
-    names = [field.name for kind in (DataOptions, RunConfig) for field in fields(kind)]
-    help_texts = {**_help_texts(DataOptions), **_help_texts(RunConfig)}
+    names = [field.name for kind in kinds for field in fields(kind)]
+    help_texts = {name: text for kind in kinds for name, text in _help_texts(kind).items()}
 
     @functools.wraps(command)
     def run(**kwargs: Any) -> Any:

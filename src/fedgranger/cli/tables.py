@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedgranger.results import Result
 
-__all__ = ["bytes_table", "edge_table", "headline", "score_table"]
+__all__ = ["bytes_table", "edge_table", "headline", "ledger_table", "score_table"]
 
 
 def headline(result: Result) -> str:
@@ -98,6 +98,23 @@ def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
             f"{row['down_per_step']} B",
             _size(row["up_total"]),
             _size(row["down_total"]),
+        )
+    return table
+
+
+def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
+    """Messages and bytes of every client of a federated run."""
+    table = Table(box=None, header_style="bold")
+    for name in ("client", "messages", "up", "down", "refused", "repeated"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client, row in totals.items():
+        table.add_row(
+            escape(client),
+            str(row["messages_up"]),
+            _size(row["bytes_up"]),
+            _size(row["bytes_down"]),
+            str(row["refused"]),
+            str(row["repeated"]),
         )
     return table
 

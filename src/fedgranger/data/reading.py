@@ -25,7 +25,7 @@ from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.tables import Table, is_table, load_table
 from fedgranger.errors import DataError
 
-__all__ = ["read_panel", "write_panel"]
+__all__ = ["read_client", "read_panel", "write_panel"]
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 
@@ -59,6 +59,40 @@ def read_panel(
     return replace(panel, notes=tuple(notes))
 
 
+def read_client(
+    name: str, path: Path, *, time_column: str, missing: str, constant: str
+) -> tuple[ClientData, np.ndarray, list[str]]:
+    """Read one client's own table.
+
+    Args:
+        name: the client.
+        path: its CSV or Parquet file.
+        time_column: name of the time column, `"auto"` or `"none"`.
+        missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
+        constant: `"error"` refuses constant sensors, `"drop"` removes and reports them.
+
+    Returns:
+        The data, their time axis (row numbers without a time column), and notes.
+    """
+    checks.check_choice("missing", missing, ("error", "mask"))
+    checks.check_choice("constant", constant, ("error", "drop"))
+    if not path.is_file() or not is_table(path):
+        raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
+    client = _client_table(name, path, time_column)
+    if missing == "error":
+        check_missing(client)
+    time, notes = align([client])
+    return finish_client(client, drop_constant=constant == "drop", notes=notes), time, notes
+
+
+def _client_table(name: str, path: Path, time_column: str) -> ClientTable:
+    where = f"client '{name}'"
+    table = load_table(where, path, time_column)
+    time = _take_time(where, table)
+    sensors = [column for column in table.names if column != table.time_name]
+    return ClientTable(name, tuple(sensors), _take_values(where, table, sensors), time)
+
+
 def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
     if not folder.is_dir():
         raise DataError(
@@ -82,14 +116,11 @@ def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
         )
     tables: list[ClientTable] = []
     for name in sorted(files):
-        where = f"client '{name}'"
-        table = load_table(where, files[name], time_column)
-        time = _take_time(where, table)
-        shared = tables[0].time if tables else None
+        client = _client_table(name, files[name], time_column)
+        time, shared = client.time, tables[0].time if tables else None
         if time is not None and shared is not None and is_same_axis(time.values, shared.values):
-            time = time._replace(values=shared.values)
-        sensors = [column for column in table.names if column != table.time_name]
-        tables.append(ClientTable(name, tuple(sensors), _take_values(where, table, sensors), time))
+            client = client._replace(time=time._replace(values=shared.values))
+        tables.append(client)
     return tables
 
 

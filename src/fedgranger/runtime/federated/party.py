@@ -8,6 +8,7 @@ higher epoch; whatever an earlier one had sent is refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from fractions import Fraction
@@ -82,6 +83,7 @@ class Party:
         self._prepared_for: tuple[TimeGrid, str] | None = None
         self._grid: TimeGrid | None = None
         self._pieces: dict[tuple[int, int], np.ndarray] = {}
+        self._data_hash = _data_hash(series)
         self._run, self._options, self._epoch, self._round = "", "", 0, 0
         self._rounds: dict[int, ClientMemory] = {}
         self._read()
@@ -269,6 +271,7 @@ class Party:
             "epoch": epoch,
             "round": round_index,
             "rounds": sorted(rounds),
+            "data": self._data_hash,
             "grid": None if grid is None else [grid[0], str(grid[1]), str(grid[2]), grid[3]],
         }
         arrays = {}
@@ -282,6 +285,8 @@ class Party:
         if record is None:
             return
         values, arrays = record
+        if values["data"] != self._data_hash:  # other data: what was learned does not hold
+            return
         self._run, self._options = values["run"], values["options"]
         self._epoch, self._round = values["epoch"], values["round"]
         if values["grid"] is not None:
@@ -291,6 +296,15 @@ class Party:
             k: ClientMemory(arrays[f"augmentation_{k}"], arrays[f"pass_start_{k}"])
             for k in values["rounds"]
         }
+
+
+def _data_hash(series: LocalSeries) -> str:
+    """Tell a party's data from others; stays on its disk."""
+    digest_of = hashlib.blake2b(digest_size=16)
+    parts = (series.time, series.client.values, series.client.observed)
+    for part in parts:
+        digest_of.update(np.ascontiguousarray(part).view(np.uint8).data)
+    return digest_of.hexdigest()
 
 
 def _refuse(code: str, sentence: str) -> Answer:

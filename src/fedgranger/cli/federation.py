@@ -1,0 +1,247 @@
+"""`fedgranger federation`: a run between parties, on NVIDIA FLARE."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedgranger._version import __version__
+from fedgranger.cli.console import err, friendly, out
+from fedgranger.cli.options import merge, with_run_options
+from fedgranger.cli.run import check_folder
+from fedgranger.cli.tables import edge_table, headline, ledger_table
+from fedgranger.config import RunConfig
+from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.report.html import write_report
+from fedgranger.results import Result
+from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.timing import TimeRange, agree
+from fedgranger.runtime.flare.kits import make_kits, require_flare, role_of
+from fedgranger.runtime.flare.session import connect, run_job
+from fedgranger.runtime.flare.settings import ClientSettings, read_members, write_settings
+from fedgranger.runtime.flare.supervisor import supervise
+
+__all__ = ["federation"]
+
+federation = typer.Typer(
+    no_args_is_help=True,
+    help="Run between parties that keep their data: init, start, check, run, status.",
+)
+Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
+
+
+@federation.command()
+@friendly
+def init(
+    folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
+    server: Annotated[str, typer.Option(help="Host name or address of the server.")],
+    clients: Annotated[str, typer.Option(help="Names of the clients, with commas between.")],
+    port: Annotated[int, typer.Option(help="Port of the server.")] = 8002,
+) -> None:
+    """Make a start-up kit for every party: certificate, key, policy, README."""
+    names = [name.strip() for name in clients.split(",") if name.strip()]
+    kits = make_kits(folder, server, names, port)
+    for party, kit in kits.items():
+        out.print(f"{escape(party):<20} {escape(str(kit))}", soft_wrap=True)
+    out.print(
+        "\nSend every party its folder over a safe way; each README.md says what to do. Keep "
+        "'authority' offline: it can make new parties."
+    )
+
+
+@federation.command()
+@friendly
+def start(
+    kit: Kit,
+    data: Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")] = None,
+    time_column: Annotated[str, typer.Option(help="Name of the time column.")] = "auto",
+    interval: Annotated[
+        float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
+    ] = None,
+    missing: Annotated[str, typer.Option(help="error, or mask empty cells.")] = "error",
+    constant: Annotated[str, typer.Option(help="error, or drop constant sensors.")] = "error",
+) -> None:
+    """Run this party until Ctrl-C; it comes back by itself when its process dies."""
+    require_flare()
+    role, name = role_of(kit)
+    if role == "admin":
+        raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
+    if role == "client":
+        _take_settings(kit, name, data, time_column, interval, missing, constant)
+    elif data is not None:
+        raise ConfigError("the server has no data; leave --data out")
+    who = "server" if role == "server" else f"client '{name}'"
+    out.print(f"{escape(who)} is running; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
+    supervise(kit, _say)
+
+
+@federation.command()
+@friendly
+def check(
+    kit: Kit,
+    wait_seconds: Annotated[float, typer.Option(help="How long to wait for parties.")] = 60.0,
+) -> None:
+    """Test connection, certificates, versions, clocks and common time, without a run."""
+    require_flare()
+    names = read_members(kit)
+    options = FederationOptions(RunConfig(solver="newton"), wait_seconds=wait_seconds)
+    with connect(kit) as session:
+        outcome = run_job(session, "check", names, options, None, mode="check", log=_say)
+    ranges = outcome.get("ranges", {})
+    table = Table(box=None, header_style="bold")
+    for column in ("client", "version", "clock", "rows begin", "rows end", "interval"):
+        table.add_column(column)
+    problems = []
+    for name in names:
+        facts = ranges.get(name, {})
+        if facts.get("kind") != "range":
+            problems.append(f"client '{name}' cannot read its data; its own log says why")
+            continue
+        offset = facts["clock"] - facts["asked"]
+        if facts["version"] != __version__:
+            version = facts["version"]
+            problems.append(f"client '{name}' runs fedgranger {version}, not {__version__}")
+        if abs(offset) > options.clock_seconds:
+            problems.append(f"client '{name}': its clock is {offset:+.0f} s from the server's")
+        kind = facts["time_kind"]
+        cells = [_time(facts[key], kind) for key in ("first", "last")]
+        cells.append(_step(facts["interval"], kind))
+        table.add_row(escape(name), facts["version"], f"{offset:+.1f} s", *cells)
+    out.print(table)
+    if not problems:
+        try:
+            grid = agree({name: _range(facts) for name, facts in ranges.items()})
+            out.print(f"\n{grid.num_steps} common time steps; everything is ready")
+        except DataError as error:
+            problems.append(str(error))
+    if problems:
+        raise RunError("; ".join(problems))
+
+
+@federation.command()
+@friendly
+@functools.partial(with_run_options, kinds=(RunConfig,))  # no data options: the server has none
+def run(
+    kit: Kit,
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
+    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace what the run folder holds.")] = False,
+    wait_seconds: Annotated[float, typer.Option(help="Longest wait for a party.")] = 600.0,
+    on_missing: Annotated[str, typer.Option(help="stop, or drop who stays away.")] = "stop",
+    message_steps: Annotated[int, typer.Option(help="Time steps per message.")] = 50_000,
+    clock_seconds: Annotated[float, typer.Option(help="Allowed clock difference.")] = 60.0,
+    *,
+    given: dict[str, Any],
+) -> None:
+    """Learn which client drives which; goes on by itself after faults, and when given again."""
+    require_flare()
+    check_folder(out_folder, resume=False, overwrite=overwrite)
+    _, run_config = merge(config, {"solver": "newton", **given})
+    options = FederationOptions(run_config, message_steps, wait_seconds, on_missing, clock_seconds)
+    names = read_members(kit)
+    digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
+    started = time.monotonic()
+    with connect(kit) as session:
+        outcome = run_job(
+            session, f"run-{digest[:12]}", names, options, out_folder, log=_say, report=_show
+        )
+    if outcome["status"] != "done":
+        raise RunError(outcome["sentence"])
+    result = Result.load(out_folder)
+    report_path = out_folder / "report.html"
+    write_report(report_path, result.edges(), result.manifest, result.trace)
+    training = result.manifest["training"]
+    out.print(headline(result), soft_wrap=True)
+    out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))
+    out.print(f"\n{escape(training['status'])}", soft_wrap=True)
+    for sentence in result.manifest["inference"]["warnings"]:
+        err.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+    out.print("\nwhat crossed the wire:")
+    out.print(ledger_table(result.manifest["bytes"]))
+    out.print(
+        f"\n{training['rounds']} rounds, {time.monotonic() - started:.0f} s; written to "
+        f"{escape(str(out_folder))} (open report.html)",
+        soft_wrap=True,
+    )
+
+
+@federation.command()
+@friendly
+def status(kit: Kit) -> None:
+    """Show who is connected and what is running."""
+    require_flare()
+    names = read_members(kit)
+    with connect(kit) as session:
+        found = session.clients()
+        if found is None:
+            raise RunError("the server cannot be reached; is it started, and is its port open?")
+        jobs = session.call(lambda s: s.list_jobs()) or []
+    for name in names:
+        mark = "[green]connected[/]" if name in found else "[red]away[/]"
+        out.print(f"client '{escape(name)}': {mark}")
+    running = [job for job in jobs if not str(job.get("status", "")).startswith("FINISHED")]
+    out.print(f"jobs: {len(jobs)} so far, {len(running)} running")
+
+
+def _take_settings(
+    kit: Path,
+    name: str,
+    data: Path | None,
+    time_column: str,
+    interval: float | None,
+    missing: str,
+    constant: str,
+) -> None:
+    """Check that the data can be read before anybody else is involved."""
+    from fedgranger.data.reading import read_client
+
+    if data is None:
+        raise ConfigError(f"client '{name}' needs its data: --data FILE")
+    _, times, notes = read_client(
+        name, data, time_column=time_column, missing=missing, constant=constant
+    )
+    for note in notes:
+        _say(note)
+    if interval is not None and times.dtype.kind == "M":
+        interval *= 1e9
+    write_settings(
+        kit, ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
+    )
+
+
+def _range(facts: dict[str, Any]) -> TimeRange:
+    first, last, interval = (Fraction(facts[key]) for key in ("first", "last", "interval"))
+    return TimeRange(facts["time_kind"], first, last, interval)
+
+
+def _time(number: str, kind: str) -> str:
+    if kind == "numbers":
+        return f"{float(Fraction(number)):g}"
+    seconds = float(Fraction(number)) / 1e9
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def _step(number: str, kind: str) -> str:
+    value = float(Fraction(number))
+    return f"{value / 1e9:g} s" if kind == "stamps" else f"{value:g}"
+
+
+def _say(sentence: str) -> None:
+    err.print(escape(sentence), soft_wrap=True)
+
+
+def _show(progress: dict[str, Any]) -> None:
+    """One line that is written over."""
+    if not sys.stderr.isatty():
+        return
+    line = f"{progress['phase']}, round {max(progress['round'], 0)}"
+    err.print(f"{line:<40}", end="\r")

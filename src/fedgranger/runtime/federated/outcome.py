@@ -1,0 +1,87 @@
+"""From what the server found to a run folder like any other."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from fedgranger._version import __version__
+from fedgranger.results import Result
+from fedgranger.runtime.federated.coordinator import Coordinator
+from fedgranger.runtime.federated.protocol import Found
+from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
+
+__all__ = ["to_result"]
+
+CRITERION = "estimated relative distance of the parameters to their limit"
+
+
+def to_result(
+    coordinator: Coordinator, found: Found, engine: str, seconds: float, left_out: tuple[str, ...]
+) -> Result:
+    """Build the result; θ, sensors and local models stay with their clients.
+
+    Args:
+        coordinator: the server, with its ledger.
+        found: what it found.
+        engine: name of the engine.
+        seconds: how long this server ran.
+        left_out: clients that did not take part; their edges are not tested.
+    """
+    config = coordinator.plan.options.config
+    exact = config.solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    dims = tuple(len(A) for A in found.transitions)
+    num_pairs = found.grid.num_steps - 1
+    window = num_pairs if exact else config.window
+    converged = bool(found.distance <= tolerance)
+    facts = dict(found.facts)
+    facts["warnings"] = [
+        *facts["warnings"],
+        *(f"client '{name}' stayed away: its edges were not tested" for name in left_out),
+    ]
+    state = "converged" if converged else "stopped"
+    manifest: dict[str, Any] = {
+        "fedgranger_version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("jax", "numpy", "scipy")},
+        },
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "runtime": engine,
+        "seed": config.seed,
+        "data": {
+            "hash": None,
+            "num_steps": found.grid.num_steps,
+            "num_segments": 1,
+            "notes": [],
+            "clients": {
+                name: {"state_dim": dim, "state_model": "own", "notes": []}
+                for name, dim in zip(found.clients, dims, strict=True)
+            },
+        },
+        "training": {
+            "solver": config.solver,
+            "window": window,
+            "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
+            "rounds": found.rounds,
+            "converged": converged,
+            "criterion": CRITERION,
+            "distance": found.distance if np.isfinite(found.distance) else None,
+            "status": f"{state} after {found.rounds} rounds: {CRITERION} {found.distance:.2g}, "
+            f"tolerance {tolerance:g}",
+            "step_size_reason": "each client chose its own",
+        },
+        "bytes": coordinator.ledger.totals(),
+        "left_out": list(left_out),
+        "timings": {"seconds_server": round(seconds, 3)},
+        "config": config.to_mapping(),
+        "inference": facts,
+    }
+    return Result(
+        found.clients, dims, found.granger, {}, found.inference, found.trace, manifest, config
+    )

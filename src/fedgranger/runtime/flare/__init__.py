@@ -1,0 +1,1 @@
+"""NVIDIA FLARE as the engine of a federated run: a thin adapter (extra `flare`)."""

@@ -1,0 +1,239 @@
+"""Start a run on a federation and stay with it: submit, watch, submit again, fetch the result."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fedgranger.errors import RunError
+from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.flare.kits import admin_name, role_of
+
+__all__ = ["Federation", "connect", "run_job"]
+
+POLL_SECONDS = 0.5
+LOGIN_SECONDS = 10.0
+LARGEST_SUBMISSIONS = 50
+CALL_SECONDS = 60.0
+OUTCOME = "outcome.json"
+
+
+class Federation:
+    """An administrator's session, opened again whenever the server was away."""
+
+    def __init__(self, kit: Path) -> None:
+        if role_of(kit)[0] != "admin":
+            raise RunError(f"{kit}: is not the admin's kit; pass the folder 'admin'")
+        logging.getLogger().addHandler(logging.NullHandler())
+        self._kit = kit.resolve()
+        self._session: Any = None
+
+    def call(self, act: Callable[[Any], Any]) -> Any:
+        """Do something with the session; None when the server cannot be reached."""
+        try:
+            if self._session is None:
+                self._session = _login(self._kit)
+            with contextlib.redirect_stdout(io.StringIO()):
+                return act(self._session)
+        except Exception:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """End the session; an open one keeps the process alive."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
+        self._session = None
+
+    def clients(self) -> set[str] | None:
+        """Names of the connected clients; None without a server."""
+        found = self.call(lambda session: session.get_connected_client_list())
+        return None if found is None else {client.name for client in found}
+
+    def abort_all(self) -> None:
+        """End jobs that an earlier start left behind."""
+        jobs = self.call(lambda session: session.list_jobs()) or []
+        for job in jobs:
+            if not str(job.get("status", "FINISHED")).startswith("FINISHED"):
+                self.call(lambda session, job=job: session.abort_job(job["job_id"]))
+
+
+@contextlib.contextmanager
+def connect(kit: Path) -> Iterator[Federation]:
+    """Open a federation and close it."""
+    federation = Federation(kit)
+    try:
+        yield federation
+    finally:
+        federation.close()
+
+
+def run_job(
+    federation: Federation,
+    run: str,
+    clients: tuple[str, ...],
+    options: FederationOptions,
+    out: Path | None,
+    *,
+    mode: str = "run",
+    log: Callable[[str], None] = lambda _: None,
+    report: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a job to its end, however often it must be submitted.
+
+    Args:
+        federation: where.
+        run: name of the run; the same name goes on where it stopped.
+        clients: who takes part.
+        options: of the run.
+        out: folder for the result.
+        mode: "run", or "check" for the first question only.
+        log: told what the user should know.
+        report: told the server's progress.
+
+    Returns:
+        The server's outcome.
+
+    Raises:
+        RunError: a client or the server stays away, or the run cannot work.
+    """
+    for attempt in range(LARGEST_SUBMISSIONS):
+        present = _await(federation, clients, options, log)
+        left_out = tuple(sorted(set(clients) - present))
+        if attempt:
+            federation.abort_all()
+        settings = {
+            "run": run,
+            "mode": mode,
+            "clients": sorted(present),
+            "left_out": list(left_out),
+            "call_seconds": CALL_SECONDS,
+            "options": json.loads(options.to_text()),
+        }
+        outcome = _attempt(federation, settings, out, log, report)
+        if outcome is not None:
+            return outcome
+        log("the job was lost; submitting it again, it goes on from its last round")
+    raise RunError(f"the job was lost {LARGEST_SUBMISSIONS} times; look at the parties' logs")
+
+
+def _await(
+    federation: Federation,
+    clients: tuple[str, ...],
+    options: FederationOptions,
+    log: Callable[[str], None],
+) -> set[str]:
+    """Wait until everybody is connected; then, or when the time is over, say who takes part."""
+    since, noticed = time.monotonic(), 0.0
+    while True:
+        found = federation.clients()
+        missing = sorted(set(clients) - (found or set()))
+        if found is not None and not missing:
+            return set(clients)
+        waited = time.monotonic() - since
+        who = "the server" if found is None else ", ".join(f"'{name}'" for name in missing)
+        if waited > options.wait_seconds:
+            present = set(clients) & (found or set())
+            if found is not None and options.on_missing == "drop" and len(present) >= 2:
+                log(f"going on without {who}: not connected for {waited:.0f} s")
+                return present
+            raise RunError(
+                f"{who} not connected for {waited:.0f} s; start it, then give the same command "
+                "again: the run goes on where it stopped"
+            )
+        if waited > noticed + 5:
+            noticed = waited
+            log(f"waiting for {who} ({waited:.0f} s of at most {options.wait_seconds:.0f})")
+        time.sleep(POLL_SECONDS)
+
+
+def _attempt(
+    federation: Federation,
+    settings: dict[str, Any],
+    out: Path | None,
+    log: Callable[[str], None],
+    report: Callable[[dict[str, Any]], None],
+) -> dict[str, Any] | None:
+    """Submit once and watch; None when the job was lost on the way."""
+    from fedgranger.runtime.flare.job import PROGRESS
+
+    with tempfile.TemporaryDirectory() as folder:
+        job_folder = _export(Path(folder), settings)
+        job = federation.call(lambda session: session.submit_job(str(job_folder)))
+    if job is None:
+        return None
+    while True:
+        time.sleep(POLL_SECONDS)
+        status = federation.call(lambda session: session.get_job_status(job))
+        if status is None:
+            log("the server does not answer")
+            return None
+        if status == "FINISHED:COMPLETED":
+            return _fetch(federation, job, out)
+        if status.startswith("FINISHED"):
+            log(f"the job ended early ({status.removeprefix('FINISHED:').lower()})")
+            return None
+        if status == "RUNNING":
+            progress = federation.call(lambda session: session.do_app_command(job, PROGRESS, {}))
+            if isinstance(progress, dict) and "phase" in progress:
+                report(progress)
+
+
+def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any] | None:
+    """Bring the result here; None when the server went away before."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = federation.call(
+            lambda session: session.download_job_result(job, destination=folder)
+        )
+        if place is None:
+            return None
+        found = next(Path(place).rglob(f"fedgranger/{OUTCOME}"), None)
+        if found is None:
+            return None
+        outcome = json.loads(found.read_text("utf-8"))
+        if out is not None and outcome["status"] == "done":
+            out.mkdir(parents=True, exist_ok=True)
+            files = sorted(found.parent.iterdir(), key=lambda path: path.name == "manifest.json")
+            for path in files:
+                if path.name != OUTCOME:
+                    shutil.copy(path, out / path.name)
+        return outcome
+
+
+def _export(folder: Path, settings: dict[str, Any]) -> Path:
+    """A job without code: every party runs its own installed fedgranger."""
+    from nvflare.collab import CollabRecipe
+
+    from fedgranger.runtime.flare.job import FlareClient, FlareServer
+
+    recipe = CollabRecipe(
+        job_name="fedgranger",
+        server=FlareServer(),
+        client=FlareClient(),
+        min_clients=len(settings["clients"]),
+        sync_task_timeout=60,
+    )
+    recipe.set_server_prop("fedgranger", settings)
+    with contextlib.redirect_stdout(io.StringIO()):
+        recipe.export(str(folder))
+    for custom in list(folder.rglob("custom")):
+        shutil.rmtree(custom)
+    return folder / "fedgranger"
+
+
+def _login(kit: Path) -> Any:
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        return new_secure_session(
+            username=admin_name(), startup_kit_location=str(kit), timeout=LOGIN_SECONDS
+        )
