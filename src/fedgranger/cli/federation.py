@@ -148,6 +148,7 @@ def run(
     _, run_config = merge(config, {"solver": "newton", **given})
     options = FederationOptions(run_config, message_steps, wait_seconds, on_missing, clock_seconds)
     names = read_members(kit)
+    _check_named(run_config, names)
     digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
     started = time.monotonic()
     with connect(kit) as session:
@@ -167,9 +168,11 @@ def run(
         err.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
     out.print("\nwhat crossed the wire:")
     out.print(ledger_table(result.manifest["bytes"]))
+    per_round = result.manifest["timings"]["seconds_per_round"]
     out.print(
-        f"\n{training['rounds']} rounds, {time.monotonic() - started:.0f} s; written to "
-        f"{escape(str(out_folder))} (open report.html)",
+        f"\n{training['rounds']} rounds of {1000 * per_round:.0f} ms, "
+        f"{time.monotonic() - started:.0f} s in all; written to {escape(str(out_folder))} (open "
+        "report.html)",
         soft_wrap=True,
     )
 
@@ -216,6 +219,18 @@ def _take_settings(
     write_settings(
         kit, ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
     )
+
+
+def _check_named(config: RunConfig, names: tuple[str, ...]) -> None:
+    named = set(config.state_dim) if isinstance(config.state_dim, dict) else set()
+    if config.couplings != "all":
+        named |= {name for pair in config.couplings for name in pair}
+    unknown = sorted(named - set(names))
+    if unknown:
+        raise ConfigError(
+            f"the options name a client '{unknown[0]}' that the federation does not have; "
+            f"the clients are {', '.join(sorted(names))}"
+        )
 
 
 def _range(facts: dict[str, Any]) -> TimeRange:

@@ -54,7 +54,7 @@ def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | Non
     for _, row in shown.iterrows():
         cells = [_cell(row[name]) for name in columns]
         if fedgc is not None:
-            cells.append(_cell(beside[row["cause"], row["effect"]]))
+            cells.append(_cell(beside.get((row["cause"], row["effect"]))))
         table.add_row(*cells)
     return table
 

@@ -61,7 +61,12 @@ BYTE_LABELS = {
     "down_per_step": "received per step",
     "up_total": "sent in total",
     "down_total": "received in total",
+    "bytes_up": "sent",
+    "bytes_down": "received",
+    "messages_up": "messages sent",
+    "refused": "answers refused",
 }
+COUNT_KEYS = ("messages_up", "refused")
 TEXT_KEYS = ("state_model", "notes")
 
 
@@ -155,7 +160,7 @@ def _text(value: Any, key: str = "") -> str:
 
 
 def _number_text(value: int | float, key: str) -> str:
-    if key in BYTE_LABELS:
+    if key in BYTE_LABELS and key not in COUNT_KEYS:
         return format_bytes(value)
     if key == "missing_share":
         return f"{100 * value:.1f} %"

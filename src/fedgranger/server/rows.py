@@ -19,11 +19,13 @@ __all__ = ["couplings", "initial_rows", "row_step_sizes", "server_params"]
 
 
 def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
-    """Which client may influence which: bool (effect, cause)."""
+    """Which client may influence which: bool (effect, cause); absent clients do not count."""
     if config.couplings == "all":
         return ~np.eye(len(names), dtype=np.bool_)
     coupling = np.zeros((len(names), len(names)), dtype=np.bool_)
     for cause, effect in config.couplings:
+        if cause not in names or effect not in names:
+            continue
         coupling[names.index(effect), names.index(cause)] = True
     return coupling
 

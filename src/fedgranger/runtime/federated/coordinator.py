@@ -184,7 +184,10 @@ def drive(coordinator: Coordinator, engine: Engine, timeout: float = 30.0) -> Fo
         FedGrangerError: the data or options cannot work.
     """
     while coordinator.found is None:
-        for client, payload in engine.exchange(coordinator.requests(), timeout):
+        phase, before = coordinator.phase, time.perf_counter()
+        answers = engine.exchange(coordinator.requests(), timeout)
+        coordinator.ledger.took(phase, time.perf_counter() - before)
+        for client, payload in answers:
             coordinator.receive(client, payload)
             if coordinator.found is not None:
                 break

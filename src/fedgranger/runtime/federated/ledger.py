@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 
 import pandas as pd
 
@@ -18,6 +19,21 @@ class Ledger:
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self.refused: Counter[str] = Counter()
         self.repeated: Counter[str] = Counter()
+        self._seconds: dict[str, list[float]] = {}
+
+    def took(self, phase: str, seconds: float) -> None:
+        """An exchange with all clients lasted so long, their own work included."""
+        self._seconds.setdefault(phase, []).append(seconds)
+
+    def timings(self) -> dict[str, float]:
+        """Seconds spent on exchanges, and the median of those with states and gradients."""
+        every = [value for values in self._seconds.values() for value in values]
+        steps = self._seconds.get("step", [])
+        return {
+            "seconds_exchanges": round(sum(every), 3),
+            "num_exchanges": len(every),
+            "seconds_per_round": round(median(steps), 4) if steps else 0.0,
+        }
 
     def sent(self, client: str, phase: str, round_index: int, size: int) -> None:
         """A request left the server."""

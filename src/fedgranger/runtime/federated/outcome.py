@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.results import Result
@@ -78,10 +79,28 @@ def to_result(
         },
         "bytes": coordinator.ledger.totals(),
         "left_out": list(left_out),
-        "timings": {"seconds_server": round(seconds, 3)},
+        "timings": {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()},
         "config": config.to_mapping(),
         "inference": facts,
     }
-    return Result(
-        found.clients, dims, found.granger, {}, found.inference, found.trace, manifest, config
-    )
+    inference = found.inference
+    if inference is not None and left_out:
+        table = _with_untested(inference.edges, found.clients, left_out)
+        inference = inference._replace(edges=table)
+    return Result(found.clients, dims, found.granger, {}, inference, found.trace, manifest, config)
+
+
+def _with_untested(
+    edges: pd.DataFrame, clients: tuple[str, ...], left_out: tuple[str, ...]
+) -> pd.DataFrame:
+    """Add the pairs with clients that did not take part, without any number."""
+    everyone = (*clients, *left_out)
+    pairs = [
+        {"cause": cause, "effect": effect, "df": 0}
+        for effect in everyone
+        for cause in everyone
+        if cause != effect and (cause in left_out or effect in left_out)
+    ]
+    added = pd.DataFrame(pairs).reindex(columns=edges.columns)
+    kinds = {name: edges[name].dtype for name in edges.columns}
+    return pd.concat([edges, added.astype(kinds)], ignore_index=True)

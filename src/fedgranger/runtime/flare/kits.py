@@ -72,13 +72,13 @@ def make_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dic
     for party, built in kits.items():
         target = folder / (party if party in ("server", ADMIN) else f"client-{party}")
         shutil.move(made / built, target)
-        _restrict(target)
         if party == ADMIN:
             write_members(target, clients)
         else:
             _write_policy(target, is_server=party == "server")
         role = party if party in ("server", ADMIN) else "client"
         (target / "README.md").write_text(readme(role, party, host, port, clients), "utf-8")
+        _restrict(target)
         out[party] = target
     _restrict(folder / "authority")
     return out

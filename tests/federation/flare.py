@@ -1,0 +1,72 @@
+"""Real parties on loopback: kits, processes of `fedgranger federation start`, and their end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from fedgranger.runtime.flare.kits import make_kits
+
+FEDGRANGER = [sys.executable, "-m", "fedgranger"]
+ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+
+
+def free_port(host="127.0.0.1"):
+    with socket.socket() as found:
+        found.bind((host, 0))
+        return found.getsockname()[1]
+
+
+class RealFederation:
+    """A server and its clients as processes; a context manager that leaves none behind."""
+
+    def __init__(self, panel, folder, host="localhost"):
+        self.folder, self.host, self.names = folder, host, panel.names
+        self.port = free_port("127.0.0.1" if host == "localhost" else host)
+        panel.write(folder / "data")
+        self.kits = make_kits(folder / "kits", host, list(panel.names), self.port)
+        self.processes = {}
+
+    def __enter__(self):
+        self.start("server")
+        for name in self.names:
+            self.start(name)
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        subprocess.run(["pkill", "-KILL", "-f", str(self.folder)], check=False)
+
+    def start(self, party):
+        data = [] if party == "server" else ["--data", str(self.folder / "data" / f"{party}.csv")]
+        self.processes[party] = subprocess.Popen(
+            [*FEDGRANGER, "federation", "start", str(self.kits[party]), *data],
+            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def kill(self, party):
+        self.processes[party].send_signal(signal.SIGKILL)
+
+    def command(self, *words, timeout=240):
+        """Run a federation command with the admin's kit."""
+        return subprocess.run(
+            [*FEDGRANGER, "federation", words[0], str(self.kits["admin"]), *words[1:]],
+            env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+
+
+def wait_for(condition, seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if condition():
+            return True
+        time.sleep(0.3)
+    return False
