@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from fedgranger.runtime.federated.codec import MessageError, Packet, decode, digest, encode
+from fedgranger.runtime.federated.exchanges import Ask
 from fedgranger.runtime.federated.ledger import Ledger
-from fedgranger.runtime.federated.protocol import Ask, Found, Plan, Stopped, Story, tell
+from fedgranger.runtime.federated.protocol import Found, Plan, Stopped, Story, tell
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.validation import check_answer, check_sender
 

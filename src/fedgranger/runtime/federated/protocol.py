@@ -9,7 +9,7 @@ is told again from there, with a higher epoch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,15 +19,16 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.errors import ConfigError, DataError, InferenceError
 from fedgranger.inference.edges import EdgeInference, infer
-from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.inference.states import StateSource
 from fedgranger.runtime.federated.codec import Packet
+from fedgranger.runtime.federated.exchanges import Answers, Ask, ask_all, collect_states, train
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import TimeGrid, TimeRange, agree
-from fedgranger.runtime.federated.trainers import RoundMessages, Rows, Trainer, make_trainer
+from fedgranger.runtime.federated.trainers import Rows, Trainer, make_trainer
 from fedgranger.runtime.federated.validation import read_fraction
 
-__all__ = ["Ask", "Found", "Plan", "Stopped", "tell"]
+__all__ = ["Found", "Plan", "Stopped", "Story", "tell"]
 
 RECORD = "server"
 
@@ -40,24 +41,6 @@ class Plan:
     clients: tuple[str, ...]
     options: FederationOptions
     nonce: str
-
-
-class Ask(NamedTuple):
-    """What to ask of every client.
-
-    Attributes:
-        kind: of the request.
-        round_index: the round it belongs to, for the ledger.
-        values: its scalars, per client.
-        arrays: its arrays, per client.
-        shapes: (time steps, states) that each client's answer must have, where known.
-    """
-
-    kind: str
-    round_index: int
-    values: Mapping[str, Mapping[str, Any]]
-    arrays: Mapping[str, Mapping[str, np.ndarray]]
-    shapes: Mapping[str, tuple[int, int]] = {}
 
 
 class Found(NamedTuple):
@@ -90,14 +73,13 @@ class Stopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
     """The run cannot go on; the sentence says why and what to do."""
 
 
-Answers = dict[str, Packet]
 Story = Generator[Ask, Answers, Found]
 
 
 def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[str], None]) -> Story:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
-    ranges = yield _same(names, "offer", {"nonce": plan.nonce, "options": plan.options.to_text()})
+    ranges = yield ask_all(names, "offer", {"nonce": plan.nonce, "options": plan.options.to_text()})
     _check_sites(ranges, plan.options, clock())
     grid = agree({name: _time_range(packet) for name, packet in ranges.items()})
     record = _own_record(plan, store, names, grid)
@@ -112,9 +94,9 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         "interval": str(grid.interval),
         "num_steps": grid.num_steps,
     }
-    hellos = yield _same(names, "begin", agreed)
+    hellos = yield ask_all(names, "begin", agreed)
     rows = _rows(names, hellos, grid)
-    yield _same(names, "join", {"epoch": epoch, "total_dim": sum(rows.dims)})
+    yield ask_all(names, "join", {"epoch": epoch, "total_dim": sum(rows.dims)})
     window = _window(plan.options, rows.num_pairs)
     trainer = make_trainer(rows, plan.options.config, window, plan.options.message_steps)
     trace = []
@@ -122,10 +104,10 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         trainer.restore(record[0]["trainer"], record[1])
         trace = record[0]["trace"]
     keep = _keeper(plan, store, names, grid)
-    rounds = yield from _train(names, rows.dims, epoch, start, trainer, trace, keep)
+    rounds = yield from train(names, rows.dims, epoch, start, trainer, trace, keep)
     inference, facts = None, {"test": "none", "warnings": []}
     if plan.options.config.test != "none":
-        source = yield from _states(names, epoch, hellos, grid, plan.options)
+        source = yield from collect_states(names, epoch, hellos, grid, plan.options)
         inference, facts = _test(source, plan.options)
     found = Found(
         names,
@@ -138,133 +120,8 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         trainer.distance,
         grid,
     )
-    yield _same(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
+    yield ask_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
     return found
-
-
-def _train(
-    names: tuple[str, ...],
-    dims: tuple[int, ...],
-    epoch: int,
-    start: int,
-    trainer: Trainer,
-    trace: list[list[float]],
-    keep: Callable[[int, Trainer, list], None],
-) -> Generator[Ask, Answers, int]:
-    """Rounds until the trainer has enough; return how many."""
-    filtered: dict[int, list[np.ndarray]] = {}
-    gradients: list[np.ndarray] | None = None
-    round_index, is_restart = start, True
-    while True:
-        asks = _step_asks(names, dims, epoch, round_index, gradients, trainer, is_restart)
-        received: list[Answers] = []
-        for ask, piece in asks:
-            answers = yield ask
-            if piece >= 0:
-                received.append(answers)
-        messages = _messages(names, received, filtered if trainer.sends_filtered_once else None)
-        keep(round_index, trainer, trace)
-        gradients = trainer.absorb(round_index, messages)
-        if gradients is None or round_index % trainer.trace_stride == 0:
-            trace.append([float(round_index), *map(float, trainer.losses)])
-        if gradients is None:
-            return round_index
-        round_index, is_restart = round_index + 1, False
-
-
-def _step_asks(
-    names: tuple[str, ...],
-    dims: tuple[int, ...],
-    epoch: int,
-    round_index: int,
-    gradients: list[np.ndarray] | None,
-    trainer: Trainer,
-    is_restart: bool,
-) -> Iterator[tuple[Ask, int]]:
-    """Gradients of the round before go down in pieces; with the last, states begin to come up."""
-    spans = trainer.spans(round_index)
-    nothing = {name: np.zeros((0, 0)) for name in names}
-    learned = [] if gradients is None else trainer.spans(round_index - 1)
-    offsets = np.concatenate([[0], np.cumsum(learned)]).astype(int)
-    filtered = is_restart or not trainer.sends_filtered_once
-    downs: list[dict[str, np.ndarray]] = []
-    if gradients is not None:
-        downs = [
-            {name: gradients[m][offsets[k] : offsets[k + 1]] for m, name in enumerate(names)}
-            for k in range(len(learned))
-        ]
-
-    def ask(learn: int, want: int, arrays: dict[str, np.ndarray]) -> tuple[Ask, int]:
-        values = {
-            "epoch": epoch,
-            "round": round_index,
-            "learn_piece": learn,
-            "learn_pieces": len(downs),
-            "want_piece": want,
-            "want_filtered": filtered,
-        }
-        by_client = {name: {"gradients": arrays[name]} for name in names}
-        steps = spans[max(want, 0)]
-        shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
-        return Ask("step", round_index, dict.fromkeys(names, values), by_client, shapes), want
-
-    for k, arrays in enumerate(downs[:-1]):
-        yield ask(k, -1, arrays)
-    yield ask(len(downs) - 1, 0, downs[-1] if downs else nothing)
-    for piece in range(1, len(spans)):
-        yield ask(-1, piece, nothing)
-
-
-def _messages(
-    names: tuple[str, ...], received: list[Answers], kept: dict[int, list[np.ndarray]] | None
-) -> RoundMessages:
-    """Join the pieces; filtered states that come only once are taken from the first time."""
-
-    def joined(field: str) -> list[np.ndarray]:
-        return [np.concatenate([part[name].arrays[field] for part in received]) for name in names]
-
-    filtered = kept[0] if kept else joined("filtered_states")
-    if kept is not None:
-        kept[0] = filtered
-    first = [received[0][name].values for name in names]
-    reports = None
-    if all(values["has_report"] for values in first):
-        reports = [(float(values["change"]), float(values["size"])) for values in first]
-    return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
-
-
-def _states(
-    names: tuple[str, ...],
-    epoch: int,
-    hellos: Answers,
-    grid: TimeGrid,
-    options: FederationOptions,
-) -> Generator[Ask, Answers, StateSource]:
-    """Every client's least-squares states, once."""
-    chunks: list[StateChunk] = []
-    dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
-    starts = np.zeros(grid.num_steps, dtype=np.bool_)
-    starts[0] = True
-    for piece, begin in enumerate(range(0, grid.num_steps, options.message_steps)):
-        ask = _same(names, "upload", {"epoch": epoch, "piece": piece})
-        steps = min(options.message_steps, grid.num_steps - begin)
-        shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
-        answers = yield ask._replace(shapes=shapes)
-        packets = [answers[name].arrays for name in names]
-        chunks.append(
-            StateChunk(
-                np.concatenate([packet["states"] for packet in packets], axis=1),
-                np.stack([packet["is_observed"] > 0 for packet in packets], axis=1),
-                starts[begin : begin + options.message_steps],
-            )
-        )
-    return StateSource(
-        names,
-        dims,
-        tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names),
-        lambda: iter(chunks),
-        grid.num_steps,
-    )
 
 
 def _test(
@@ -276,11 +133,6 @@ def _test(
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": options.config.test, "reason": str(error), "warnings": [sentence]}
     return found, found.facts
-
-
-def _same(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:
-    round_index = int(values.get("round", -1))
-    return Ask(kind, round_index, dict.fromkeys(names, values), {name: {} for name in names})
 
 
 def _check_sites(ranges: Answers, options: FederationOptions, now: float) -> None:

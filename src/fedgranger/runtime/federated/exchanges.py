@@ -1,0 +1,167 @@
+"""What the server asks in a round and for the tests, and how the answers are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.runtime.federated.codec import Packet
+from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.timing import TimeGrid
+from fedgranger.runtime.federated.trainers import RoundMessages, Trainer
+
+__all__ = ["Answers", "Ask", "ask_all", "collect_states", "train"]
+
+Answers = dict[str, Packet]
+
+
+class Ask(NamedTuple):
+    """What to ask of every client.
+
+    Attributes:
+        kind: of the request.
+        round_index: the round it belongs to, for the ledger.
+        values: its scalars, per client.
+        arrays: its arrays, per client.
+        shapes: (time steps, states) that each client's answer must have, where known.
+    """
+
+    kind: str
+    round_index: int
+    values: Mapping[str, Mapping[str, Any]]
+    arrays: Mapping[str, Mapping[str, np.ndarray]]
+    shapes: Mapping[str, tuple[int, int]] = {}
+
+
+def train(
+    names: tuple[str, ...],
+    dims: tuple[int, ...],
+    epoch: int,
+    start: int,
+    trainer: Trainer,
+    trace: list[list[float]],
+    keep: Callable[[int, Trainer, list], None],
+) -> Generator[Ask, Answers, int]:
+    """Rounds until the trainer has enough; return how many."""
+    filtered: dict[int, list[np.ndarray]] = {}
+    gradients: list[np.ndarray] | None = None
+    round_index, is_restart = start, True
+    while True:
+        asks = _step_asks(names, dims, epoch, round_index, gradients, trainer, is_restart)
+        received: list[Answers] = []
+        for ask, piece in asks:
+            answers = yield ask
+            if piece >= 0:
+                received.append(answers)
+        messages = _messages(names, received, filtered if trainer.sends_filtered_once else None)
+        keep(round_index, trainer, trace)
+        gradients = trainer.absorb(round_index, messages)
+        if gradients is None or round_index % trainer.trace_stride == 0:
+            trace.append([float(round_index), *map(float, trainer.losses)])
+        if gradients is None:
+            return round_index
+        round_index, is_restart = round_index + 1, False
+
+
+def _step_asks(
+    names: tuple[str, ...],
+    dims: tuple[int, ...],
+    epoch: int,
+    round_index: int,
+    gradients: list[np.ndarray] | None,
+    trainer: Trainer,
+    is_restart: bool,
+) -> Iterator[tuple[Ask, int]]:
+    """Gradients of the round before go down in pieces; with the last, states begin to come up."""
+    spans = trainer.spans(round_index)
+    nothing = {name: np.zeros((0, 0)) for name in names}
+    learned = [] if gradients is None else trainer.spans(round_index - 1)
+    offsets = np.concatenate([[0], np.cumsum(learned)]).astype(int)
+    filtered = is_restart or not trainer.sends_filtered_once
+    downs: list[dict[str, np.ndarray]] = []
+    if gradients is not None:
+        downs = [
+            {name: gradients[m][offsets[k] : offsets[k + 1]] for m, name in enumerate(names)}
+            for k in range(len(learned))
+        ]
+
+    def ask(learn: int, want: int, arrays: dict[str, np.ndarray]) -> tuple[Ask, int]:
+        values = {
+            "epoch": epoch,
+            "round": round_index,
+            "learn_piece": learn,
+            "learn_pieces": len(downs),
+            "want_piece": want,
+            "want_filtered": filtered,
+        }
+        by_client = {name: {"gradients": arrays[name]} for name in names}
+        steps = spans[max(want, 0)]
+        shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
+        return Ask("step", round_index, dict.fromkeys(names, values), by_client, shapes), want
+
+    for k, arrays in enumerate(downs[:-1]):
+        yield ask(k, -1, arrays)
+    yield ask(len(downs) - 1, 0, downs[-1] if downs else nothing)
+    for piece in range(1, len(spans)):
+        yield ask(-1, piece, nothing)
+
+
+def _messages(
+    names: tuple[str, ...], received: list[Answers], kept: dict[int, list[np.ndarray]] | None
+) -> RoundMessages:
+    """Join the pieces; filtered states that come only once are taken from the first time."""
+
+    def joined(field: str) -> list[np.ndarray]:
+        return [np.concatenate([part[name].arrays[field] for part in received]) for name in names]
+
+    filtered = kept[0] if kept else joined("filtered_states")
+    if kept is not None:
+        kept[0] = filtered
+    first = [received[0][name].values for name in names]
+    reports = None
+    if all(values["has_report"] for values in first):
+        reports = [(float(values["change"]), float(values["size"])) for values in first]
+    return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
+
+
+def collect_states(
+    names: tuple[str, ...],
+    epoch: int,
+    hellos: Answers,
+    grid: TimeGrid,
+    options: FederationOptions,
+) -> Generator[Ask, Answers, StateSource]:
+    """Every client's least-squares states, once."""
+    chunks: list[StateChunk] = []
+    dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
+    starts = np.zeros(grid.num_steps, dtype=np.bool_)
+    starts[0] = True
+    for piece, begin in enumerate(range(0, grid.num_steps, options.message_steps)):
+        ask = ask_all(names, "upload", {"epoch": epoch, "piece": piece})
+        steps = min(options.message_steps, grid.num_steps - begin)
+        shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
+        answers = yield ask._replace(shapes=shapes)
+        packets = [answers[name].arrays for name in names]
+        chunks.append(
+            StateChunk(
+                np.concatenate([packet["states"] for packet in packets], axis=1),
+                np.stack([packet["is_observed"] > 0 for packet in packets], axis=1),
+                starts[begin : begin + options.message_steps],
+            )
+        )
+    return StateSource(
+        names,
+        dims,
+        tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names),
+        lambda: iter(chunks),
+        grid.num_steps,
+    )
+
+
+def ask_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:
+    """The same question to every client."""
+    round_index = int(values.get("round", -1))
+    return Ask(kind, round_index, dict.fromkeys(names, values), {name: {} for name in names})
