@@ -54,6 +54,19 @@ def test_three_clients_as_processes_find_what_one_process_finds(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_simulator_finds_what_one_process_finds(tmp_path):
+    panel = fg.simulate(3, 301, seed=0)[0]
+    panel.write(tmp_path / "data")
+    command = ["fit", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--runtime", "flare"]
+    done = subprocess.run(
+        [*FEDGRANGER, *command, "--solver", "newton"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = same_as_alone(panel, tmp_path / "run")
+    assert found.manifest["runtime"] == "flare"
+
+
+@pytest.mark.slow
 def test_six_clients_check_run_and_status(tmp_path):
     panel = fg.simulate(6, 5000, seed=1)[0]
     with RealFederation(panel, tmp_path) as federation:

@@ -11,7 +11,9 @@ from rich.markup import escape
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder, run_fit
-from fedgranger.cli.tables import bytes_table, edge_table, headline
+from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table
+from fedgranger.config import check_choice
+from fedgranger.errors import RunError
 
 __all__ = ["fit"]
 
@@ -24,14 +26,20 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace what the run folder holds.")] = False,
+    runtime: Annotated[
+        str, typer.Option(help="inprocess, or flare: NVIDIA FLARE's simulator, same numbers.")
+    ] = "inprocess",
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints.", min=0.0)
     ] = 10.0,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Learn which client drives which; all parties are simulated in this process."""
+    """Learn which client drives which; all parties are simulated on this machine."""
+    check_choice("runtime", runtime, ("inprocess", "flare"))
     check_folder(out_folder, resume=resume, overwrite=overwrite)
+    if runtime == "flare" and resume:
+        raise RunError("a simulated FLARE run cannot be resumed; leave --resume out")
     data_options, run_config = merge(config, given)
     result = run_fit(
         data,
@@ -40,6 +48,7 @@ def fit(
         run_config,
         resume=resume,
         checkpoint_seconds=checkpoint_every,
+        runtime=runtime,
     )
     training = result.manifest["training"]
     out.print(headline(result), soft_wrap=True)
@@ -47,5 +56,6 @@ def fit(
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
     out.print("\nwhat left each client:")
-    out.print(bytes_table(result.manifest["bytes"]))
+    sent = result.manifest["bytes"]
+    out.print(ledger_table(sent) if runtime == "flare" else bytes_table(sent))
     out.print(f"\nwritten to {escape(str(out_folder))} (open report.html)", soft_wrap=True)

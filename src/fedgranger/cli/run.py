@@ -17,7 +17,9 @@ from fedgranger.errors import RunError
 from fedgranger.report.html import write_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
+from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.fitting import fit_panel
+from fedgranger.runtime.flare.simulation import fit_simulated
 
 __all__ = ["check_folder", "run_fit"]
 
@@ -52,6 +54,7 @@ def run_fit(
     *,
     resume: bool = False,
     checkpoint_seconds: float = 10.0,
+    runtime: str = "inprocess",
 ) -> Result:
     """Read the data, fit, write the run folder and its report.
 
@@ -70,14 +73,18 @@ def run_fit(
         err.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
     try:
         with progress_report() as report:
-            result = fit_panel(
-                panel,
-                config,
-                models=models,
-                checkpoint_folder=folder,
-                checkpoint_seconds=checkpoint_seconds,
-                resume=resume,
-                report=report,
+            result = (
+                fit_simulated(panel, FederationOptions(config))
+                if runtime == "flare"
+                else fit_panel(
+                    panel,
+                    config,
+                    models=models,
+                    checkpoint_folder=folder,
+                    checkpoint_seconds=checkpoint_seconds,
+                    resume=resume,
+                    report=report,
+                )
             )
     except KeyboardInterrupt:
         hint = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -10,15 +11,19 @@ from pathlib import Path
 from fedgranger.errors import ConfigError
 
 __all__ = [
+    "SIMULATED",
     "ClientSettings",
     "read_members",
     "read_settings",
+    "settings_text",
     "state_folder",
     "write_members",
     "write_settings",
 ]
 
 FILE = "fedgranger.json"
+SIMULATED = "FEDGRANGER_SIMULATION"
+"""Environment variable: a folder with the settings of every simulated client."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +48,23 @@ class ClientSettings:
 def write_settings(kit: Path, settings: ClientSettings) -> None:
     """Write them into the kit, readable by its owner only."""
     path = kit / "local" / FILE
-    path.write_text(json.dumps(asdict(settings), indent=1) + "\n", "utf-8")
+    path.write_text(settings_text(settings), "utf-8")
     path.chmod(0o600)
 
 
-def read_settings(kit: Path) -> ClientSettings:
-    """Read them.
+def settings_text(settings: ClientSettings) -> str:
+    """Settings as JSON."""
+    return json.dumps(asdict(settings), indent=1) + "\n"
+
+
+def read_settings(kit: Path, name: str) -> ClientSettings:
+    """Read a client's settings.
 
     Raises:
         ConfigError: there are none, or they cannot be read.
     """
-    path = kit / "local" / FILE
+    simulated = os.environ.get(SIMULATED)
+    path = Path(simulated) / f"{name}.json" if simulated else kit / "local" / FILE
     try:
         values = json.loads(path.read_text("utf-8"))
         return ClientSettings(
