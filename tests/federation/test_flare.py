@@ -11,8 +11,10 @@ import warnings
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fedgranger as fg
+from fedgranger.cli.app import app
 from tests.federation.flare import FEDGRANGER, RealFederation, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
@@ -171,9 +173,56 @@ def test_kits_are_private_and_let_in_no_code(tmp_path):
     ],
 )
 def test_init_refuses_in_a_sentence_and_writes_nothing(tmp_path, words, sentence):
-    command = [*FEDGRANGER, "federation", "init", str(tmp_path / "kits"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+    assert sentence in refused("init", tmp_path / "kits", *words)
     assert not (tmp_path / "kits").exists()
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    from fedgranger.runtime.flare.kits import make_kits
+
+    return make_kits(tmp_path_factory.mktemp("k") / "kits", "localhost", ["pump", "tank"], 8002)
+
+
+def refused(*words):
+    done = CliRunner().invoke(app, ["federation", *map(str, words)])
+    assert done.exit_code == 2, done.output
+    assert "Traceback" not in done.output
+    return " ".join(done.output.split())
+
+
+def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
+    (tmp_path / "bad.csv").write_text("time,a\n0,1\n1,1\n2,1\n")
+    assert "is not a start-up kit" in refused("start", tmp_path)
+    assert "is the admin's kit" in refused("start", kits["admin"])
+    assert "the server has no data" in refused("start", kits["server"], "--data", "x.csv")
+    assert "client 'pump' needs its data" in refused("start", kits["pump"])
+    assert "not a .csv or .parquet" in refused("start", kits["pump"], "--data", tmp_path / "x.csv")
+    assert "'a' is constant" in refused("start", kits["pump"], "--data", tmp_path / "bad.csv")
+    assert "no list of clients" in refused("status", kits["server"])
+    assert "is not empty" in refused(
+        "init", kits["pump"].parent, "--server", "h", "--clients", "a,b"
+    )
+    run = ["run", kits["admin"], "--out", tmp_path / "run"]
+    assert "name a client 'well'" in refused(*run, "--couplings", "well->pump")
+    assert "need all data in one place" in refused(*run, "--test", "asymptotic")
+    assert "on_missing is 'wait'" in refused(*run, "--on-missing", "wait")
+    assert "window='full' is for one process" in refused(
+        *run, "--solver", "sgd", "--window", "full"
+    )
+    assert not (tmp_path / "run").exists()
+    assert not (kits["pump"] / "local" / "fedgranger.json").exists()
+
+
+def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):
+    from fedgranger.cli.federation import _take_settings
+    from fedgranger.runtime.flare.settings import read_settings
+
+    rows = "\n".join(f"2026-01-01T00:00:{s:02d},{s * s},{s % 7}" for s in range(30))
+    (tmp_path / "pump.csv").write_text(f"time,a,b\n{rows}\n")
+    _take_settings(kits["tank"], "tank", tmp_path / "pump.csv", "auto", 1.0, "error", "error")
+    found = read_settings(kits["tank"], "tank")
+    assert found.data == str(tmp_path / "pump.csv")
+    assert found.interval == 1e9
+    path = kits["tank"] / "local" / "fedgranger.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
