@@ -101,7 +101,13 @@ class World:
         self.disks = {name: Disk(self) for name in case.names}
         self.parties = dict.fromkeys(case.names)
         self.down_until = dict.fromkeys(case.names, 0.0)
-        self.starts = 0
+        self.starts, self.asked, self.server = 0, 0, None
+
+    def hear(self, line):
+        """Disks never lose a confirmed round: a start goes on at most one round before the last."""
+        if "common time steps" in line:
+            resumed = 0 if line.endswith("starting") else int(line.split()[-1])
+            assert resumed >= self.asked - 1, f"back from {self.asked} to {resumed}"
 
     def happens(self, what):
         if len(self.happened) >= self.faults.budget:
@@ -129,6 +135,8 @@ class World:
 
     def exchange(self, requests, timeout):
         """The engine: send, then let time pass."""
+        if self.server is not None and self.server.phase == "step":
+            self.asked = max(self.asked, self.server.round_index)
         self.maybe_crash()
         for client, payload in requests.items():
             self._carry("request", client, payload)
@@ -167,8 +175,9 @@ class World:
             assert self.starts < 200, f"no end: {self.happened}"
             plan = self.case.plan(f"start {self.starts}")
             try:
-                server = Coordinator(plan, Store(self.server_disk), lambda: self.now)
-                return drive(server, self, timeout=1.0), stops
+                store = Store(self.server_disk)
+                self.server = Coordinator(plan, store, lambda: self.now, self.hear)
+                return drive(self.server, self, timeout=1.0), stops
             except Crash:
                 self.server_disk.crash()
                 self.now += self.rng.exponential(2.0)
