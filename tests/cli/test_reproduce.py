@@ -23,7 +23,13 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [*(("figure", name) for name in FIGURES), *(("table", name) for name in TABLES)],
+    [
+        *(
+            pytest.param("figure", name, marks=[pytest.mark.slow] if name == "aleatoric" else [])
+            for name in FIGURES
+        ),
+        *(("table", name) for name in TABLES),
+    ],
 )
 def test_quick_run_writes_all_files(folder, kind, name):
     outcome = call(kind, name, "--output", folder, "--quick")

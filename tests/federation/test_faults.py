@@ -25,13 +25,13 @@ def run_schedules(first, count):
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_schedules_end_with_the_identical_result(chunk):
-    run_schedules(chunk * 1000, 1000)
+    run_schedules(chunk * 500, 500)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.parametrize("chunk", range(10))
 def test_many_schedules_end_with_the_identical_result(chunk):
-    run_schedules(2000 + chunk * 1000, 1000)
+    run_schedules(1000 + chunk * 1000, 1000)
 
 
 class _OnDisk(World):

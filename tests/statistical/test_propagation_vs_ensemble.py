@@ -216,6 +216,7 @@ def test_recursion_vs_ensemble(study):
     check(study, rows)
 
 
+@pytest.mark.slow
 def test_propagate_table_vs_matrices_at_its_rounds():
     """The driver reports the sizes of the same matrices, whatever its threads."""
     setup, config, covs, _ = inputs(FAST)

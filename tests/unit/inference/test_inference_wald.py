@@ -251,7 +251,7 @@ def test_false_edge_bound_holds():
 
     The bound of a run that reports is at most 6 · 0.02, a little above.
     """
-    p = np.random.default_rng(6).uniform(size=(500, 6))
+    p = np.random.default_rng(6).uniform(size=(200, 6))
     reported = p <= 0.02
     bounds = [false_edge_bound(*run) for run in zip(p, reported, strict=True)]
     share = reported.any(axis=1).mean()

@@ -79,7 +79,10 @@ def silent(windows):
 
 
 CASES = [
-    (W, full, missing) for W in (1, 2, 3) for full in (False, True) for missing in (False, True)
+    pytest.param(W, full, missing, marks=[pytest.mark.slow] if W == 3 else [])
+    for W in (1, 2, 3)
+    for full in (False, True)
+    for missing in (False, True)
 ]
 
 
@@ -398,6 +401,7 @@ def test_blockwise_vs_joint_with_what_lies_between_causes_dropped():
             )
 
 
+@pytest.mark.slow
 def test_blockwise_differs_from_joint_with_two_causes():
     """Unrelated causes, 40 rounds: tr Σ_A is 0.81 and 0.94 of what it should be."""
     params, state, windows = two_rows(rounds=40)

@@ -97,7 +97,7 @@ def test_gain_noise_vs_dense_map(options):
     assert np.linalg.eigvalsh(found)[0] > -1e-12
 
 
-@pytest.mark.parametrize("W", [1, 3])
+@pytest.mark.parametrize("W", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_sampled_rounds_are_near_all_rounds(W, monkeypatch):
     row = make_row(num_rounds=1500, W=W)
     averages = collect(*row)

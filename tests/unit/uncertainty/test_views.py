@@ -78,7 +78,13 @@ PAIRS = {
     "state_cov": ("state", "state"),
     "gradient_cov": ("gradient", "gradient"),
 }
-SETTINGS = [(1, False, 1), (1, False, 2), (1, False, 3), (1, True, 3), (2, False, 3)]
+SETTINGS = [
+    (1, False, 1),
+    (1, False, 2),
+    (1, True, 3),
+    pytest.param(1, False, 3, marks=pytest.mark.slow),
+    pytest.param(2, False, 3, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("quantity", views.QUANTITIES)
