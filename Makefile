@@ -13,7 +13,7 @@ else
   INSTALL   := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test test-all lint bench bench-peers docs-figures clean
+.PHONY: demo test test-all lint bench campaign bench-peers docs-figures clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/fedgranger demo
@@ -34,6 +34,10 @@ bench: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.training_speed
 	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.uncertainty
+
+# Kills processes of a real federation on this machine; takes half an hour.
+campaign: $(VENV)/.installed-dev
+	$(PY) -m benchmarks.campaign
 
 docs-figures: $(VENV)/.installed
 	$(PY) docs/make_figures.py

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 __all__ = ["FlareEngine", "LostClientError"]
 
+SLOW_SECONDS = 2.0
 PING_SECONDS = 5.0
 LARGEST_MISSED = 3
 
@@ -26,52 +27,59 @@ class FlareEngine:
         is_aborted: tells whether the job is to end.
     """
 
-    def __init__(self, proxies: Mapping[str, Any], context: Any, is_aborted: Any) -> None:
+    def __init__(
+        self, proxies: Mapping[str, Any], context: Any, is_aborted: Callable[[], bool]
+    ) -> None:
         from nvflare.collab.api.context import set_call_context
 
         self._proxies, self._is_aborted = proxies, is_aborted
-        self._missed = dict.fromkeys(proxies, 0)
-        self._pool = ThreadPoolExecutor(
-            max(len(proxies), 1), initializer=lambda: set_call_context(context)
+        self._missed: dict[str, int] = {}
+        self._pool = ThreadPoolExecutor(  # a call and a ping for everybody
+            2 * max(len(proxies), 1), initializer=lambda: set_call_context(context)
         )
 
     def exchange(
         self, requests: Mapping[str, bytes], timeout: float
     ) -> Iterable[tuple[str, bytes]]:
-        """Call all clients in parallel; one that fails is asked whether it is still there.
+        """Call all clients in parallel; one that is slow or fails is asked whether it is there.
 
         Raises:
-            LostClientError: a client did not answer several times in a row, not even a ping.
+            LostClientError: a client missed several pings in a row, or the job was aborted.
         """
-        if self._is_aborted():
-            raise LostClientError("the job was aborted")
         calls = {
             self._pool.submit(self._call, name, payload, timeout): name
             for name, payload in requests.items()
         }
-        answers = []
-        for call in as_completed(calls):
-            name, answer = calls[call], call.result()
-            if isinstance(answer, bytes):
-                self._missed[name] = 0
-                answers.append((name, answer))
+        answers, waiting = [], set(calls)
+        while waiting:
+            if self._is_aborted():
+                raise LostClientError("the job was aborted")
+            done, waiting = wait(waiting, SLOW_SECONDS, return_when=FIRST_COMPLETED)
+            results = [(calls[call], call.result()) for call in done]
+            answers += [(name, answer) for name, answer in results if answer is not None]
+            self._missed.update((name, 0) for name, answer in results if answer is not None)
+            failed = [name for name, answer in results if answer is None]
+            self._check_alive(failed if done else [calls[call] for call in waiting])
         return answers
 
     def _call(self, name: str, payload: bytes, timeout: float) -> bytes | None:
         try:
-            return self._proxies[name](timeout=timeout).handle(payload)
+            answer = self._proxies[name](timeout=timeout).handle(payload)
         except Exception:
-            self._check_alive(name)
             return None
+        return answer if isinstance(answer, bytes) else None
 
-    def _check_alive(self, name: str) -> None:
-        while True:
-            try:
-                self._proxies[name](timeout=PING_SECONDS).ping()
-            except Exception:
-                self._missed[name] += 1
-                if self._missed[name] >= LARGEST_MISSED or self._is_aborted():
-                    raise LostClientError(f"client '{name}' does not answer") from None
-                time.sleep(1.0)
-            else:
-                return
+    def _check_alive(self, names: Iterable[str]) -> None:
+        pings = {name: self._pool.submit(self._ping, name) for name in names}
+        for name, ping in pings.items():
+            self._missed[name] = 0 if ping.result() else self._missed.get(name, 0) + 1
+            if self._missed[name] >= LARGEST_MISSED:
+                raise LostClientError(f"client '{name}' does not answer")
+
+    def _ping(self, name: str) -> bool:
+        try:
+            self._proxies[name](timeout=PING_SECONDS).ping()
+        except Exception:
+            time.sleep(1.0)  # a client that cannot be reached fails at once
+            return False
+        return True

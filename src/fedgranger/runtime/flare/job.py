@@ -25,12 +25,11 @@ from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
 from fedgranger.runtime.flare.engine import FlareEngine
+from fedgranger.runtime.flare.session import OUTCOME, PROGRESS
 from fedgranger.runtime.flare.settings import read_settings, state_folder
 
-__all__ = ["PROGRESS", "FlareClient", "FlareServer"]
+__all__ = ["FlareClient", "FlareServer"]
 
-PROGRESS = "fedgranger.progress"
-OUTCOME = "outcome.json"
 logger = logging.getLogger("fedgranger")
 
 
@@ -71,7 +70,7 @@ class FlareClient:
             (folder / "edges.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
         try:
-            settings = read_settings(kit)
+            settings = read_settings(kit, collab.site_name)
             data, times, notes = read_client(
                 collab.site_name,
                 Path(settings.data),

@@ -37,6 +37,7 @@ ALLOWED_CLASSES = [
     "nvflare.collab.runtime.executor.CollabExecutor",
     "fedgranger.",
 ]
+HEARTBEAT_SECONDS = 60  # a client that is silent for longer counts as away (FLARE: 600)
 LOG_STREAMS = ("site_log_streamer", "log_receiver")
 
 
@@ -180,6 +181,7 @@ def _write_policy(kit: Path, *, is_server: bool) -> None:
         component for component in resources["components"] if component["id"] not in LOG_STREAMS
     ]
     if is_server:
+        resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_SECONDS
         for component in resources["components"]:
             if component["id"] == "job_scheduler":
                 component["args"].update(
@@ -189,7 +191,9 @@ def _write_policy(kit: Path, *, is_server: bool) -> None:
         resources["allow_log_streaming"] = False
     (local / "resources.json").write_text(json.dumps(resources, indent=2) + "\n", "utf-8")
     rights = json.loads((local / "authorization.json.default").read_text("utf-8"))
-    allowed = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate")
+    allowed = ["submit_job", "clone_job", "manage_job", "download_job", "view", "operate"]
+    if is_server:
+        allowed.append("app_command")  # ask the running job how far it is
     rights["permissions"]["project_admin"] = {
         **dict.fromkeys(allowed, "any"),
         "shell_commands": "none",

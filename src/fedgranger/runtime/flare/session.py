@@ -23,7 +23,11 @@ POLL_SECONDS = 0.5
 LOGIN_SECONDS = 10.0
 LARGEST_SUBMISSIONS = 50
 CALL_SECONDS = 60.0
+PROGRESS_SECONDS = 2.0
+SILENT_SECONDS = 90.0
+NOTICE_SECONDS = 20.0
 OUTCOME = "outcome.json"
+PROGRESS = "fedgranger.progress"
 
 
 class Federation:
@@ -36,15 +40,19 @@ class Federation:
         self._kit = kit.resolve()
         self._session: Any = None
 
-    def call(self, act: Callable[[Any], Any]) -> Any:
-        """Do something with the session; None when the server cannot be reached."""
+    def call(self, act: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
+        """Do something with the session; None when the server cannot be reached.
+
+        What is optional the server may also refuse; the session then stays as it is.
+        """
         try:
             if self._session is None:
                 self._session = _login(self._kit)
             with contextlib.redirect_stdout(io.StringIO()):
                 return act(self._session)
         except Exception:
-            self.close()
+            if not is_optional:
+                self.close()
             return None
 
     def close(self) -> None:
@@ -59,12 +67,21 @@ class Federation:
         found = self.call(lambda session: session.get_connected_client_list())
         return None if found is None else {client.name for client in found}
 
-    def abort_all(self) -> None:
-        """End jobs that an earlier start left behind."""
-        jobs = self.call(lambda session: session.list_jobs()) or []
-        for job in jobs:
-            if not str(job.get("status", "FINISHED")).startswith("FINISHED"):
-                self.call(lambda session, job=job: session.abort_job(job["job_id"]))
+    def abort(self, run: str) -> None:
+        """End jobs that earlier starts of a run left behind: only one at a time gets its turn."""
+        for job in self.call(lambda session: session.list_jobs()) or []:
+            is_over = str(job.get("status", "FINISHED")).startswith("FINISHED")
+            if job.get("job_name") == run and not is_over:
+                self.call(
+                    lambda session, job=job: session.abort_job(job["job_id"]), is_optional=True
+                )
+
+    def progress(self, job: str) -> dict[str, Any]:
+        """What the server's job says of itself; nothing while it starts or ends."""
+        told = self.call(
+            lambda session: session.do_app_command(job, PROGRESS, {}), is_optional=True
+        )
+        return told or {}
 
 
 @contextlib.contextmanager
@@ -106,11 +123,10 @@ def run_job(
     Raises:
         RunError: a client or the server stays away, or the run cannot work.
     """
-    for attempt in range(LARGEST_SUBMISSIONS):
+    for _ in range(LARGEST_SUBMISSIONS):
         present = _await(federation, clients, options, log)
         left_out = tuple(sorted(set(clients) - present))
-        if attempt:
-            federation.abort_all()
+        federation.abort(run)
         settings = {
             "run": run,
             "mode": mode,
@@ -164,15 +180,16 @@ def _attempt(
     report: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any] | None:
     """Submit once and watch; None when the job was lost on the way."""
-    from fedgranger.runtime.flare.job import PROGRESS
-
     with tempfile.TemporaryDirectory() as folder:
         job_folder = _export(Path(folder), settings)
         job = federation.call(lambda session: session.submit_job(str(job_folder)))
     if job is None:
         return None
+    told: set[str] = set()
+    asked = heard = noticed = time.monotonic()
     while True:
         time.sleep(POLL_SECONDS)
+        now = time.monotonic()
         status = federation.call(lambda session: session.get_job_status(job))
         if status is None:
             log("the server does not answer")
@@ -182,10 +199,25 @@ def _attempt(
         if status.startswith("FINISHED"):
             log(f"the job ended early ({status.removeprefix('FINISHED:').lower()})")
             return None
-        if status == "RUNNING":
-            progress = federation.call(lambda session: session.do_app_command(job, PROGRESS, {}))
-            if isinstance(progress, dict) and "phase" in progress:
-                report(progress)
+        if status == "SUBMITTED":
+            heard = now
+            if now > noticed + NOTICE_SECONDS:
+                noticed = now
+                log("waiting for the server to start the job; another run may be going on")
+            continue
+        if now < asked + PROGRESS_SECONDS:
+            continue
+        asked, progress = now, federation.progress(job)
+        if progress:
+            heard = now
+            report(progress)
+        elif now > heard + SILENT_SECONDS:
+            log(f"the job has not said anything for {now - heard:.0f} s")
+            return None
+        new = [sentence for sentence in progress.get("lines", []) if sentence not in told]
+        told.update(new)
+        for sentence in new:
+            log(sentence)
 
 
 def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any] | None:
@@ -216,7 +248,7 @@ def _export(folder: Path, settings: dict[str, Any]) -> Path:
     from fedgranger.runtime.flare.job import FlareClient, FlareServer
 
     recipe = CollabRecipe(
-        job_name="fedgranger",
+        job_name=settings["run"],
         server=FlareServer(),
         client=FlareClient(),
         min_clients=len(settings["clients"]),
@@ -227,7 +259,7 @@ def _export(folder: Path, settings: dict[str, Any]) -> Path:
         recipe.export(str(folder))
     for custom in list(folder.rglob("custom")):
         shutil.rmtree(custom)
-    return folder / "fedgranger"
+    return folder / settings["run"]
 
 
 def _login(kit: Path) -> Any:
