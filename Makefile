@@ -34,6 +34,7 @@ bench: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.training_speed
 	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.uncertainty
+	$(PY) -m benchmarks.federation
 
 # Kills processes of a real federation on this machine; takes half an hour.
 campaign: $(VENV)/.installed-dev
