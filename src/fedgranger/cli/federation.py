@@ -192,7 +192,7 @@ def status(kit: Kit) -> None:
         mark = "[green]connected[/]" if name in found else "[red]away[/]"
         out.print(f"client '{escape(name)}': {mark}")
     running = [job for job in jobs if not str(job.get("status", "")).startswith("FINISHED")]
-    out.print(f"jobs: {len(jobs)} so far, {len(running)} running")
+    out.print(f"jobs: {len(jobs)} so far, {len(running)} not finished")
 
 
 def _take_settings(
