@@ -14,16 +14,17 @@ import pytest
 from typer.testing import CliRunner
 
 import fedgranger as fg
+from fedgranger.cli import demo
 from fedgranger.cli.app import app
 from tests.federation.flare import FEDGRANGER, RealFederation, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 
 
-def same_as_alone(panel, run, **options):
+def same_as_alone(panel, run, solver="newton", **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        alone = fg.fit(panel, config=fg.RunConfig(solver="newton", **options))
+        alone = fg.fit(panel, config=fg.RunConfig(solver=solver, **options))
     found = fg.Result.load(run)
     order = [alone.clients.index(name) for name in found.clients]
     assert order == sorted(order)
@@ -70,7 +71,9 @@ def test_the_simulator_finds_what_one_process_finds(tmp_path):
 
 @pytest.mark.slow
 def test_six_clients_check_run_and_status(tmp_path):
-    panel = fg.simulate(6, 5000, seed=1)[0]
+    panel = fg.simulate(
+        clients=demo.CLIENTS, num_steps=demo.NUM_STEPS, edges=demo.NUM_EDGES, seed=demo.SEED
+    )[0]
     with RealFederation(panel, tmp_path) as federation:
         done = federation.command("check")
         assert done.returncode == 0, done.stderr
@@ -90,6 +93,11 @@ def test_two_hosts_are_two_loopback_addresses(tmp_path):
         done = federation.command("run", "--out", str(tmp_path / "run"))
         assert done.returncode == 0, done.stderr
         same_as_alone(panel, tmp_path / "run")
+        steps = {"window": 50, "passes": 2, "tolerance": 0.0}
+        words = [f"--{name}={value}" for name, value in {"solver": "sgd", **steps}.items()]
+        done = federation.command("run", "--out", str(tmp_path / "sgd"), *words)
+        assert done.returncode == 0, done.stderr
+        same_as_alone(panel, tmp_path / "sgd", "sgd", **steps)
         with pytest.raises(OSError, match="refused"), socket.socket() as other:
             other.connect(("127.0.0.1", federation.port))
 

@@ -21,8 +21,10 @@ from jaxtyping import Float
 if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
     from fedgranger.rounds import RoundState
 
-__all__ = ["Progress", "correction_size", "measure", "row_size", "start", "update"]
+__all__ = ["CRITERION", "Progress", "correction_size", "measure", "row_size", "start", "update"]
 
+
+CRITERION = "estimated relative distance of the parameters to their limit"
 
 REST = 1e-12
 """Relative change per pass below which only rounding moves the parameters."""

@@ -13,13 +13,12 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+from fedgranger.runtime.convergence import CRITERION
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["describe"]
-
-CRITERION = "estimated relative distance of the parameters to their limit"
 
 
 def _status(final: Snapshot, tolerance: float, *, exact: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ def train(
     keep: Callable[[int, Trainer, list], None],
 ) -> Generator[Ask, Answers, int]:
     """Rounds until the trainer has enough; return how many."""
-    filtered: dict[int, list[np.ndarray]] = {}
+    filtered: Sequence[np.ndarray] | None = None
     gradients: list[np.ndarray] | None = None
     round_index, is_restart = start, True
     while True:
@@ -56,7 +56,9 @@ def train(
             answers = yield ask
             if piece >= 0:
                 received.append(answers)
-        messages = _messages(names, received, filtered if trainer.sends_filtered_once else None)
+        messages = _messages(names, received, filtered)
+        if trainer.sends_filtered_once:
+            filtered = messages.filtered
         keep(round_index, trainer, trace)
         gradients = trainer.absorb(round_index, messages)
         if gradients is None or round_index % trainer.trace_stride == 0:
@@ -110,16 +112,15 @@ def _step_asks(
 
 
 def _messages(
-    names: tuple[str, ...], received: list[Answers], kept: dict[int, list[np.ndarray]] | None
+    names: tuple[str, ...], received: list[Answers], filtered: Sequence[np.ndarray] | None
 ) -> RoundMessages:
-    """Join the pieces; filtered states that come only once are taken from the first time."""
+    """Join the pieces; `filtered` are the filtered states when they came in an earlier round."""
 
     def joined(field: str) -> list[np.ndarray]:
         return [np.concatenate([part[name].arrays[field] for part in received]) for name in names]
 
-    filtered = kept[0] if kept else joined("filtered_states")
-    if kept is not None:
-        kept[0] = filtered
+    if filtered is None:
+        filtered = joined("filtered_states")
     first = [received[0][name].values for name in names]
     reports = None
     if all(values["has_report"] for values in first):

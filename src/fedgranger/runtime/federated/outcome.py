@@ -12,13 +12,12 @@ import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.results import Result
+from fedgranger.runtime.convergence import CRITERION
 from fedgranger.runtime.federated.coordinator import Coordinator
 from fedgranger.runtime.federated.protocol import Found
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 
 __all__ = ["to_result"]
-
-CRITERION = "estimated relative distance of the parameters to their limit"
 
 
 def to_result(

@@ -15,7 +15,7 @@ from nvflare.collab.api.context import get_call_context
 
 from fedgranger.data.reading import read_client
 from fedgranger.errors import FedGrangerError
-from fedgranger.runtime.federated.codec import Packet, decode, encode
+from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
 from fedgranger.runtime.federated.coordinator import Coordinator, drive
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.outcome import to_result
@@ -90,8 +90,6 @@ class FlareClient:
 
 def _cannot(payload: bytes, site: str) -> bytes:
     """A refusal that says nothing about the site's files."""
-    from fedgranger.runtime.federated.codec import digest
-
     try:
         run = decode(payload).run
     except FedGrangerError:
