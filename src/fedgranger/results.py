@@ -79,6 +79,9 @@ class Result:
     ) -> pd.DataFrame:
         """One row per ordered pair of clients; `strength` is the Frobenius norm of its block.
 
+        `ci_low` and `ci_high` bound the strength at the run's confidence; `ci_low` is 0 where the
+        test at that level finds nothing.
+
         Args:
             estimate: `debiased` with its tests, `fedgc` (test columns empty), or `auto`: the
                 tested one when there is one.

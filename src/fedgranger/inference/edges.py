@@ -16,9 +16,11 @@ from fedgranger.inference.multiplicity import adjust
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.states import StateSource, complete_rows
+from fedgranger.inference.strength import strength_intervals
 from fedgranger.inference.wald import (
     Estimated,
     all_entry_tests,
+    critical_values,
     denominator_df,
     homoskedastic,
     padded_blocks,
@@ -35,7 +37,18 @@ __all__ = [
     "infer",
 ]
 
-EDGE_COLUMNS = ("cause", "effect", "strength", "statistic", "df", "p_value", "q_value", "is_edge")
+EDGE_COLUMNS = (
+    "cause",
+    "effect",
+    "strength",
+    "ci_low",
+    "ci_high",
+    "statistic",
+    "df",
+    "p_value",
+    "q_value",
+    "is_edge",
+)
 ENTRY_COLUMNS = (
     "cause",
     "effect",
@@ -171,12 +184,19 @@ def edge_tables(
     std_error[rows[m, i], columns[n, j]] = single.std_error[inside]
     p_value[rows[m, i], columns[n, j]] = single.p_value[inside]
     across = ~np.eye(len(dims), dtype=np.bool_)
+    low, high = strength_intervals(
+        blocks.reshape(*across.shape, -1),
+        covariance.cov,
+        critical_values(covariance, config.confidence),
+    )
     m, n = np.nonzero(across)
     table = pd.DataFrame(
         {
             "cause": names[n],
             "effect": names[m],
             "strength": np.linalg.norm(blocks, axis=(2, 3))[across],
+            "ci_low": low[across],
+            "ci_high": high[across],
             "statistic": tests.statistic[across],
             "df": tests.df[across].astype(np.int64),
             "p_value": tests.p_value[across],
@@ -190,7 +210,7 @@ def edge_tables(
         f"{names[cause]} -> {names[effect]}": text for (effect, cause), text in tests.reason.items()
     }
     left_out = ~_wanted(table, config.couplings)
-    table.loc[left_out, ["statistic", "p_value"]] = np.nan
+    table.loc[left_out, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
     for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
         reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
     table = decide(table, config.alpha, config.correction, config.couplings)

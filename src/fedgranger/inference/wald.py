@@ -24,6 +24,7 @@ __all__ = [
     "all_entry_tests",
     "block_cov",
     "block_entries",
+    "critical_values",
     "denominator_df",
     "entry_tests",
     "homoskedastic",
@@ -155,6 +156,15 @@ def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...
         np.where(unknown, np.nan, p_value),
         reason,
     )
+
+
+def critical_values(covariance: BlockCovariance, confidence: float) -> np.ndarray:
+    """Largest statistic that a test of level 1 − confidence accepts, (effect, cause)."""
+    k, rest = covariance.size, denominator_df(covariance)
+    enough = rest >= 1
+    quantile = stats.f.ppf(confidence, k, np.where(enough, rest, 1.0))
+    factor = covariance.df * k / np.where(enough, rest, 1.0) if covariance.is_estimated else k
+    return np.where(enough, factor * quantile, np.nan)
 
 
 def denominator_df(covariance: BlockCovariance) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger._version import __version__
+from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
@@ -62,6 +63,9 @@ def describe(
             "state_model": stream.model.method,
             "missing_share": round(1 - float(stream.is_observed.mean()), 6),
             "notes": list(stream.model.notes),
+            "local_fit": local_fit(stream).to_mapping(
+                panel[stream.name].sensors, 1 - panel[stream.name].observed.mean(axis=0)
+            ),
         }
     step_sizes = {
         stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
