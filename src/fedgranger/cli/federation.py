@@ -21,7 +21,7 @@ from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.report.html import write_report
+from fedgranger.report.run import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.timing import TimeRange, agree
@@ -159,7 +159,7 @@ def run(
         raise RunError(outcome["sentence"])
     result = Result.load(out_folder)
     report_path = out_folder / "report.html"
-    write_report(report_path, result.edges(), result.manifest, result.trace)
+    write_run_report(report_path, result)
     training = result.manifest["training"]
     out.print(headline(result), soft_wrap=True)
     out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))

@@ -2,5 +2,6 @@
 
 from fedgranger.report.graph import draw_graph
 from fedgranger.report.html import render_report, write_report
+from fedgranger.report.run import write_run_report
 
-__all__ = ["draw_graph", "render_report", "write_report"]
+__all__ = ["draw_graph", "render_report", "write_report", "write_run_report"]

@@ -13,7 +13,14 @@ from fedgranger.report.markup import (
     table,
 )
 
-__all__ = ["bytes_section", "facts_sections", "section_of"]
+__all__ = [
+    "BYTE_LABELS",
+    "CLIENT_LABELS",
+    "bytes_section",
+    "facts_sections",
+    "pair_list",
+    "section_of",
+]
 
 RUN_LABELS = {
     "fedgranger_version": "version",
@@ -81,19 +88,19 @@ def facts_sections(manifest: Mapping[str, Any]) -> str:
     data, training = section_of(manifest, "data"), section_of(manifest, "training")
     config, tests = section_of(manifest, "config"), section_of(manifest, "inference")
     parts = [
-        _section("Run", _pairs(manifest, RUN_LABELS)),
+        _section("Run", pair_list(manifest, RUN_LABELS)),
         _section(
             "Data",
-            _pairs(data, DATA_LABELS),
+            pair_list(data, DATA_LABELS),
             _note_list(data.get("notes")),
             _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients"),
         ),
         _section(
             "Training",
-            _pairs(training, TRAINING_LABELS),
+            pair_list(training, TRAINING_LABELS),
             _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
         ),
-        _section("Edge tests", _pairs(tests, TEST_LABELS)),
+        _section("Edge tests", pair_list(tests, TEST_LABELS)),
         _section("Configuration", definition_list((str(k), _text(v)) for k, v in config.items())),
     ]
     return "\n".join(part for part in parts if part)
@@ -116,7 +123,8 @@ def _section(heading: str, *parts: str) -> str:
     return f"<section><h3>{escape(heading)}</h3>\n{body}\n</section>" if body else ""
 
 
-def _pairs(part: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+def pair_list(part: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """List the labelled values that a part of the manifest has."""
     return definition_list(
         (label, _text(part[key], key))
         for key, label in labels.items()

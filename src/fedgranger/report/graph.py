@@ -74,7 +74,11 @@ def draw_graph(
 
 def graph_style() -> str:
     """Return the style rules of the picture, for light and dark."""
-    return resources.files("fedgranger.report").joinpath("graph.css").read_text(encoding="utf-8")
+    return (
+        resources.files("fedgranger.report")
+        .joinpath("assets/graph.css")
+        .read_text(encoding="utf-8")
+    )
 
 
 def _open_tag(layout: Layout, title: str, standalone: bool) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "escape",
     "format_bytes",
     "format_number",
+    "printable",
     "shorten",
     "table",
 ]
@@ -33,7 +34,12 @@ class Column(NamedTuple):
 
 def escape(text: object) -> str:
     """Make any value safe as HTML or SVG text and as an attribute value."""
-    return html.escape(_UNPRINTABLE.sub("\ufffd", str(text)), quote=True)
+    return html.escape(printable(text), quote=True)
+
+
+def printable(text: object) -> str:
+    """Replace characters that neither HTML nor UTF-8 can hold."""
+    return _UNPRINTABLE.sub("\ufffd", str(text))
 
 
 def shorten(name: str, max_chars: int = 30) -> str:

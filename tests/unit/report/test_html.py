@@ -1,5 +1,6 @@
 """The report page: true numbers, nothing from outside, nothing unescaped."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ import pytest
 from fedgranger.errors import RunError
 from fedgranger.report.chart import draw_training_chart
 from fedgranger.report.html import render_report, write_report
-from fedgranger.report.markup import escape, format_bytes, format_number
+from fedgranger.report.markup import escape, format_bytes, format_number, printable
 
 HOSTILE = ["<script>alert(1)</script>", "quotes \" and ' here", "R&D <img src=x>"]
 EMPTY_TRACE = pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
@@ -59,6 +60,8 @@ def make_edges(names, tested=False, seed=0):
             "cause": [c for c, _ in pairs],
             "effect": [e for _, e in pairs],
             "strength": rng.uniform(0.01, 1.0, size),
+            "ci_low": rng.uniform(0.0, 0.01, size) if tested else nothing,
+            "ci_high": rng.uniform(1.0, 1.2, size) if tested else nothing,
             "statistic": rng.uniform(0, 90, size) if tested else nothing,
             "df": 4 if tested else nothing,
             "p_value": p_values if tested else nothing,
@@ -130,9 +133,12 @@ def test_untested_headline_and_table_equal_the_data():
         f"(strength {top.strength:.3f}); edges are ranked by strength, no test was run"
     ) in page.text
     heading, rows = table_after(page, ["cause", "effect"])
-    assert heading == ["cause", "effect", "strength"]
+    assert heading[:3] == ["cause", "effect", "strength"]
     expected = edges.sort_values("strength", ascending=False)
-    assert rows == [[r.cause, r.effect, f"{r.strength:.3f}"] for r in expected.itertuples()]
+    assert [row[:3] for row in rows] == [
+        [r.cause, r.effect, f"{r.strength:.3f}"] for r in expected.itertuples()
+    ]
+    assert {cell for row in rows for cell in row[3:]} == {"–"}
     assert "ranked by strength, not tested" in page.text
 
 
@@ -144,15 +150,15 @@ def test_tested_headline_and_table_equal_the_data():
     assert 1 < count < 12
     assert f"{count} of 12 possible edges are supported at q ≤ 0.05." in page.text
     heading, rows = table_after(page, ["cause", "effect"])
-    assert heading[2:] == ["strength", "statistic", "df", "p-value", "q-value", "edge"]
+    assert heading[2:] == ["strength", "interval", "statistic", "df", "p-value", "q-value", "edge"]
     expected = edges.sort_values(["is_edge", "strength"], ascending=False)
     for row, r in zip(rows, expected.itertuples(), strict=True):
         assert row[:2] == [r.cause, r.effect]
-        numbers = [r.strength, r.statistic, r.df, r.p_value, r.q_value]
-        printed = [float(cell) for cell in row[2:7]]
+        numbers = [r.strength, r.ci_low, r.ci_high, r.statistic, r.df, r.p_value, r.q_value]
+        printed = [float(cell) for cell in (row[2], *row[3].split(" to "), *row[4:8])]
         np.testing.assert_allclose(printed, numbers, rtol=5e-3, atol=5e-4)
-        assert row[4] == "4"
-        assert row[7] == ("yes" if r.is_edge else "no")
+        assert row[5] == "4"
+        assert row[8] == ("yes" if r.is_edge else "no")
 
 
 def test_tested_without_a_level_does_not_invent_one():
@@ -166,7 +172,7 @@ def test_long_table_is_cut_with_a_note():
     assert "The first 60 of 72 pairs; edges.csv has all" in page.text
     assert len(table_after(page, ["cause", "effect"])[1]) == 60
     short = render_report(make_edges(names[:8]), {}, EMPTY_TRACE)
-    assert "edges.csv" not in short
+    assert "The first 60" not in short
     assert len(table_after(Page(short), ["cause", "effect"])[1]) == 56
 
 
@@ -177,7 +183,10 @@ def test_hostile_text_is_escaped(tested):
     manifest["command"] = "<script>alert(3)</script>"
     text = render_report(make_edges(HOSTILE, tested), manifest, make_trace(HOSTILE))
     page = Page(text)
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 3  # theme, data, code
+    data = re.search(r'id="run-data">(.*?)</script>', text, flags=re.DOTALL)[1]
+    assert json.loads(data)["clients"] == [printable(name) for name in HOSTILE]
+    assert "<" not in data
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert page.tags.count("style") == 1
@@ -193,8 +202,11 @@ def test_page_needs_nothing_from_outside():
     assert "https://" not in text
     assert "url(" not in text
     assert "@import" not in text
-    assert not {"script", "link", "img", "iframe"} & set(Page(text).tags)
-    assert not [name for name, _ in Page(text).attributes if name in ("src", "href")]
+    assert not {"img", "iframe", "object", "embed"} & set(Page(text).tags)
+    places = [value for name, value in Page(text).attributes if name in ("src", "href")]
+    assert places
+    assert all(place.startswith(("#", "data:")) for place in places)
+    assert "default-src 'none'" in text
 
 
 def test_facts_are_in_the_page():

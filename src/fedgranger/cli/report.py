@@ -1,0 +1,36 @@
+"""`fedgranger report`."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.errors import RunError
+from fedgranger.report.run import write_run_report
+from fedgranger.results import Result
+
+__all__ = ["report"]
+
+
+@friendly
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    target: Annotated[
+        Path | None, typer.Option("--out", help="File to write; default RUN/report.html.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write the report of a run again: one page that needs no network."""
+    result = Result.load(run)
+    path = run / "report.html" if target is None else target
+    if path.is_dir():
+        raise RunError(f"{path}: is a folder; give --out a file name such as {path}/report.html")
+    write_run_report(path, result, run)
+    out.print(f"written to {escape(str(path))}", soft_wrap=True)
+    if open_page and not webbrowser.open(path.resolve().as_uri()):
+        out.print("no browser was found; open the file yourself")

@@ -1,0 +1,54 @@
+// Which pairs are edges: the same arithmetic, in the same order, as fedgranger.inference.
+const ADJUST = {
+  none: (sorted) => sorted.slice(),
+  holm: (sorted) => {
+    let worst = 0;
+    return sorted.map((p, k) => (worst = Math.max(worst, Math.min(1, p * (sorted.length - k)))));
+  },
+  bh: (sorted) => stepUp(sorted, 1),
+  by: (sorted) => {
+    let harmonic = 0;
+    for (let k = 1; k <= sorted.length; k++) harmonic += 1 / k;
+    return stepUp(sorted, harmonic);
+  },
+};
+
+function stepUp(sorted, factor) {
+  const n = sorted.length;
+  const out = new Array(n);
+  let least = Infinity;
+  for (let k = n - 1; k >= 0; k--) {
+    least = Math.min(least, sorted[k] / ((k + 1) / n / factor));
+    out[k] = Math.min(1, least);
+  }
+  return out;
+}
+
+// A test that could not be made counts as made (p = 1); a pair left out by `couplings` does not.
+function adjusted(p, counted, correction) {
+  const places = p.map((_, i) => i).filter((i) => counted[i]);
+  places.sort((a, b) => (p[a] ?? 1) - (p[b] ?? 1));
+  const q = ADJUST[correction](places.map((i) => p[i] ?? 1));
+  const out = new Array(p.length).fill(null);
+  places.forEach((i, k) => { if (p[i] !== null) out[i] = q[k]; });
+  return out;
+}
+
+// What the page shows for a choice of test, correction and level.
+function decide(data, choice) {
+  const test = data.tests.find((one) => one.id === choice.test);
+  const order = data.cause.map((_, i) => i);
+  order.sort((a, b) => (test.strength[b] ?? -1) - (test.strength[a] ?? -1));
+  if (!test.p) {
+    const most = Math.ceil(1.5 * data.clients.length);
+    const strongest = new Set(order.filter((i) => test.strength[i] > 0).slice(0, most));
+    const isEdge = data.cause.map((_, i) => strongest.has(i));
+    return { test, order, q: null, isEdge, count: strongest.size, tested: 0 };
+  }
+  const q = adjusted(test.p, data.counted, choice.correction);
+  const isEdge = q.map((value) => value !== null && value <= choice.alpha);
+  const first = order.filter((i) => isEdge[i]);
+  const rest = order.filter((i) => !isEdge[i]);
+  const tested = q.filter((value) => value !== null).length;
+  return { test, order: [...first, ...rest], q, isEdge, count: first.length, tested };
+}

@@ -1,0 +1,121 @@
+"""Made runs of any size whose report can be opened."""
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide
+from fedgranger.report.html import write_report
+
+
+def made_tables(names, seed=0, size=2):
+    """Edges and entries with p-values from 1e-12 to 1, a few of them not testable."""
+    rng = np.random.default_rng(seed)
+    rows, entries = [], []
+    for effect in names:
+        for cause in names:
+            if cause == effect:
+                continue
+            is_real = rng.random() < min(0.4, 3 / len(names))
+            p = 10.0 ** rng.uniform(-12, -1) if is_real else rng.random()
+            strength = rng.uniform(0.2, 2.0) if is_real else rng.uniform(0.0, 0.15)
+            low = strength * rng.uniform(0.6, 0.95) if p < 0.05 else 0.0
+            rows.append((cause, effect, strength, low, strength * 1.2, 30 * strength, 4, p))
+            for i in range(size):
+                for j in range(size):
+                    value = rng.normal()
+                    ends = (value - 0.2, value + 0.2)
+                    entries.append((cause, effect, i, j, value, 0.1, *ends, rng.random()))
+    edges = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:8]))
+    if len(names) > 2:
+        edges.loc[1, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
+    return decide(edges, 0.05, "bh"), pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
+
+
+def made_manifest(names, sensors=None):
+    normal = np.sort(np.random.default_rng(1).normal(size=41))
+    fit = {
+        "steps": 4000,
+        "innovation_variance": 1.21,
+        "autocorrelation": -0.034,
+        "quantiles": [round(float(q), 3) for q in normal],
+        "sensors": [
+            {"name": name, "explained": 0.9, "missing_share": 0.01}
+            for name in sensors or ("x", "y")
+        ],
+        "num_sensors": 2,
+    }
+    facts = {"num_sensors": 2, "state_dim": 2, "missing_share": 0.01, "local_fit": fit, "notes": []}
+    return {
+        "fedgranger_version": "0.1.0",
+        "command": "fedgranger fit data --out run",
+        "data": {"hash": "ab12", "num_steps": 4000, "clients": dict.fromkeys(names, facts)},
+        "training": {"status": "converged after 12 passes", "converged": True},
+        "inference": {
+            "test": "debiased",
+            "alpha": 0.05,
+            "correction": "bh",
+            "confidence": 0.95,
+            "lags": 1,
+            "spectral_radius": 0.83,
+            "warnings": [],
+            "portmanteau": dict.fromkeys(names, 0.4),
+            "unit_root": dict.fromkeys(names, 0.001),
+            "effective_samples": dict.fromkeys(names, 1200.0),
+            "detectable_strength": {"a -> b": 0.08},
+        },
+        "bytes": {name: {"up_per_step": 33, "up_total": 132_000} for name in names},
+    }
+
+
+def made_trace(names):
+    passes = np.repeat(np.arange(12), len(names))
+    return pd.DataFrame(
+        {
+            "pass_index": passes,
+            "round": passes,
+            "client": list(names) * 12,
+            "local_loss": 2 + 3 * np.exp(-passes / 3),
+            "server_loss": 0.1 + np.exp(-passes / 4),
+        }
+    )
+
+
+def made_uncertainty(names):
+    rounds = np.arange(0, 4001, 100)
+    parts = []
+    for quantity in ("granger_cov", "augmentation_cov", "state_cov", "gradient_cov"):
+        prior, data = np.exp(-rounds / 400), 0.02 * (1 - np.exp(-rounds / 600))
+        table = pd.DataFrame({"round": rounds, "quantity": quantity, "prior": prior, "data": data})
+        parts.append(table.assign(total=prior + data, client=names[0], cause=""))
+    return pd.concat(parts, ignore_index=True)
+
+
+def made_root_causes(names):
+    ranking = [
+        {"client": name, "score": 3.0 / (k + 1), "probability": 0.6 / 2**k}
+        for k, name in enumerate(names[:4])
+    ]
+    evidence = [f"{names[0]} left its range 4 steps before any other client."]
+    return {
+        "scorer": "onset",
+        "windows": [{"name": "alarm 1", "ranking": ranking, "evidence": evidence}],
+    }
+
+
+def made_report(folder, names, seed=0, sensors=None):
+    """Write a page with every section; return its path and the tables behind it."""
+    edges, entries = made_tables(names, seed)
+    path = folder / f"report-{len(names)}.html"
+    fedgc = edges[["cause", "effect"]].assign(strength=edges["strength"].to_numpy()[::-1])
+    write_report(
+        path,
+        edges,
+        made_manifest(names, sensors),
+        made_trace(names),
+        entries=entries,
+        fedgc=fedgc,
+        uncertainty=made_uncertainty(names),
+        prior_time=dict.fromkeys(names, 1200.0),
+        root_causes=made_root_causes(names),
+    )
+    return path, edges, entries

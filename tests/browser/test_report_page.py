@@ -1,0 +1,235 @@
+"""The report as a person uses it: open it, change the level, point, toggle, print the numbers."""
+
+import re
+
+import pytest
+
+from fedgranger.inference.edges import decide
+from tests.browser.pages import made_report
+
+NAMES = {
+    2: ["north", "south"],
+    6: ["boiler", "compressor", "cooling", "reactor", "separator", "turbine"],
+    64: [f"server {k:02d} rack {k % 8}" for k in range(64)],
+}
+HOSTILE = [
+    "<script>window.hacked=1</script>",
+    "</script><img src=x onerror=window.hacked=1>",
+    "\"quoted\" & 'single'",
+    "{{ $page }} ${x} `y`",
+]
+CHOICES = [
+    (0.05, "bh"),
+    (0.01, "bh"),
+    (0.3, "bh"),
+    (0.05, "by"),
+    (0.001, "holm"),
+    (0.1, "none"),
+    (1e-9, "none"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, kept = tmp_path_factory.mktemp("reports"), {}
+
+    def make(count):
+        if count not in kept:
+            kept[count] = made_report(folder, NAMES[count], seed=count)
+        return kept[count]
+
+    return make
+
+
+def supported(table, names):
+    rows = table.loc[table["is_edge"].fillna(False).astype(bool)]
+    return {
+        (names.index(c), names.index(e)) for c, e in zip(rows["cause"], rows["effect"], strict=True)
+    }
+
+
+@pytest.mark.parametrize("count", [2, 6, 64])
+def test_edges_appear_exactly_as_the_library_decides(made, open_page, count):
+    path, edges, _ = made(count)
+    page = open_page(path)
+    seen = set()
+    assert page.drawn() == supported(edges, NAMES[count])
+    for alpha, correction in CHOICES:
+        page.choose(alpha=alpha, correction=correction)
+        expected = supported(decide(edges, alpha, correction), NAMES[count])
+        assert page.drawn() == expected, (alpha, correction)
+        framed = page.script(
+            "return [...document.querySelectorAll('.fg-cell.is-edge')].map(c => +c.dataset.pair)"
+        )
+        flags = decide(edges, alpha, correction)["is_edge"].fillna(False).to_numpy(dtype=bool)
+        assert sorted(framed) == list(flags.nonzero()[0])
+        assert page.script("return document.getElementById('count').textContent").startswith(
+            f"{len(expected)} of "
+        )
+        seen.add(len(expected))
+    assert len(seen) > 1
+    page.script("document.getElementById('reset').click()")
+    assert page.drawn() == supported(edges, NAMES[count])
+    assert page.messages() == []
+    assert page.requests() == []
+
+
+def test_other_tests_can_be_chosen(made, open_page):
+    path, edges, entries = made(6)
+    page = open_page(path)
+    page.choose(test="entries", correction="none", alpha=0.1)
+    smallest = entries.groupby(["cause", "effect"])["p_value"].agg(lambda p: min(1, 4 * p.min()))
+    expected = {
+        (NAMES[6].index(c), NAMES[6].index(e))
+        for (c, e), p in smallest.items()
+        if p <= 0.1 and edges.set_index(["cause", "effect"]).loc[(c, e), "p_value"] >= 0
+    }
+    assert expected
+    assert page.drawn() == expected
+    page.choose(test="fedgc")
+    assert len(page.drawn()) == 9  # one and a half per client
+    assert page.script("return document.getElementById('alpha').disabled")
+    assert "not tested" in page.script("return document.getElementById('count').textContent")
+
+
+def test_a_level_that_is_none_changes_nothing(made, open_page):
+    path, edges, _ = made(6)
+    page = open_page(path)
+    for wrong in ("2", "-1", "0"):
+        page.script(
+            "const f = document.getElementById('alpha'); f.value = arguments[0];"
+            "f.dispatchEvent(new Event('input'))",
+            wrong,
+        )
+        assert page.script("return document.getElementById('alpha').ariaInvalid") == "true"
+        assert page.drawn() == supported(edges, NAMES[6])
+
+
+def test_pointing_shows_the_numbers_of_the_pair(made, open_page):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    path, edges, _ = made(6)
+    page = open_page(path)
+    row = page.driver.find_element(By.CSS_SELECTOR, "#forest .forest-row")
+    pair = edges.iloc[int(row.get_attribute("data-pair"))]
+    page.script("arguments[0].scrollIntoView({block: 'center'})", row)
+    ActionChains(page.driver).move_to_element(row).perform()
+    text = page.driver.find_element(By.ID, "tip").text
+    assert f"{pair['cause']} → {pair['effect']}" in text
+    assert f"strength {pair['strength']:.3f}" in text
+    assert f"interval {pair['ci_low']:.3f} to {pair['ci_high']:.3f}" in text
+    q = pair["q_value"]
+    assert f"q {q:.3f}" in text if q >= 1e-3 else f"q {q:.2e}" in text
+    edge = page.driver.find_element(By.CSS_SELECTOR, "#graph .fg-edge:last-child")
+    page.script("arguments[0].focus()", edge)  # by keyboard
+    assert page.driver.find_element(By.ID, "tip").is_displayed()
+    assert "strength" in edge.get_attribute("aria-label")
+    page.script(
+        "arguments[0].dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))",
+        edge,
+    )
+    detail = page.driver.find_element(By.ID, "detail")
+    assert len(detail.find_elements(By.CSS_SELECTOR, "tbody tr")) == 4
+
+
+def test_numbers_of_the_page_equal_the_tables(made, open_page):
+    path, edges, entries = made(6)
+    page = open_page(path)
+    rows = page.script(
+        "return [...document.querySelectorAll('#pairs tbody tr')]"
+        ".map(r => [...r.children].map(c => c.textContent))"
+    )
+    assert len(rows) == len(edges)
+    table = edges.set_index(["cause", "effect"])
+    for cause, effect, strength, interval, statistic, df, p, q, flag in rows:
+        pair = table.loc[(cause, effect)]
+        assert close(strength, pair["strength"])
+        if interval == "–":
+            assert pair[["ci_low", "p_value"]].isna().all()
+            assert (statistic, p, q, flag) == ("–", "–", "–", "–")
+            continue
+        low, high = interval.split(" to ")
+        assert close(low, pair["ci_low"])
+        assert close(high, pair["ci_high"])
+        assert close(statistic, pair["statistic"])
+        assert int(df) == pair["df"]
+        assert close(p, pair["p_value"])
+        assert close(q, pair["q_value"])
+        assert flag == ("yes" if pair["is_edge"] else "no")
+    page.script("document.querySelector('#pairs tbody tr').click()")
+    cells = page.script(
+        "return [...document.querySelectorAll('#detail tbody tr')]"
+        ".map(r => [...r.children].map(c => c.textContent))"
+    )
+    mine = entries.loc[(entries["cause"] == rows[0][0]) & (entries["effect"] == rows[0][1])]
+    assert all(close(cell[2], value) for cell, value in zip(cells, mine["estimate"], strict=True))
+
+
+def close(text, value):
+    """The text is the value to its printed digits."""
+    digits = len(re.sub(r"e.*", "", text).partition(".")[2])
+    power = int(text.partition("e")[2] or 0)
+    return abs(float(text) - value) <= 0.5000001 * 10.0 ** (power - digits)
+
+
+def test_theme_can_be_toggled_and_follows_the_system(made, open_page):
+    path, _, _ = made(6)
+    page = open_page(path)
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    light = page.script(colour)
+    page.script("document.getElementById('theme').click()")
+    assert page.script(colour) != light
+    assert page.script("return document.getElementById('theme').ariaPressed") == "true"
+    assert open_page(path, theme="dark").script(colour) != light
+
+
+def test_hostile_names_stay_text(tmp_path, open_page):
+    path, _, _ = made_report(tmp_path, HOSTILE, sensors=HOSTILE)
+    page = open_page(path)
+    page.choose(alpha=0.999, correction="none")
+    page.script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    page.script("document.querySelector('#pairs tbody tr').click()")
+    assert page.script("return window.hacked ?? null") is None
+    assert page.script("return document.querySelectorAll('img').length") == 0
+    text = page.script("return document.body.innerText")
+    for name in HOSTILE:
+        assert name in text
+    assert page.messages() == []
+    assert page.requests() == []
+
+
+@pytest.mark.parametrize("count", [2, 6, 64])
+def test_page_fits_a_phone_and_a_desk(made, open_page, picture_folder, count):
+    path, _, _ = made(count)
+    for name, size in {"phone": (390, 844), "desk": (1200, 900)}.items():
+        for theme in ("light", "dark"):
+            page = open_page(path, size=size, theme=theme)
+            page.picture(picture_folder, f"report-{count}-{name}-{theme}")
+            over = page.script(
+                "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert over <= 0, (name, theme, over)
+            assert page.messages() == []
+
+
+def test_every_picture_and_control_has_a_name(made, open_page):
+    page = open_page(made(6)[0])
+    unnamed = page.script(
+        """return [...document.querySelectorAll("svg, input, select, button, meter, .fg-edge")]
+        .filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim()))
+        .map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert unnamed == []
+    ids = page.script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    targets = page.script(
+        "return [...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))"
+    )
+    assert len(targets) == 11
+    assert set(targets) <= set(ids)
+
+
+@pytest.mark.parametrize(("count", "limit"), [(6, 2e6), (64, 6e6)])
+def test_page_stays_small(made, count, limit):
+    assert made(count)[0].stat().st_size < limit
