@@ -40,7 +40,7 @@ bench: $(VENV)/.installed-dev
 campaign: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.campaign
 
-docs-figures: $(VENV)/.installed
+docs-figures: $(VENV)/.installed-dev
 	$(PY) docs/make_figures.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -1,5 +1,6 @@
 """Uncertainty-aware federated Granger causality."""
 
+from fedgranger import plot
 from fedgranger._version import __version__
 from fedgranger.api import fit
 from fedgranger.client.params import LocalModel
@@ -18,5 +19,6 @@ __all__ = [
     "Truth",
     "__version__",
     "fit",
+    "plot",
     "simulate",
 ]

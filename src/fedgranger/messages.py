@@ -15,6 +15,9 @@
 | `done` | up | answer | nothing |
 | `refusal` | up | answer | why the client does not answer, one sentence |
 
+Root-cause analysis needs a `MonitorMessage` per client and window of new data: its states and one
+number of surprise per step. It runs in one process so far; the protocol above does not carry it.
+
 Measurements, sensor names, the observation matrix, noise covariances and the augmentation never
 leave a client; a client never sees another client's states. `CONTENTS` lists every field; what it
 does not list is refused on both sides. All numbers are float64. With a leading client axis the
@@ -41,6 +44,7 @@ __all__ = [
     "ServerMessage",
     "StateHello",
     "StateMessage",
+    "MonitorMessage",
     "hello_bytes",
     "message_bytes",
     "state_bytes",
@@ -185,6 +189,21 @@ class StateMessage(eqx.Module):
 
     states: Float[Array, "*batch window state_dim"]
     is_observed: Bool[Array, "*batch window"]
+
+
+class MonitorMessage(eqx.Module):
+    """One client's view of new samples: its states, and how surprising each step was to itself.
+
+    Attributes:
+        states: least-squares states; zero where a step was not observed.
+        surprise: energy of its own prediction error, 1 on average in normal operation; NaN for a
+            step without a predecessor.
+        is_observed: the step was complete.
+    """
+
+    states: Float[Array, "time state_dim"]
+    surprise: Float[Array, " time"]
+    is_observed: Bool[Array, " time"]
 
 
 def message_bytes(state_dim: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.client.monitor import Monitor
 from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
 from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
 from fedgranger.inference.multiplicity import false_edge_bound
+from fedgranger.inference.reference import Reference
+from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.views import QUANTITIES, Quantities
 
@@ -39,6 +42,9 @@ class Result:
         manifest: versions, seed, data hash, timings, bytes and how training ended.
         config: the options of the run.
         uncertainty: covariances along the first pass, when they were asked for.
+        monitors: what every client knows about its normal operation (in a deployment it stays
+            with the client); empty when the run does not know.
+        reference: what the server expects of the states in normal operation.
     """
 
     clients: tuple[str, ...]
@@ -50,6 +56,8 @@ class Result:
     manifest: dict[str, Any]
     config: RunConfig
     uncertainty: Propagation | None = None
+    monitors: dict[str, Monitor] = field(default_factory=dict)
+    reference: Reference | None = None
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of the debiased one (all lags)."""
@@ -191,6 +199,9 @@ class Result:
         )
         if self.uncertainty is not None:
             _save_uncertainty(folder, self.uncertainty)
+        if self.reference is not None:
+            arrays = normal_to_arrays(self.monitors, self.reference)
+            write_atomically(folder / NORMAL_FILE, lambda path: _save_arrays(path, arrays))
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
         write_atomically(
             folder / "manifest.json", lambda path: path.write_text(text, encoding="utf-8")
@@ -243,6 +254,7 @@ class Result:
                 manifest,
                 RunConfig.from_mapping(read_toml(folder / "config.toml")),
                 _load_uncertainty(folder, manifest),
+                *_load_normal(folder),
             )
         except (OSError, KeyError, ValueError) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
@@ -291,6 +303,13 @@ def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | N
     return Propagation(
         names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
     )
+
+
+def _load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
+    if not (folder / NORMAL_FILE).exists():
+        return {}, None
+    with np.load(folder / NORMAL_FILE, allow_pickle=False) as file:
+        return normal_from_arrays(file)
 
 
 def _read_table(path: Path) -> pd.DataFrame:

@@ -61,12 +61,14 @@ def test_fit_writes_the_run_folder(run):
         "entries_fedgc.csv",
         "estimate.npz",
         "manifest.json",
+        "normal.npz",
         "report.html",
         "trace.parquet",
     ]
     edges = pd.read_csv(folder / "edges.csv")
     assert list(edges.columns) == [
-        "cause", "effect", "strength", "statistic", "df", "p_value", "q_value", "is_edge",
+        "cause", "effect", "strength", "ci_low", "ci_high", "statistic", "df", "p_value",
+        "q_value", "is_edge",
     ]  # fmt: skip
     assert len(edges) == 6
     entries = pd.read_csv(folder / "entries.csv")
@@ -167,7 +169,7 @@ def short_run(data):
 def test_edges(run):
     folder, _ = run
     table = call("edges", folder, "--top", 2, "--bound").output
-    header = "cause effect strength statistic df p_value q_value is_edge fedgc"
+    header = "cause effect strength ci_low ci_high p_value q_value is_edge fedgc"
     assert table.splitlines()[0].split() == header.split()
     assert "pass Holm's test" in table
     for options in (["--bound", "--json"], ["--estimate", "fedgc", "--alpha", 0.01]):

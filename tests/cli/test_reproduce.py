@@ -5,6 +5,7 @@ import builtins
 import pytest
 from typer.testing import CliRunner
 
+from fedgranger.cli import reproduce as cli
 from fedgranger.cli.app import app
 from fedgranger.evaluation.reproduction import qq
 from fedgranger.evaluation.reproduction.catalogue import FIGURES, TABLES
@@ -58,6 +59,29 @@ def test_unknown_name(tmp_path):
     assert "no figure 'aleatory'; choose one of " + ", ".join(FIGURES) in outcome.stderr
     assert not (tmp_path / "x").exists()
     assert "choose one of scalability or all" in call("table", "size").stderr
+
+
+def test_hai_stress_needs_data(tmp_path):
+    outcome = call("figure", "hai-stress", "--output", tmp_path / "x")
+    assert outcome.exit_code == 2
+    assert "hai-stress needs --data, a folder with the subfolder hai;" in outcome.stderr
+    outcome = call("figure", "hai-stress", "--output", tmp_path / "x", "--data", tmp_path)
+    assert outcome.exit_code == 2
+    assert "has no subfolder hai" in outcome.stderr
+    assert not (tmp_path / "x").exists()
+    assert "needs --data: traces and errors on HAI" in call("figure", "--list").output
+    assert "hai-stress" not in call("table", "--list").output
+
+
+def test_all_without_data_leaves_hai_stress_out(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(cli, "_one", lambda item, *_, **__: made.append(item.name))
+    assert call("figure", "all", "--output", tmp_path).exit_code == 0
+    assert made == list(FIGURES)
+    (tmp_path / "hai").mkdir()
+    made.clear()
+    assert call("figure", "all", "--output", tmp_path, "--data", tmp_path).exit_code == 0
+    assert made == [*FIGURES, "hai-stress"]
 
 
 def test_without_matplotlib_numbers_and_text_are_there(tmp_path, monkeypatch):

@@ -4,35 +4,96 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import err, friendly, out
 from fedgranger.cli.tables import score_table
+from fedgranger.data.known_graph import KnownGraph, read_known_graph
 from fedgranger.data.truth import Truth
 from fedgranger.evaluation.metrics import evaluate as score
 from fedgranger.results import Result, write_atomically
 
 __all__ = ["evaluate"]
 
+ENTRY_LEVELS = ("entries_across", "entries_all")
+
 
 @friendly
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    truth: Annotated[Path, typer.Option(help="truth.json of the simulation.")],
+    truth: Annotated[
+        Path,
+        typer.Option(
+            help="truth.json of the simulation, or a known graph: .csv, .graphml, .dot or "
+            "node-link .json."
+        ),
+    ],
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Compare a run with the truth of a simulation; also written to RUN/evaluation.json."""
-    scores = score(Result.load(run), Truth.read(truth))
+    """Compare a run with what is known to be true; also written to RUN/evaluation.json."""
+    result = Result.load(run)
+    known = read_known_graph(truth)
+    scores = _score_edges(result, truth) if known.truth is None else score(result, known.truth)
     text = json.dumps(scores, indent=1) + "\n"
     write_atomically(run / "evaluation.json", lambda path: path.write_text(text, encoding="utf-8"))
     if json_output:
         typer.echo(json.dumps(scores))
         return
-    out.print(score_table(scores))
+    out.print(_edge_score_table(scores) if known.truth is None else score_table(scores))
     tested = scores.get("debiased") or scores.get("asymptotic") or {}
     coverage = tested.get("coverage", {})
     for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
         if coverage.get(name) is not None:
             out.print(f"intervals that hold the true value, {label}: {coverage[name]:.3f}")
+
+
+def _score_edges(result: Result, path: Path) -> dict[str, Any]:
+    """Scores against a graph that says nothing about entries: only those of whole edges."""
+    known = read_known_graph(path, result.clients)
+    scores = score(result, _as_truth(result, known))
+    for kind in ("debiased", "asymptotic", "fedgc"):
+        for level in ENTRY_LEVELS:
+            scores.get(kind, {}).pop(level, None)
+        scores.get(kind, {}).get("coverage", {})["all_entries"] = None
+    silent = [name for name in result.clients if name not in known.clients]
+    if silent:
+        names = ", ".join(f"'{escape(name)}'" for name in silent)
+        note = f"{escape(str(path))} does not name {names}: taken as without edges"
+        err.print(f"[dim]note:[/] {note}", soft_wrap=True)
+    return scores
+
+
+def _as_truth(result: Result, known: KnownGraph) -> Truth:
+    """Clients and edges only; the values of the entries are not known."""
+    dims = dict(zip(result.clients, result.state_dims, strict=True))
+    size = sum(dims.values())
+    return Truth(result.clients, tuple(sorted(known.edges)), np.full((size, size), np.nan), dims)
+
+
+def _edge_score_table(scores: dict[str, Any]) -> Table:
+    """One column per estimate; what is undefined or was not decided is a dash."""
+    kinds = [kind for kind in ("debiased", "asymptotic", "fedgc") if kind in scores]
+    labels = {
+        "F1": "f1",
+        "AUC-ROC": "auc_roc",
+        "AUC-PR": "auc_pr",
+        "edges not found": "fn",
+        "false edges": "fp",
+        "share of false edges": "fdr",
+        "type I error": "type_1_error",
+        "power": "power",
+    }
+    edges = scores[kinds[0]]["edges"]
+    table = Table(box=None, header_style="bold")
+    table.add_column(f"{edges['num_true']} of {edges['num_possible']} pairs are edges")
+    for kind in kinds:
+        table.add_column(kind, justify="right")
+    for label, key in labels.items():
+        values = [scores[kind]["edges"].get(key) for kind in kinds]
+        table.add_row(label, *("–" if value is None else f"{value:.3g}" for value in values))
+    return table

@@ -14,6 +14,8 @@ from rich.table import Table
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
 from fedgranger.errors import ConfigError
 from fedgranger.evaluation.reproduction.catalogue import FIGURES, TABLES
+from fedgranger.evaluation.reproduction.hai_stress import hai_stress_item
+from fedgranger.evaluation.reproduction.root_cause import root_cause_item
 from fedgranger.evaluation.reproduction.runner import Item
 from fedgranger.evaluation.reproduction.runner import reproduce as compute
 from fedgranger.report.reproduction import DRAWINGS
@@ -42,12 +44,24 @@ def figure(
     output: Output = Path("reproduced"),
     quick: Quick = False,
     show_list: Listing = False,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with public data sets, for hai-stress.")
+    ] = None,
 ) -> None:
     """Make a figure of the paper again and say what it shows.
 
-    Single settings are kept: the same command continues where it was interrupted.
+    Single settings are kept: the same command continues where it was interrupted. hai-stress needs
+    --data: a folder with a subfolder hai.
     """
-    _make("figure", FIGURES, name, output, quick=quick, show_list=show_list)
+    items = dict(FIGURES)
+    if data is not None:
+        items["hai-stress"] = hai_stress_item(data)
+    elif name == "hai-stress":
+        raise ConfigError(
+            "hai-stress needs --data, a folder with the subfolder hai; "
+            "'fedgranger datasets info hai' says where to get it"
+        )
+    _make("figure", items, name, output, quick=quick, show_list=show_list)
 
 
 @reproduce.command()
@@ -57,12 +71,24 @@ def table(
     output: Output = Path("reproduced"),
     quick: Quick = False,
     show_list: Listing = False,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with public data sets, for root-cause.")
+    ] = None,
 ) -> None:
     """Make a table of the paper again and say what it shows.
 
-    Single settings are kept: the same command continues where it was interrupted.
+    Single settings are kept: the same command continues where it was interrupted. root-cause needs
+    --data: a folder with a subfolder per public data set (tep, smd, batadal, hai).
     """
-    _make("table", TABLES, name, output, quick=quick, show_list=show_list)
+    items = dict(TABLES)
+    if data is not None:
+        items["root-cause"] = root_cause_item(data)
+    elif name == "root-cause":
+        raise ConfigError(
+            "root-cause needs --data, a folder with the subfolders tep, smd, batadal or hai; "
+            "'fedgranger datasets info NAME' says where to get them"
+        )
+    _make("table", items, name, output, quick=quick, show_list=show_list)
 
 
 def _make(
@@ -96,7 +122,8 @@ def _one(item: Item, output: Path, *, quick: bool) -> ConfigError | None:
         outcome = compute(item, output, quick=quick, report=report)
     missing = None
     try:
-        DRAWINGS[item.name](output, outcome.table)
+        if item.has_picture:
+            DRAWINGS[item.name](output, outcome.table)
     except ConfigError as error:
         missing = error
     out.print(f"[bold]{item.name}[/]: {escape(item.title)}", soft_wrap=True)
@@ -104,7 +131,7 @@ def _one(item: Item, output: Path, *, quick: bool) -> ConfigError | None:
         out.print(escape(item.markdown(outcome.table)), soft_wrap=True)
     out.print(f"[bold]The paper.[/] {escape(outcome.claim)}", soft_wrap=True)
     out.print(f"[bold]Here.[/] {escape(outcome.finding)}", soft_wrap=True)
-    endings = ".csv and .md" if missing else ".png, .svg, .csv and .md"
+    endings = ".csv and .md" if missing or not item.has_picture else ".png, .svg, .csv and .md"
     out.print(f"written: {escape(str(output / item.name))}{endings}\n", soft_wrap=True)
     return missing
 
@@ -115,5 +142,9 @@ def _names(items: Mapping[str, Item]) -> Table:
     listing.add_column()
     for item in items.values():
         listing.add_row(item.name, escape(item.title))
+    if "scalability" in items and "root-cause" not in items:
+        listing.add_row("root-cause", "needs --data: accuracy on public data sets")
+    if "qq" in items and "hai-stress" not in items:
+        listing.add_row("hai-stress", "needs --data: traces and errors on HAI's normal operation")
     listing.add_row("all", "one after the other")
     return listing

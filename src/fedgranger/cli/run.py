@@ -14,9 +14,9 @@ from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
-from fedgranger.report.html import write_report
+from fedgranger.report.run import ROOT_CAUSE_FILE, write_run_report
 from fedgranger.results import Result
-from fedgranger.runtime import checkpoint
+from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.flare.simulation import fit_simulated
@@ -32,8 +32,14 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         return
     if not folder.is_dir():
         raise RunError(f"{folder}: is a file; give --out a folder")
-    is_run = any((folder / name).exists() for name in ("manifest.json", checkpoint.FILE_NAME))
-    if is_run and (resume or overwrite):
+    going_on = progress.read_progress(folder)
+    if going_on is not None and progress.is_going_on(going_on):
+        raise RunError(
+            f"{folder}: a fit is writing there right now (process {going_on.process}); look at it "
+            "with 'fedgranger watch', or give another --out"
+        )
+    kept = ("manifest.json", checkpoint.FILE_NAME, progress.FILE_NAME)
+    if any((folder / name).exists() for name in kept) and (resume or overwrite):
         return
     if (folder / "manifest.json").exists():
         raise RunError(f"{folder}: holds a finished run; use --overwrite or another --out")
@@ -41,6 +47,11 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         raise RunError(
             f"{folder}: holds an interrupted run; use --resume to continue it, --overwrite to "
             "start again, or another --out"
+        )
+    if (folder / progress.FILE_NAME).exists():
+        raise RunError(
+            f"{folder}: holds a run that was killed before its first checkpoint; use --overwrite "
+            "to start again, or another --out"
         )
     if any(folder.iterdir()):
         raise RunError(f"{folder}: is not empty and not a run; give --out another folder")
@@ -95,10 +106,11 @@ def run_fit(
         err.print(f"[yellow]interrupted:[/] {hint}", soft_wrap=True)
         sys.exit(INTERRUPTED)
     result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
-    for old in ("manifest.json", "evaluation.json"):  # from here on the old run is gone
+    # from here on the old run is gone
+    for old in ("manifest.json", "evaluation.json", ROOT_CAUSE_FILE):
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
-    write_report(folder / "report.html", result.edges(), result.manifest, result.trace)
+    write_run_report(folder / "report.html", result)
     (folder / checkpoint.FILE_NAME).unlink(missing_ok=True)
     for name, facts in result.manifest["data"]["clients"].items():
         for note in facts["notes"]:

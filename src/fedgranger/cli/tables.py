@@ -9,6 +9,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from fedgranger.inference.edges import EDGE_COLUMNS
 from fedgranger.results import Result
 
 __all__ = ["bytes_table", "edge_table", "headline", "ledger_table", "score_table"]
@@ -33,7 +34,7 @@ def headline(result: Result) -> str:
 
 
 def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:
-    """Edges in the order given; columns without any value are left out.
+    """Edges in the order given; columns without any value are left out, as are the statistics.
 
     Args:
         edges: a sorted edge table.
@@ -41,7 +42,11 @@ def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | Non
         fedgc: FedGC's own edges, shown beside.
     """
     shown = edges.head(limit if limit is not None else len(edges))
-    columns = [name for name in edges.columns if bool(edges[name].notna().any())]
+    columns = [
+        name
+        for name in EDGE_COLUMNS
+        if name not in ("statistic", "df") and bool(edges[name].notna().any())
+    ]
     table = Table(box=None, header_style="bold")
     for name in columns:
         is_name = name in ("cause", "effect")

@@ -59,8 +59,11 @@ def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
     return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
 
 
-def finish_client(table: ClientTable, *, drop_constant: bool, notes: list[str]) -> ClientData:
-    """Mask missing samples and refuse or drop constant sensors; append to `notes` what was done.
+def finish_client(table: ClientTable, *, constant: str, notes: list[str]) -> ClientData:
+    """Mask missing samples, see to constant sensors; append to `notes` what was done.
+
+    Constant sensors are refused ("error"), dropped ("drop") or kept ("keep": new data for a model
+    that exists, where a sensor that stands still is news).
 
     The values become the client's own array: they were made by the reader, so they are changed
     in place instead of copied.
@@ -69,12 +72,12 @@ def finish_client(table: ClientTable, *, drop_constant: bool, notes: list[str]) 
     is_missing = np.isnan(values)
     num_missing = is_missing.sum(axis=0)
     for sensor, count in zip(sensors, num_missing, strict=True):
-        if count == len(values):
+        if count == len(values) and constant != "keep":
             raise _never_observed(name, sensor)
     low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    is_constant = low == high
+    is_constant = (low == high) & (constant != "keep")
     for sensor, value in zip(np.array(sensors)[is_constant], low[is_constant], strict=True):
-        if not drop_constant:
+        if constant == "error":
             raise DataError(
                 f"client '{name}': sensor '{sensor}' is constant ({float(value)!r}) and carries no "
                 "information; remove it or pass constant='drop' (--constant drop)"

@@ -230,7 +230,8 @@ class Panel:
             partition: JSON or TOML file that maps each client to its columns of the table.
             time_column: name of the time column, `"auto"` or `"none"`.
             missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
-            constant: `"error"` refuses constant sensors, `"drop"` removes and reports them.
+            constant: `"error"` refuses constant sensors, `"drop"` removes and reports them,
+                `"keep"` keeps them: for new data, not for a fit.
         """
         from fedgranger.data.reading import read_panel
 

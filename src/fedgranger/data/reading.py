@@ -25,7 +25,7 @@ from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.tables import Table, is_table, load_table
 from fedgranger.errors import DataError
 
-__all__ = ["read_client", "read_panel", "write_panel"]
+__all__ = ["read_client", "read_panel", "read_partition", "write_panel"]
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 
@@ -35,7 +35,7 @@ def read_panel(
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read` for the arguments."""
     checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop"))
+    checks.check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
     if partition is None:
@@ -50,7 +50,7 @@ def read_panel(
     clients: list[ClientData] = []
     while tables:  # hand each array over, so that none is kept alive twice
         table = tables.pop(0)
-        clients.append(finish_client(table, drop_constant=constant == "drop", notes=notes))
+        clients.append(finish_client(table, constant=constant, notes=notes))
     panel = Panel(tuple(clients), time)
     num_gaps = int(panel.segment_starts.sum()) - 1
     if num_gaps:
@@ -69,20 +69,21 @@ def read_client(
         path: its CSV or Parquet file.
         time_column: name of the time column, `"auto"` or `"none"`.
         missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
-        constant: `"error"` refuses constant sensors, `"drop"` removes and reports them.
+        constant: `"error"` refuses constant sensors, `"drop"` removes and reports them, `"keep"`
+            keeps them: for new data, not for a fit.
 
     Returns:
         The data, their time axis (row numbers without a time column), and notes.
     """
     checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop"))
+    checks.check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.is_file() or not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
     client = _client_table(name, path, time_column)
     if missing == "error":
         check_missing(client)
     time, notes = align([client])
-    return finish_client(client, drop_constant=constant == "drop", notes=notes), time, notes
+    return finish_client(client, constant=constant, notes=notes), time, notes
 
 
 def _client_table(name: str, path: Path, time_column: str) -> ClientTable:
@@ -132,7 +133,7 @@ def _read_partitioned(
             f"'{path}' is not a .csv or .parquet file, and a partition splits one such table; pass "
             "the table, or leave the partition out for a folder"
         )
-    assignment = _read_partition(partition)
+    assignment = read_partition(partition)
     where = f"table '{path.name}'"
     table = load_table(where, path, time_column)
     _check_partition(assignment, table)
@@ -149,7 +150,7 @@ def _read_partitioned(
     return tables, [f"{where}: not assigned to any client and left out: {listed}"] if unused else []
 
 
-def _read_partition(path: Path) -> dict[str, list[str]]:
+def read_partition(path: Path) -> dict[str, list[str]]:
     """Read client -> columns from JSON or TOML, bare or under the single key `clients`."""
     try:
         text = path.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from fedgranger.runtime.asymptotic import infer_asymptotic
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.newton import solve
+from fedgranger.runtime.normal import learn_normal
+from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
@@ -57,7 +60,8 @@ def fit_panel(
         report: called with (what, done, total).
     """
     started = time.perf_counter()
-    with jax.enable_x64(True):
+    with follow(checkpoint_folder, config) as follower, jax.enable_x64(True):
+        report = follower.reporting(report)
         data_hash = panel.data_hash()
         fingerprint = _fingerprint(data_hash, config, models)
         resumed, trace = None, []
@@ -70,11 +74,15 @@ def fit_panel(
             if checkpoint_folder is not None:
                 checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
 
-        final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report)
+        follower.begin("starting training")
+        final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report, follower)
         trained = time.perf_counter()
         save(final)
+        follower.begin("edge tests")
         inference, facts = _infer(panel, setup, config, final)
         tested = time.perf_counter()
+        monitors, reference, normal = learn_normal(panel, setup, inference)
+        learned = time.perf_counter()
         uncertainty = None
         if config.uncertainty != "none":
             uncertainty = propagate(setup, config, level=config.uncertainty, report=report)
@@ -83,15 +91,18 @@ def fit_panel(
         "seconds_local_models": round(prepared - started, 3),
         "seconds_training": round(trained - prepared, 3),
         "seconds_edge_tests": round(tested - trained, 3),
-        "seconds_uncertainty": round(propagated - tested, 3),
+        "seconds_normal": round(learned - tested, 3),
+        "seconds_uncertainty": round(propagated - learned, 3),
     }
     manifest = describe(panel, config, setup, final, data_hash, timings)
     manifest["inference"] = facts
+    manifest["normal"] = normal
     if not manifest["training"]["converged"] and config.tolerance > 0:
         warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
-    return _result(panel, config, setup, final, trace, manifest, inference, uncertainty)
+    found = _result(panel, config, setup, final, trace, manifest, inference, uncertainty)
+    return replace(found, monitors=monitors, reference=reference)
 
 
 def _run(
@@ -102,6 +113,7 @@ def _run(
     save: Callable[[Snapshot], None],
     save_seconds: float,
     report: Callable[[str, int, int], None],
+    follower: Follower,
 ) -> Snapshot:
     exact = config.solver == "newton"
     chunks_per_pass = 1 if exact else -(-setup.num_rounds // chunk_rounds(setup))
@@ -115,7 +127,9 @@ def _run(
         for snapshot, row in (solve if exact else train)(setup, config, resumed):
             latest = snapshot
             trace.append(row)
-            report("training", latest.pass_index * chunks_per_pass + latest.chunk, total)
+            done = latest.pass_index * chunks_per_pass + latest.chunk
+            follower.train(latest, trace, done)
+            report("training", done, total)
             if time.monotonic() - last_saved >= save_seconds:
                 save(latest)
                 last_saved = time.monotonic()

@@ -50,6 +50,7 @@ class Item(NamedTuple):
         collect: (tables of the settings, quick) -> the numbers behind the picture.
         paragraph: numbers -> what the paper claims, what was found.
         markdown: numbers -> a table for the text, or None.
+        has_picture: the report package draws it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Item(NamedTuple):
     collect: Callable[..., pd.DataFrame]
     paragraph: Callable[[pd.DataFrame], tuple[str, str]]
     markdown: Callable[[pd.DataFrame], str] | None = None
+    has_picture: bool = True
 
 
 class Outcome(NamedTuple):
@@ -121,9 +123,10 @@ def _page(item: Item, table: pd.DataFrame, claim: str, finding: str, *, quick: b
         if quick
         else ""
     )
+    picture = f"![{item.name}]({item.name}.png)\n\n" if item.has_picture else ""
     extra = f"{item.markdown(table)}\n\n" if item.markdown else ""
     return (
-        f"# {item.name}: {item.title}\n\n![{item.name}]({item.name}.png)\n\n{note}"
+        f"# {item.name}: {item.title}\n\n{picture}{note}"
         f"**The paper.** {claim} **Here.** {finding}\n\n{extra}"
         f"Numbers: `{item.name}.csv`. Made by fedgranger {__version__}.\n"
     )

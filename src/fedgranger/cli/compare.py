@@ -1,0 +1,165 @@
+"""`fedgranger compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.config import check_choice
+from fedgranger.data.known_graph import read_known_graph
+from fedgranger.errors import ConfigError, RunError
+from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
+from fedgranger.inference.multiplicity import CORRECTIONS
+from fedgranger.results import Result
+
+__all__ = ["compare"]
+
+COLOURS = {
+    "appeared": "green",
+    "extra": "yellow",
+    "disappeared": "red",
+    "missed": "red",
+    "absent": "dim",
+    "not tested": "dim",
+}
+
+
+@friendly
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|GRAPH",
+            help="Another run folder, or a known graph: truth.json, .csv, .graphml, .dot or "
+            "node-link .json.",
+        ),
+    ],
+    alpha: Annotated[float | None, typer.Option(help="Another level than the runs'.")] = None,
+    correction: Annotated[
+        str | None, typer.Option(help="Another correction: bh, by, holm or none.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    all_pairs: Annotated[
+        bool, typer.Option("--all", help="List pairs without an edge, too.")
+    ] = False,
+) -> None:
+    """Say which edges appeared, disappeared or stayed between two runs, or against a graph."""
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    if correction is not None:
+        check_choice("--correction", correction, tuple(CORRECTIONS))
+    if first.is_file():
+        raise RunError(f"{first}: is a file; give the run folder first, then the known graph")
+    result = Result.load(first)
+    if second.is_file():
+        graph = read_known_graph(second, result.clients)
+        found = compare_with_graph(result, graph, alpha=alpha, correction=correction)
+    else:
+        found = compare_runs(result, Result.load(second), alpha=alpha, correction=correction)
+    if json_output:
+        typer.echo(json.dumps(_plain(found, first, second, all_pairs)))
+        return
+    _show(found, first, second, all_pairs)
+
+
+def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None:
+    out.print(found.headline, soft_wrap=True)
+    out.print(f"[dim]1:[/] {escape(str(first))}   [dim]2:[/] {escape(str(second))}", soft_wrap=True)
+    rows = _shown(found.edges, all_pairs)
+    if len(rows):
+        out.print()
+        out.print(_edge_changes(rows))
+    if second.is_dir() and (found.only_first or found.only_second):
+        out.print()
+    for number, clients in ((1, found.only_first), (2, found.only_second)):
+        for name, count in clients.items() if second.is_dir() else ():
+            edges = f"{count} supported edge{'' if count == 1 else 's'}"
+            out.print(
+                f"client '{escape(name)}' is only in {number}: {edges} with it not compared",
+                soft_wrap=True,
+            )
+    if second.is_dir():
+        _show_settings(found)
+    if found.notes:
+        out.print()
+    for note in found.notes:
+        out.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
+
+
+def _shown(edges: pd.DataFrame, all_pairs: bool) -> pd.DataFrame:
+    shown = [all_pairs or change not in ("absent", "not tested") for change in edges["change"]]
+    return edges.loc[shown]
+
+
+def _edge_changes(rows: pd.DataFrame) -> Table:
+    """Both runs' values in one cell, so that the table fits a terminal of 80 columns."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("", "cause", "effect", "strength", "q"):
+        table.add_column(name, no_wrap=name not in ("cause", "effect"), overflow="fold")
+    has_intervals = "intervals" in rows and bool(rows["intervals"].notna().any())
+    if has_intervals:
+        table.add_column("intervals", no_wrap=True)
+    for row in rows.to_dict("records"):
+        cells = [row["change"], escape(row["cause"]), escape(row["effect"])]
+        cells += [_both(row, "strength", 3), _both(row, "q_value", 2)]
+        if has_intervals:
+            cells.append(row["intervals"] or "")
+        table.add_row(*cells, style=COLOURS.get(row["change"]))
+    return table
+
+
+def _both(row: dict[Any, Any], name: str, digits: int) -> str:
+    if name in row:
+        return _number(row[name], digits)
+    first, second = (_number(row[f"{name}_{which}"], digits) for which in ("first", "second"))
+    return f"{first:>7} -> {second}"
+
+
+def _number(value: float, digits: int) -> str:
+    if pd.isna(value):
+        return "?"
+    return "<1e-99" if 0 < value < 1e-99 else f"{value:.{digits}g}"
+
+
+def _show_settings(found: Comparison) -> None:
+    data = {True: "the same data", False: "different data", None: "data not known to be the same"}
+    out.print(f"\n{data[found.is_same_data]}, ", end="")
+    if found.settings.empty:
+        out.print("the same options")
+        return
+    out.print("different options:")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("option", "1", "2"):
+        table.add_column(name, overflow="fold")
+    for _, row in found.settings.iterrows():
+        table.add_row(*(escape(str(value)) for value in row))
+    out.print(table)
+
+
+def _plain(found: Comparison, first: Path, second: Path, all_pairs: bool) -> dict[str, Any]:
+    rows = [
+        {name: None if pd.isna(value) else value for name, value in row.items()}
+        for row in _shown(found.edges, all_pairs).to_dict("records")
+    ]
+    return {
+        "headline": found.headline,
+        "first": str(first),
+        "second": str(second),
+        "edges": rows,
+        "only_first": found.only_first,
+        "only_second": found.only_second,
+        "is_same_data": found.is_same_data,
+        "settings": {
+            row["option"]: [row["first"], row["second"]]
+            for row in found.settings.to_dict("records")
+        },
+        "notes": list(found.notes),
+    }

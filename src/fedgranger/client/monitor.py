@@ -1,0 +1,136 @@
+r"""A client's watch over its own sensors: how surprising is each new sample?
+
+From normal training data the client learns to predict every standardised sensor from its own last
+sample by ridge regression. The surprise of a step is the energy of the prediction error in units
+of its usual size,
+
+$$u^t = \frac{r_t^\top S^{-1} r_t}{\text{mean of the same over training}}, \qquad
+  r_t = z_t - B z_{t-1} - b$$
+
+1 on average in normal operation. It sees what the few states do not, and is a single number: it
+is all that leaves the client beside the states (`messages.MonitorMessage`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedgranger.client.params import LocalModel
+from fedgranger.client.preprocess import sensor_columns
+from fedgranger.client.state_noise import state_readout
+from fedgranger.data.panel import ClientData
+from fedgranger.errors import DataError
+from fedgranger.linalg.smoothing import smooth
+from fedgranger.messages import MonitorMessage
+
+__all__ = ["MEMORY", "Monitor", "fit_monitor"]
+
+RIDGE = 1e-2
+"""Of the regression and of the errors' covariance, in units of a sensor's variance."""
+MEMORY = 5.0
+"""Steps over which surprise is smoothed before it is held against the client's range."""
+MARGIN = 1.2
+"""Out of range: above this many times the largest smoothed surprise of the training data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Monitor:
+    """What a client keeps to judge new samples; nothing of it is sent.
+
+    Attributes:
+        sensors: names, in the order of the matrices.
+        readout: maps scaled measurements to the states that the server knows.
+        model_centre: subtracted before the readout.
+        model_scale: divided by before the readout.
+        centre: training mean of every sensor.
+        scale: training standard deviation.
+        regression: B and, in the last row, b; (d + 1, d).
+        precision: S⁻¹.
+        usual_energy: mean energy over training.
+        threshold: upper end of the client's normal range of smoothed surprise.
+    """
+
+    sensors: tuple[str, ...]
+    readout: np.ndarray
+    model_centre: np.ndarray
+    model_scale: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    regression: np.ndarray
+    precision: np.ndarray
+    usual_energy: float
+    threshold: float
+
+    def report(self, client: ClientData, starts: np.ndarray) -> MonitorMessage:
+        """States and surprise of new samples; a step without a predecessor has no surprise.
+
+        Args:
+            client: the new measurements; sensors are found by name.
+            starts: steps that do not follow their predecessor.
+        """
+        columns = sensor_columns(client, self.sensors)
+        values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
+        states = ((values - self.model_centre) / self.model_scale) @ self.readout.T
+        z = (values - self.centre) / self.scale
+        follows = ~starts & observed
+        follows[1:] &= observed[:-1]
+        follows[:1] = False
+        previous = np.concatenate([z[:1], z[:-1]])
+        surprise = _energy(z, previous, self.regression, self.precision) / self.usual_energy
+        return MonitorMessage(
+            jnp.asarray(np.where(observed[:, None], states, 0.0)),
+            jnp.asarray(np.where(follows, surprise, np.nan)),
+            jnp.asarray(observed),
+        )
+
+
+def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Monitor:
+    """Learn what is normal from training data.
+
+    Raises:
+        DataError: too few complete pairs of samples.
+    """
+    observed = client.row_observed
+    paired = observed[1:] & observed[:-1] & ~starts[1:]
+    if paired.sum() < 2:
+        raise DataError(
+            f"client '{client.name}': {int(paired.sum())} pairs of complete consecutive samples "
+            "are too few to learn what is normal; give more data"
+        )
+    values = client.values[observed]
+    centre, scale = values.mean(axis=0), values.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    z = (client.values - centre) / scale
+    before, after = z[:-1][paired], z[1:][paired]
+    x = np.concatenate([before, np.ones((len(before), 1))], axis=1)
+    gram = x.T @ x / len(x) + RIDGE * np.eye(x.shape[1])
+    regression = np.linalg.solve(gram, x.T @ after / len(x))
+    errors = after - x @ regression
+    spread = (errors - errors.mean(axis=0)).T @ (errors - errors.mean(axis=0)) / len(errors)
+    precision = np.linalg.inv(spread + RIDGE * np.eye(len(spread)))
+    energy = _energy(after, before, regression, precision)
+    usual = max(float(energy.mean()), 1e-12)
+    surprise = np.full((len(paired), 1), np.nan)
+    surprise[paired, 0] = energy / usual
+    return Monitor(
+        client.sensors,
+        state_readout(model.observation_matrix, model.measurement_cov).weights,
+        model.centre,
+        model.scale,
+        centre,
+        scale,
+        regression,
+        precision,
+        usual,
+        MARGIN * float(smooth(surprise, 1.0, MEMORY).max()),
+    )
+
+
+def _energy(
+    after: np.ndarray, before: np.ndarray, regression: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
+    errors = after - before @ regression[:-1] - regression[-1]
+    return np.einsum("ti,ij,tj->t", errors, precision, errors, optimize=True)

@@ -1,0 +1,180 @@
+r"""What the server expects of the clients' states in normal operation.
+
+Two one-step predictions of each client's states, by ridge regression on training moments: from
+its own states alone, and with those of its possible causes. When an anomaly reaches a client
+through others, the second prediction fails less than the first, each in units of its usual error:
+the others explain a share of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.states import StateSource, lagged_pairs
+
+__all__ = ["Reference", "StateEvidence", "examine_states", "learn_reference"]
+
+RIDGE = 1e-2
+"""Relative to the variance of each state."""
+DEVIATION_QUANTILE = 0.99
+MOST_NORMS = 200_000
+
+
+class Reference(NamedTuple):
+    """Expectations of all clients' states.
+
+    Attributes:
+        names: clients in the order of the states.
+        dims: states per client.
+        mean: training mean, (P,).
+        own: prediction from a client's own states, (P, P), block diagonal.
+        cross: prediction from its own and its possible causes' states, (P, P).
+        precision: inverse covariance of the own prediction's errors, (P, P), block diagonal.
+        usual_cross: energy that the second prediction leaves in normal operation (the first: 1).
+        deviation_threshold: 99 % quantile of each client's distance from its mean (the paper's τ).
+    """
+
+    names: tuple[str, ...]
+    dims: tuple[int, ...]
+    mean: np.ndarray
+    own: np.ndarray
+    cross: np.ndarray
+    precision: np.ndarray
+    usual_cross: np.ndarray
+    deviation_threshold: np.ndarray
+
+    @property
+    def owner(self) -> np.ndarray:
+        """Client index of every state."""
+        return np.repeat(np.arange(len(self.dims)), self.dims)
+
+
+class StateEvidence(NamedTuple):
+    """What the states of some steps show, per step and client; NaN where unknown.
+
+    Attributes:
+        own: energy of the own prediction's error, 1 on average in normal operation.
+        cross: energy of the other prediction's error, 1 on average in normal operation too.
+        deviation: distance from the mean over its threshold.
+        without: [t, m, n], energy of m's cross error when n's contribution is left out.
+    """
+
+    own: np.ndarray
+    cross: np.ndarray
+    deviation: np.ndarray
+    without: np.ndarray
+
+
+def learn_reference(source: StateSource, allowed: np.ndarray | None = None) -> Reference:
+    """Learn the expectations from training states; reads the source three times.
+
+    Args:
+        source: the clients' states.
+        allowed: [m, n], n may drive m; default everybody. A client always predicts itself.
+
+    Raises:
+        InferenceError: too few complete pairs of steps.
+    """
+    P, owner = source.total_dim, source.owner
+    total, count = np.zeros(P), np.zeros(P)
+    for chunk in source.chunks():
+        seen = chunk.observed[:, owner]
+        total += np.where(seen, chunk.states, 0.0).sum(axis=0)
+        count += seen.sum(axis=0)
+    mean = total / np.maximum(count, 1)
+    G0, G1, after_cov, num = np.zeros((P, P)), np.zeros((P, P)), np.zeros((P, P)), 0
+    for pairs in lagged_pairs(source, 1, mean):
+        whole = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
+        before, after = pairs.before[whole], pairs.after[whole]
+        G0 += before.T @ before
+        G1 += after.T @ before
+        after_cov += after.T @ after
+        num += len(before)
+    if num < 2 * P:
+        raise InferenceError(
+            f"{num} complete pairs of steps are too few for {P} states; give more data or use "
+            "fewer states"
+        )
+    G0, G1, after_cov = G0 / num, G1 / num, after_cov / num
+    G0_ridge = G0 + RIDGE * np.diag(np.maximum(np.diag(G0), 1e-12))
+    M = len(source.dims)
+    allowed = np.ones((M, M), dtype=np.bool_) if allowed is None else allowed
+    own, cross, precision = np.zeros((P, P)), np.zeros((P, P)), np.zeros((P, P))
+    usual = np.ones(M)
+    for m in range(M):
+        rows = np.flatnonzero(owner == m)
+        causes = np.flatnonzero(allowed[m, owner] | (owner == m))
+        for matrix, columns in ((own, rows), (cross, causes)):
+            gram = G0_ridge[np.ix_(columns, columns)]
+            matrix[np.ix_(rows, columns)] = np.linalg.solve(gram, G1[np.ix_(rows, columns)].T).T
+        here = np.ix_(rows, rows)
+        spread = _error_cov(own[rows], rows, G0, G1, after_cov)
+        floor = 1e-9 * max(np.trace(spread) / len(rows), 1e-12)
+        precision[here] = np.linalg.inv(spread + floor * np.eye(len(rows)))
+        left = _error_cov(cross[rows], rows, G0, G1, after_cov)
+        usual[m] = np.trace(precision[here] @ left) / len(rows)
+    threshold = _deviation_thresholds(source, mean)
+    return Reference(source.names, source.dims, mean, own, cross, precision, usual, threshold)
+
+
+def examine_states(
+    reference: Reference, states: np.ndarray, observed: np.ndarray, starts: np.ndarray
+) -> StateEvidence:
+    """Compare new states with the expectations; a step without a predecessor stays unknown.
+
+    Args:
+        reference: the expectations.
+        states: (time, P), in the order of the reference.
+        observed: (time, client).
+        starts: (time,).
+    """
+    owner, M = reference.owner, len(reference.dims)
+    x = np.where(observed[:, owner], states - reference.mean, np.nan)
+    before = np.concatenate([np.full((1, x.shape[1]), np.nan), x[:-1]])
+    before[starts] = np.nan
+    own = np.full((len(x), M), np.nan)
+    cross, without = own.copy(), np.full((len(x), M, M), np.nan)
+    for m in range(M):
+        rows = owner == m
+        weight = reference.precision[np.ix_(rows, rows)] / rows.sum()
+        own[:, m] = _energy(x[:, rows] - before[:, rows] @ reference.own[rows][:, rows].T, weight)
+        used = np.flatnonzero(reference.cross[rows].any(axis=0))
+        error = x[:, rows] - before[:, used] @ reference.cross[rows][:, used].T
+        weight = weight / reference.usual_cross[m]
+        cross[:, m] = _energy(error, weight)
+        for n in np.unique(owner[used]):
+            part = owner == n
+            put_back = before[:, part] @ reference.cross[np.ix_(rows, part)].T
+            without[:, m, n] = _energy(error + put_back, weight)
+    deviation = np.sqrt(np.add.reduceat(x**2, np.flatnonzero(np.diff(owner, prepend=-1)), axis=1))
+    return StateEvidence(own, cross, deviation / reference.deviation_threshold, without)
+
+
+def _error_cov(
+    matrix: np.ndarray, rows: np.ndarray, G0: np.ndarray, G1: np.ndarray, after_cov: np.ndarray
+) -> np.ndarray:
+    """Covariance of the errors that predicting `rows` by `matrix` leaves on training data."""
+    lagged = matrix @ G1[rows].T
+    return after_cov[np.ix_(rows, rows)] - lagged - lagged.T + matrix @ G0 @ matrix.T
+
+
+def _energy(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.einsum("ti,ij,tj->t", errors, weight, errors, optimize=True)
+
+
+def _deviation_thresholds(source: StateSource, mean: np.ndarray) -> np.ndarray:
+    """Quantile of the distance from the mean, of at most 200 000 steps spread evenly."""
+    stride = max(1, -(-source.num_steps // MOST_NORMS))
+    owner, norms, step = source.owner, [[] for _ in source.dims], 0
+    for chunk in source.chunks():
+        rows = np.arange((-step) % stride, len(chunk.states), stride)
+        step += len(chunk.states)
+        for m in range(len(source.dims)):
+            seen = rows[chunk.observed[rows, m]]
+            centred = chunk.states[np.ix_(seen, owner == m)] - mean[owner == m]
+            norms[m].append(np.linalg.norm(centred, axis=1))
+    limits = [np.quantile(np.concatenate(parts), DEVIATION_QUANTILE) for parts in norms]
+    return np.maximum(np.array(limits), 1e-12)

@@ -1,0 +1,16 @@
+"""Pictures of a result and of its honesty, with matplotlib (extra `plot`).
+
+Every function draws one plot into `ax` and returns it. Without `ax` it makes a figure of its own,
+apart from pyplot: save it with `ax.figure.savefig(...)`, or pass `ax=plt.gca()` to see it in a
+window.
+"""
+
+from fedgranger.plot.calibration import calibration
+from fedgranger.plot.forest import forest
+from fedgranger.plot.graph import graph
+from fedgranger.plot.heatmap import heatmap
+from fedgranger.plot.qq import qq
+from fedgranger.plot.rca import rca
+from fedgranger.plot.trace import trace
+
+__all__ = ["calibration", "forest", "graph", "heatmap", "qq", "rca", "trace"]

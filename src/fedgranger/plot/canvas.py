@@ -1,0 +1,144 @@
+"""What all plots share: axes, colours, plain names, edges that are checked and decided.
+
+Importing this module does not import matplotlib, and nothing here touches pyplot or a backend.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedgranger.results import Result
+
+__all__ = [
+    "BLUE",
+    "CYCLE",
+    "GREY",
+    "ORANGE",
+    "PLAIN",
+    "axes_size",
+    "choose_axes",
+    "decided_edges",
+    "new_figure",
+    "plain_name",
+    "set_legend",
+    "supported",
+    "tidy",
+]
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
+CYCLE = (BLUE, ORANGE, "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+"""Okabe and Ito's colours without yellow, which is lost on white."""
+
+PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
+"""For every text that holds a name: a dollar sign is a dollar sign."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ud800-\udfff\ufffe\uffff]")
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make a figure that pyplot does not know, `width` by `height` inches.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "drawing needs matplotlib; install it with: pip install 'fedgranger[plot]'"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def choose_axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return `ax`, or the axes of a new figure of this size in inches."""
+    if ax is None:
+        return new_figure(width, height).subplots()
+    if not (hasattr(ax, "plot") and hasattr(ax, "transData")):
+        raise ConfigError(
+            f"ax is {type(ax).__name__}; give matplotlib Axes, such as the second value of "
+            "plt.subplots(), or leave it out"
+        )
+    return ax
+
+
+def axes_size(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points."""
+    figure: Any = ax.get_figure(root=True)
+    points = 72 / figure.dpi
+    return points * ax.bbox.width, points * ax.bbox.height
+
+
+def tidy(ax: Axes, *, grid: str | None = None) -> None:
+    """Remove the upper and right frame; draw a light grid along 'x', 'y' or 'both'."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_axisbelow(True)
+    if grid is not None:
+        ax.grid(visible=True, axis=grid, color="#dddddd", linewidth=0.6)  # pyright: ignore[reportArgumentType]
+
+
+def set_legend(ax: Axes, handles: Iterable[Any], **options: Any) -> None:
+    """Draw a legend of these handles without a frame; labels are never read as formulas."""
+    handles = list(handles)
+    labels = [handle.get_label() for handle in handles]
+    legend = ax.legend(handles, labels, **{"frameon": False, "fontsize": 8.5, **options})
+    for text in legend.get_texts():
+        text.set(**PLAIN)
+
+
+def plain_name(name: object, max_chars: int = 28) -> str:
+    """One printable line; a long name keeps its start and its end, where names often differ.
+
+    Example:
+        >>> plain_name("north_wing_pump_house_pressure_sensor_07")
+        'north_wing_pump_ho…sensor_07'
+    """
+    text = _UNPRINTABLE.sub("\ufffd", " ".join(str(name).split()))
+    if len(text) <= max_chars:
+        return text
+    tail = max_chars // 3
+    return f"{text[: max_chars - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def decided_edges(
+    result: Result,
+    *,
+    estimate: str = "auto",
+    alpha: float | None = None,
+    correction: str | None = None,
+) -> pd.DataFrame:
+    """`result.edges(...)`, refusing a level or correction that would have no effect.
+
+    Raises:
+        ConfigError: `alpha` is not a level.
+        RunError: `result` is no result, or a decision is asked of a run without tests.
+    """
+    if not hasattr(result, "edges"):
+        raise RunError(
+            f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
+        )
+    for name, value in (("alpha", alpha), ("correction", correction)):
+        if value is not None and (result.inference is None or estimate == "fedgc"):
+            raise RunError(
+                f"{name}={value!r} needs tests, which this estimate does not have; leave it out, "
+                "or fit with test='debiased'"
+            )
+    if alpha is not None and not (isinstance(alpha, (int, float)) and 0 < alpha < 1):
+        raise ConfigError(f"alpha is {alpha!r}; it must lie between 0 and 1 (exclusive)")
+    return result.edges(estimate=estimate, alpha=alpha, correction=correction)
+
+
+def supported(table: pd.DataFrame) -> np.ndarray:
+    """True where a test supports the edge; False where it does not or was not made."""
+    return table["is_edge"].eq(True).fillna(False).to_numpy(dtype=np.bool_)

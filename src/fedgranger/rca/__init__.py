@@ -1,0 +1,23 @@
+"""Root-cause analysis: which client started it, from messages alone.
+
+>>> from fedgranger import rca
+>>> sorted(rca.SCORERS)
+['deviation', 'paper', 'surprise', 'unexplained']
+"""
+
+from fedgranger.rca.evidence import Evidence, gather
+from fedgranger.rca.metrics import Accuracy, evaluate_rankings
+from fedgranger.rca.online import OnlineAnalysis
+from fedgranger.rca.ranking import Ranking, rank
+from fedgranger.rca.scorers import SCORERS
+
+__all__ = [
+    "SCORERS",
+    "Accuracy",
+    "Evidence",
+    "OnlineAnalysis",
+    "Ranking",
+    "evaluate_rankings",
+    "gather",
+    "rank",
+]

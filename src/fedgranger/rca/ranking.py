@@ -1,0 +1,192 @@
+"""Rank the clients for a window, say how sure the ranking is, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.config import check_choice
+from fedgranger.errors import DataError
+from fedgranger.rca.evidence import Evidence
+from fedgranger.rca.scorers import HORIZON, LEAST_UNEXPLAINED, SCORERS, is_defined, mean_known
+
+__all__ = ["Ranking", "onsets", "rank"]
+
+DRAWS = 400
+CLEAR_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Suspects for one window, most likely first.
+
+    Attributes:
+        name: of the window.
+        scorer: how it was scored.
+        table: client, score, ci_low, ci_high, probability (share of the resamples of the
+            window's steps in which the client comes first, ties shared), surprise (mean),
+            explained (share of its error that others explain), explained_by, onset (first step
+            out of its range, counted from the window's start; empty if never).
+        is_defined: False when the scores do not tell the clients apart.
+        evidence: sentences on the first suspect.
+    """
+
+    name: str
+    scorer: str
+    table: pd.DataFrame
+    is_defined: bool
+    evidence: tuple[str, ...]
+
+    @property
+    def first(self) -> str:
+        """The main suspect."""
+        return str(self.table["client"].iloc[0])
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values for `rca.json`."""
+        rows = [
+            {key: None if pd.isna(value) else value for key, value in row.items()}
+            for row in self.table.to_dict("records")
+        ]
+        return {
+            "name": self.name,
+            "is_defined": self.is_defined,
+            "ranking": rows,
+            "evidence": list(self.evidence),
+        }
+
+
+def rank(
+    evidence: Evidence,
+    strengths: np.ndarray,
+    *,
+    edges: pd.DataFrame | None = None,
+    scorer: str = "unexplained",
+    name: str = "window",
+    seed: int = 0,
+) -> Ranking:
+    """Score the clients over the steps of a window.
+
+    Args:
+        evidence: the window's steps, from the moment things went wrong.
+        strengths: [m, n], strength of n's influence on m, clients in the order of the evidence.
+        edges: tested edges, to tell where the suspect's influence goes.
+        scorer: one of `SCORERS`.
+        name: of the window.
+        seed: of the resampling.
+
+    Raises:
+        DataError: the window is empty or nothing in it was observed.
+    """
+    check_choice("scorer", scorer, tuple(SCORERS))
+    if len(evidence) == 0 or np.isnan(evidence.surprise).all():
+        raise DataError(f"{name}: no step was observed; give a window with data")
+    score_fn = SCORERS[scorer]
+    scores = score_fn(evidence, strengths)
+    draws = _resampled(evidence, strengths, scorer, seed)
+    first = draws == draws.max(axis=1, keepdims=True)
+    probability = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    early = evidence.steps(slice(0, HORIZON))
+    explained = _explained(early)
+    by = _main_cause(early)
+    onset = onsets(evidence)
+    table = pd.DataFrame(
+        {
+            "client": evidence.clients,
+            "score": scores,
+            "ci_low": np.quantile(draws, 0.025, axis=0),
+            "ci_high": np.quantile(draws, 0.975, axis=0),
+            "probability": probability,
+            "surprise": mean_known(early.surprise),
+            "explained": explained,
+            "explained_by": [None if n < 0 else evidence.clients[n] for n in by],
+            "onset": onset,
+        }
+    )
+    order = ["score", "probability"]
+    table = table.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
+    return Ranking(
+        name, scorer, table, is_defined(scores), _sentences(table, edges, is_defined(scores))
+    )
+
+
+def onsets(evidence: Evidence) -> np.ndarray:
+    """First step out of a client's range; NaN when there is none."""
+    out = evidence.smoothed() > evidence.threshold
+    return np.where(out.any(axis=0), np.argmax(out, axis=0).astype(np.float64), np.nan)
+
+
+def _resampled(evidence: Evidence, strengths: np.ndarray, scorer: str, seed: int) -> np.ndarray:
+    """Scores of circular block resamples of the steps that count, (draw, client)."""
+    rng = np.random.default_rng(seed)
+    used = evidence if scorer in ("deviation", "paper") else evidence.steps(slice(0, HORIZON))
+    num = len(used)
+    block = max(1, round(num ** (1 / 3)))
+    count = -(-num // block)
+    starts = rng.integers(0, num, (DRAWS, count))
+    steps = (starts[:, :, None] + np.arange(block)[None, None]).reshape(DRAWS, -1)[:, :num] % num
+    bare = replace(used, without=np.zeros((num, 0, 0)))
+    return np.stack([SCORERS[scorer](bare.steps(rows), strengths) for rows in steps])
+
+
+def _explained(early: Evidence) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        share = 1 - mean_known(early.cross) / mean_known(early.own)
+    return np.clip(share, 0.0, 1 - LEAST_UNEXPLAINED)
+
+
+def _main_cause(early: Evidence) -> np.ndarray:
+    """Per client the other one without whom its error would grow most; −1 for none."""
+    gain = mean_known(early.without) - mean_known(early.cross)[:, None]
+    np.fill_diagonal(gain, np.nan)
+    gain = np.where(np.isnan(gain), -np.inf, gain)
+    best = np.argmax(gain, axis=1)
+    return np.where(gain[np.arange(len(gain)), best] > 0, best, -1)
+
+
+def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) -> tuple[str, ...]:
+    if not is_clear:
+        return ("The scores do not tell the clients apart: this window has no ranking.",)
+    top = table.iloc[0]
+    name = top["client"]
+    out = [f"{name}'s own one-step errors are {top['surprise']:.3g} times their usual energy."]
+    later = table.loc[table["onset"] > top["onset"]]
+    if pd.notna(top["onset"]):
+        others = table["onset"].iloc[1:]
+        order = (
+            ", the only client to do so"
+            if others.isna().all()
+            else ", before any other client"
+            if top["onset"] < others.min()
+            else ""
+        )
+        out.append(f"It left its normal range at step {top['onset']:.0f} of the window{order}.")
+    if top["explained"] > CLEAR_SHARE and isinstance(top["explained_by"], str):
+        out.append(
+            f"Other clients explain {100 * top['explained']:.0f} % of it, mostly "
+            f"{top['explained_by']}."
+        )
+    else:
+        out.append("Other clients explain next to none of it.")
+    followers = _followers(name, later, edges)
+    if followers:
+        out.append(f"Along its edges the anomaly then reaches {', '.join(followers)}.")
+    runner_up = table.iloc[1]
+    if runner_up["probability"] > CLEAR_SHARE:
+        out.append(
+            f"{runner_up['client']} comes first in {100 * runner_up['probability']:.0f} % of the "
+            "resamples."
+        )
+    return tuple(out)
+
+
+def _followers(name: str, later: pd.DataFrame, edges: pd.DataFrame | None) -> list[str]:
+    """Clients that left their range later and that a tested edge leads to, in order of onset."""
+    if edges is None or not bool(np.any(edges["is_edge"].notna().to_numpy())):
+        return []
+    reached = edges.loc[(edges["cause"] == name) & edges["is_edge"].fillna(False), "effect"]
+    rows = later.loc[later["client"].isin(reached)].sort_values("onset")
+    return [f"{row.client} (step {row.onset:.0f})" for row in rows.itertuples()]

@@ -1,0 +1,46 @@
+"""Learn what is normal at the end of a fit, for root-cause analysis later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedgranger.client.monitor import Monitor, fit_monitor
+from fedgranger.data.panel import Panel
+from fedgranger.errors import FedGrangerError
+from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.reference import Reference, learn_reference
+from fedgranger.runtime.setup import Setup
+from fedgranger.runtime.uploads import state_source
+
+__all__ = ["learn_normal"]
+
+
+def learn_normal(
+    panel: Panel, setup: Setup, inference: EdgeInference | None
+) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
+    """Fit every client's monitor and the server's reference; say why when that is not possible.
+
+    With tested edges only their causes may explain a client; without, all others may.
+    """
+    models = {stream.name: stream.model for stream in setup.streams}
+    try:
+        monitors = {
+            name: fit_monitor(panel[name], panel.segment_starts, model)
+            for name, model in models.items()
+        }
+        allowed = None if inference is None else _tested(inference, setup.names)
+        reference = learn_reference(state_source(panel, models), allowed)
+    except FedGrangerError as error:
+        return {}, None, {"reason": str(error)}
+    return monitors, reference, {"explained_by": "all clients" if allowed is None else "edges"}
+
+
+def _tested(inference: EdgeInference, names: tuple[str, ...]) -> np.ndarray:
+    place = {name: k for k, name in enumerate(names)}
+    allowed = np.zeros((len(names), len(names)), dtype=np.bool_)
+    found = inference.edges.loc[inference.edges["is_edge"].fillna(False).astype(bool)]
+    for cause, effect in zip(found["cause"], found["effect"], strict=True):
+        allowed[place[effect], place[cause]] = True
+    return allowed

@@ -1,0 +1,184 @@
+"""Rankings on a chain with a known root: who started it, how sure, and why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedgranger as fg
+from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
+from fedgranger.rca.evidence import Evidence
+from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.ranking import onsets
+from tests.anomalies import NAMES, made_panel, made_run
+
+
+@pytest.fixture(scope="module")
+def run():
+    return made_run()
+
+
+def window_of(run, shocked, seed=1, size=5.0, after=100):
+    evidence = gather(run, made_panel(400, seed=seed, shocked=shocked, at=200, size=size))
+    return evidence.steps(slice(200, 200 + after))
+
+
+def evidence_of(surprise, own=None, cross=None, deviation=None, threshold=3.0):
+    shape = np.shape(surprise)
+    fill = lambda value: np.ones(shape) if value is None else np.asarray(value, float)  # noqa: E731
+    return Evidence(
+        tuple("abcdef"[: shape[1]]),
+        np.asarray(surprise, float),
+        fill(own),
+        fill(cross),
+        fill(deviation),
+        np.ones((*shape, shape[1])),
+        np.full(shape[1], threshold),
+    )
+
+
+@pytest.mark.parametrize("root", NAMES)
+def test_the_shocked_client_comes_first(run, root):
+    strengths = strength_matrix(run, NAMES)
+    for seed in range(1, 6):
+        found = rank(window_of(run, root, seed), strengths, edges=run.edges())
+        assert found.first == root
+        assert found.table["probability"].iloc[0] > 0.5
+        assert found.table["probability"].sum() == pytest.approx(1.0)
+
+
+def test_followers_are_explained_and_named(run):
+    found = rank(window_of(run, "a"), strength_matrix(run, NAMES), edges=run.edges())
+    table = found.table.set_index("client")
+    assert table.loc["b", "explained"] > 0.4
+    assert table.loc["b", "explained_by"] == "a"
+    assert table.loc["c", "explained_by"] == "b"
+    assert table.loc["a", "explained"] < 0.2
+    assert table.loc["a", "onset"] <= table.loc["b", "onset"]
+    text = " ".join(found.evidence)
+    assert "a's own one-step errors" in text
+    assert "explain next to none of it" in text
+
+
+def test_unexplained_is_surprise_where_others_explain_nothing():
+    strengths = np.zeros((2, 2))
+    same = evidence_of([[4.0, 2.0]] * 5)
+    assert SCORERS["unexplained"](same, strengths) == pytest.approx(np.log([4.0, 2.0]))
+    half = evidence_of([[4.0, 2.0]] * 5, own=[[2.0, 1.0]] * 5, cross=[[1.0, 3.0]] * 5)
+    assert SCORERS["unexplained"](half, strengths) == pytest.approx(np.log([2.0, 2.0]))
+    least = evidence_of([[4.0, 2.0]] * 5, own=[[100.0, 1.0]] * 5)
+    assert SCORERS["unexplained"](least, strengths) == pytest.approx(np.log([0.8, 2.0]))
+
+
+def test_only_the_first_200_steps_count():
+    late = np.concatenate([np.full((200, 2), (2.0, 1.0)), np.full((500, 2), (1.0, 99.0))])
+    assert SCORERS["surprise"](evidence_of(late), np.zeros((2, 2))) == pytest.approx(
+        [np.log(2.0), 0.0]
+    )
+
+
+def test_papers_score_by_hand():
+    strengths = np.array([[9.0, 2.0, 3.0], [4.0, 9.0, 5.0], [6.0, 7.0, 9.0]])  # [effect, cause]
+    flagged = evidence_of(np.ones((2, 3)), deviation=[[2.0, 2.0, 0.5], [2.0, 2.0, 2.0]])
+    both = np.array([4.0, 2.0, 0.0])  # first step: a -> b 4, b -> a 2
+    three = np.array([4.0 + 6.0, 2.0 + 7.0, 3.0 + 5.0])
+    assert SCORERS["paper"](flagged, strengths) == pytest.approx((both + three) / 2)
+    alone = evidence_of(np.ones((2, 3)), deviation=[[2.0, 0.5, 0.5]] * 2)
+    found = rank(alone, strengths, scorer="paper")
+    assert not found.is_defined
+    assert "no ranking" in found.evidence[0]
+    assert found.table["probability"].to_numpy() == pytest.approx([1 / 3] * 3)
+
+
+def test_missing_steps_and_silent_clients_are_left_out():
+    gaps = [[np.nan, 5.0], [3.0, np.nan], [3.0, 5.0]]
+    assert SCORERS["surprise"](evidence_of(gaps), np.zeros((2, 2))) == pytest.approx(
+        np.log([3.0, 5.0])
+    )
+    silent = evidence_of([[np.nan, 5.0]] * 4)
+    assert SCORERS["unexplained"](silent, np.zeros((2, 2))) == pytest.approx([0.0, np.log(5.0)])
+    with pytest.raises(DataError, match="no step was observed"):
+        rank(evidence_of([[np.nan, np.nan]] * 4), np.zeros((2, 2)))
+
+
+def test_onset_is_the_first_step_out_of_range():
+    surprise = [[1.0, 9.0], [21.0, 9.0], [1.0, np.nan], [1.0, 9.0]]  # smoothed: a fifth each
+    np.testing.assert_array_equal(onsets(evidence_of(surprise, threshold=3.5)), [1.0, 1.0])
+    np.testing.assert_array_equal(onsets(evidence_of(surprise, threshold=4.5)), [1.0, 3.0])
+    assert np.isnan(onsets(evidence_of(np.ones((4, 2))))).all()
+
+
+def test_a_weak_shock_is_less_certain(run):
+    strengths = strength_matrix(run, NAMES)
+
+    def certainty(size):
+        tables = [
+            rank(window_of(run, "b", seed, size, 40), strengths).table.set_index("client")
+            for seed in range(1, 6)
+        ]
+        return np.mean([table.loc["b", "probability"] for table in tables])
+
+    assert certainty(0.5) < certainty(4.0)
+    assert certainty(4.0) > 0.9
+
+
+def test_same_seed_same_ranking(run):
+    window, strengths = window_of(run, "a"), strength_matrix(run, NAMES)
+    pd.testing.assert_frame_equal(rank(window, strengths).table, rank(window, strengths).table)
+
+
+def test_what_is_normal_survives_saving(run, tmp_path):
+    run.save(tmp_path / "run")
+    again = fg.Result.load(tmp_path / "run")
+    panel = made_panel(100, seed=4, shocked="b", at=50)
+    one, two = gather(run, panel), gather(again, panel)
+    for name in ("surprise", "own", "cross", "deviation", "without", "threshold"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+
+
+def test_refusals(run):
+    with pytest.raises(ConfigError, match="scorer is 'x'; choose"):
+        rank(evidence_of(np.ones((3, 2))), np.zeros((2, 2)), scorer="x")
+    with pytest.raises(DataError, match="lack client 'c'"):
+        gather(run, made_panel(20).select(["a", "b"]))
+    bare = replace(run, monitors={}, reference=None, manifest={"normal": {"reason": "too short"}})
+    with pytest.raises(RunError, match=r"what is normal \(too short\)"):
+        gather(bare, made_panel(20))
+
+
+@pytest.mark.parametrize("batch", [7, 150, 600])
+def test_online_does_not_depend_on_how_the_data_are_cut(run, batch):
+    panel = made_panel(600, seed=8, shocked="b", at=300, length=60)
+    analysis, last = OnlineAnalysis(run, quiet=40), {}
+    for first in range(0, 600, batch):
+        for alarm in analysis.feed(panel.slice(first, min(first + batch, 600))):
+            last[alarm.step] = alarm.ranking
+    assert analysis.alarm_step is None
+    assert len(last) == 1
+    step, found = last.popitem()
+    assert 300 <= step <= 310
+    assert found.first == "b"
+    whole = OnlineAnalysis(run, quiet=40).feed(panel)
+    pd.testing.assert_frame_equal(found.table, whole[0].ranking.table)
+
+
+def test_online_equals_the_window_from_the_alarm(run):
+    panel = made_panel(500, seed=9, shocked="a", at=300)
+    analysis, alarms = OnlineAnalysis(run), []
+    for first in range(0, 500, 50):
+        alarms += analysis.feed(panel.slice(first, first + 50))
+    alarm = alarms[-1]
+    strengths = strength_matrix(run, NAMES)
+    window = gather(run, panel).steps(slice(alarm.step, alarm.step + 200))
+    expected = rank(window, strengths, edges=run.edges(), name=alarm.ranking.name)
+    pd.testing.assert_frame_equal(alarm.ranking.table, expected.table)
+
+
+def test_batches_must_follow_each_other(run):
+    analysis = OnlineAnalysis(run)
+    panel = made_panel(40)
+    analysis.feed(panel.slice(20, 40))
+    with pytest.raises(DataError, match="feed batches in order"):
+        analysis.feed(panel.slice(0, 20))
