@@ -40,13 +40,14 @@ __all__ = [
     "ClientHello",
     "ClientMessage",
     "Content",
+    "MonitorMessage",
     "PassReport",
     "ServerMessage",
     "StateHello",
     "StateMessage",
-    "MonitorMessage",
     "hello_bytes",
     "message_bytes",
+    "monitor_bytes",
     "state_bytes",
 ]
 
@@ -237,3 +238,13 @@ def state_bytes(state_dim: int) -> int:
         17
     """
     return 8 * state_dim + 1
+
+
+def monitor_bytes(state_dim: int) -> int:
+    """Payload bytes per time step of a `MonitorMessage`.
+
+    Example:
+        >>> monitor_bytes(2)
+        25
+    """
+    return 8 * state_dim + 9

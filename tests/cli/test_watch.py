@@ -24,6 +24,8 @@ from fedgranger.cli.options import DataOptions
 from fedgranger.runtime import progress
 from fedgranger.runtime.inprocess import TraceRow
 from fedgranger.runtime.progress import Follower, RunProgress, follow, read_progress, seconds_left
+from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.record import Propagation
 
 runner = CliRunner()
@@ -73,7 +75,7 @@ def news(**changes):
     now = time.time()
     base = RunProgress(
         os.getpid(), "", platform.node(), now - 100, now, "training", 50, 200, now - 50, 0,
-        100, 25, 500, [3.0, 2.0, 1.0], [0.3, 0.2, 0.1], [(40, 1e-2), (50, 1e-3)], 1e-5,
+        100, 25, 500, [3.0, 2.0, 1.0], [0.3, 0.2, 0.1], [(40, 1e-2), (50, 1e-3)], 1e-5, [],
     )  # fmt: skip
     return base._replace(**changes)
 
@@ -465,3 +467,21 @@ def test_newton_and_python_fits(tmp_path):
     phases = list(dict.fromkeys(values.phase for values in seen))
     assert phases == ["preparing", "local models", "starting training", "training", "edge tests"]
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint.npz"]
+
+
+def test_variances_are_followed_while_they_are_propagated(tmp_path):
+    written = []
+    follower = Follower(tmp_path / progress.FILE_NAME, fg.RunConfig())
+    for done, variance in enumerate([1.0, 0.5, float("inf"), 0.25], start=1):
+        follower.spread(variance)
+        follower.begin(f"uncertainty {done}")
+        written.append(progress.read_progress(tmp_path).variances)
+    assert written[-1] == [1.0, 0.5, 0.25]
+    assert "variance 0.25" in watch.plain_line(news(variances=[1.0, 0.25]))
+    assert "variance" not in watch.plain_line(news())
+    seen = []
+    panel, _ = fg.simulate(2, 300, seed=3)
+    config = fg.RunConfig(state_dim=2, passes=1, tolerance=0.0)
+    propagate(set_up(panel, config), config, num_checkpoints=5, observe=seen.append)
+    assert len(seen) >= 5
+    assert seen[-1] < seen[0]

@@ -139,8 +139,8 @@ def snapshot(run: Path, news: RunProgress | None, now: float) -> Table:
         bar = ProgressBar(total=news.total, completed=news.done, width=32)
         is_drawn = out.is_terminal and _has_blocks()
         grid.add_row("", bar if is_drawn else f"{100 * news.done / news.total:.0f} %")
-    for name, losses in (("local loss", news.local_losses), ("server loss", news.server_losses)):
-        known = [loss for loss in losses if loss is not None]
+    for name, values in _curves(news):
+        known = [value for value in values if value is not None]
         if known:
             grid.add_row(name, f"{known[-1]:<9.4g} {sparkline(known) if _has_blocks() else ''}")
     if news.distances:
@@ -156,12 +156,21 @@ def snapshot(run: Path, news: RunProgress | None, now: float) -> Table:
 def plain_line(news: RunProgress) -> str:
     """The same in one line, for files and pipes."""
     parts = _phase(news)
-    for name, losses in (("local loss", news.local_losses), ("server loss", news.server_losses)):
-        if losses and losses[-1] is not None:
-            parts.append(f"{name} {losses[-1]:.4g}")
+    for name, values in _curves(news):
+        if values and values[-1] is not None:
+            parts.append(f"{name} {values[-1]:.4g}")
     if news.distances:
         parts.append(f"distance {news.distances[-1][1]:.2g}")
     return ", ".join([*(part.rstrip(",") for part in parts), _times(news, news.updated)])
+
+
+def _curves(news: RunProgress) -> list[tuple[str, Sequence[float | None]]]:
+    """What is followed over time; variances only when uncertainty is propagated."""
+    return [
+        ("local loss", news.local_losses),
+        ("server loss", news.server_losses),
+        ("variance", news.variances),
+    ]
 
 
 def _ends_early(news: RunProgress) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "decided_edges",
     "new_figure",
     "plain_name",
+    "require_matplotlib",
     "set_legend",
     "supported",
     "tidy",
@@ -52,13 +53,20 @@ def new_figure(width: float, height: float) -> Figure:
     Raises:
         ConfigError: matplotlib is not installed.
     """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def require_matplotlib() -> None:
+    """Say what to install when matplotlib is absent."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib as mpl  # noqa: F401
     except ModuleNotFoundError:
         raise ConfigError(
             "drawing needs matplotlib; install it with: pip install 'fedgranger[plot]'"
         ) from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def choose_axes(ax: Axes | None, width: float, height: float) -> Axes:

@@ -69,6 +69,7 @@ def rca(ranking: pd.DataFrame, *, max_clients: int = 20, ax: Axes | None = None)
     ax.set_ylim(len(y) - 0.4, -0.6)
     room = 1.35 if has_interval else 1.12  # for the longest bar's text
     ax.set_xlim(0.0, room * max(float(probability.max()), 1 / len(ranking)))
+    ax.set_xticks([tick for tick in ax.get_xticks() if tick <= 1])
     ax.tick_params(axis="y", length=0)
     interval = " and its interval" if has_interval else ""
     ax.set_xlabel(f"probability (beside the bar: score{interval})")

@@ -85,7 +85,9 @@ def fit_panel(
         learned = time.perf_counter()
         uncertainty = None
         if config.uncertainty != "none":
-            uncertainty = propagate(setup, config, level=config.uncertainty, report=report)
+            uncertainty = propagate(
+                setup, config, level=config.uncertainty, report=report, observe=follower.spread
+            )
         propagated = time.perf_counter()
     timings = {
         "seconds_local_models": round(prepared - started, 3),

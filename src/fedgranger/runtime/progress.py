@@ -67,6 +67,8 @@ class RunProgress(NamedTuple):
         server_losses: likewise.
         distances: (done, estimated distance to the limit) after passes, thinned out.
         tolerance: distance at which training ends; 0 for never.
+        variances: sums of all parameters' variances along the first pass, oldest first, when
+            uncertainty is being propagated.
     """
 
     process: int
@@ -86,6 +88,7 @@ class RunProgress(NamedTuple):
     server_losses: list[float | None]
     distances: list[tuple[int, float]]
     tolerance: float
+    variances: list[float]
 
 
 @contextlib.contextmanager
@@ -137,6 +140,7 @@ class Follower:
             [],
             [],
             config.tolerance,
+            [],
         )
 
     def begin(self, phase: str) -> None:
@@ -173,6 +177,11 @@ class Follower:
             self._distances.append((done, snapshot.progress.distance))
             if len(self._distances) > 2 * NUM_DISTANCES:
                 self._distances = self._distances[-1::-2][::-1]  # the newest stays
+
+    def spread(self, variance: float) -> None:
+        """Take note of the sum of all variances after some rounds of the first pass."""
+        if math.isfinite(variance):
+            self._values.variances.append(float(f"{variance:.6g}"))
 
     def _enter(self, phase: str, done: int | None, total: int | None) -> None:
         self._done = done

@@ -41,6 +41,7 @@ def propagate(
     split: bool = True,
     num_checkpoints: int = 40,
     report: Callable[[str, int, int], None] = lambda *_: None,
+    observe: Callable[[float], None] = lambda _: None,
 ) -> Propagation:
     """Propagate mean and covariance of every row along one pass over the data.
 
@@ -55,6 +56,7 @@ def propagate(
         split: tell the prior's share from the data's.
         num_checkpoints: how often the quantities are recorded, evenly spaced in rounds.
         report: called with (what, done, total).
+        observe: called with the sum of all parameters' variances at every checkpoint.
 
     Raises:
         UnstableRecursionError: the covariances diverge; names step sizes that do not.
@@ -80,6 +82,7 @@ def propagate(
             growth.append(_total_variance(seen[-1][0][0]))
             if not np.isfinite(growth[-1]).all():
                 break
+            observe(float(growth[-1].sum()))
             report("uncertainty", last, marks[-1])
     _check_bounded(setup, config, prepared, np.stack(growth))
     return collect(setup.names, prepared, level, marks, seen)

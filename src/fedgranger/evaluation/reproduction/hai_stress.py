@@ -5,9 +5,9 @@ for real data (`state_model="paper"`: standardised sensors, two states per clien
 taken as the mean of the measurements, \(\Sigma_y = v I\) is what a second measurement would change;
 sensors have variance 1 in these units. One pass, one row per round.
 
-One row every 100 s: that covers 86 hours with their changes of operating point, and a second
-changes too little, since from rows at 1 Hz every client's local transition comes out with a
-spectral radius above 1.
+One row every 100 s: as many rounds as an hour of rows at 1 Hz would give then cover 86 hours, and
+a second changes too little: from rows at 1 Hz every client's local transition comes out with a
+spectral radius above 1, from these only the boiler's does.
 
 HAI has no known A, so the error is that of `l2_error` with another target: \(\hat A^\circ\), the
 learner's limit on the recording without added noise, stands for \(A\); \(\hat A^*\) is its limit
@@ -54,7 +54,7 @@ from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.statistics import collect, unflatten
 
-__all__ = ["SWEEPS", "HaiRegime", "hai_stress_item", "prepare", "regime_limits"]
+__all__ = ["SWEEPS", "HaiRegime", "hai_stress_item", "prepare", "recording", "regime_limits"]
 
 TITLE = "HAI, normal operation: traces of Σ_A and Σ_θ and the error of Â for several Σ_y and Σ_A⁰"
 COMPACT = "normal_train1_every100s.parquet"
@@ -170,8 +170,16 @@ def prepare(regime: HaiRegime) -> tuple[Setup, RunConfig]:
         augmentation_prior_scale=float(np.sqrt(regime.augmentation_prior_var)),
         granger_prior_scale=float(np.sqrt(regime.granger_prior_var)),
     )
-    panel = _recording(regime.path, _stamp(regime.path), regime.interval, regime.num_rounds + 1)
-    return set_up(panel, config), config
+    return set_up(recording(regime), config), config
+
+
+def recording(regime: HaiRegime) -> Panel:
+    """The rows of normal operation that a regime uses.
+
+    Raises:
+        DataError: the files are not HAI's, or too short.
+    """
+    return _thinned(regime.path, _stamp(regime.path), regime.interval, regime.num_rounds + 1)
 
 
 def regime_limits(setup: Setup, config: RunConfig, noise_var: float) -> dict[str, RowLimit]:
@@ -205,7 +213,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 @lru_cache(maxsize=1)
-def _recording(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel:  # noqa: ARG001
+def _thinned(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel:  # noqa: ARG001
     """Read once for all regimes (the stamp notices new files) and keep a row per interval."""
     compact = path / COMPACT
     panel = sets.load("hai", compact if compact.is_file() else path).train
@@ -389,11 +397,11 @@ def _about_error(table: pd.DataFrame) -> str:
         f"{', '.join(texts)}. It starts at 1 (the mean of the start is 0) and ends above 1 in "
         f"{above[0]} and {above[1]} of 6 blocks; to the regime's own limit Â* it is between "
         f"{_span(to_limit, low)} and between {_span(to_limit, high)}. No drawn noise or start is "
-        "in the mean: what moves it is the recording, whose operating point changes, and a θ that "
-        f"has not arrived. A larger Σ_y makes the error larger in {_names(worse)}; it acts like "
-        f"ridge and at {high:g} takes Â* between {_span(moved, high)} ‖Â°‖ away from Â°. Over Σ_A⁰ "
-        f"the mean's error differs by at most {number(apart)}, and that of a single run ends at most "
-        f"a factor {number(ratio)} apart."
+        "in the mean: what moves it are the recorded rows, one per round at a constant step size, "
+        f"and a θ that has not arrived. A larger Σ_y makes the error larger in {_names(worse)}; it "
+        f"acts like ridge and at {high:g} takes Â* between {_span(moved, high)} ‖Â°‖ away from Â°. "
+        f"Over Σ_A⁰ the mean's error differs by at most {number(apart)}, that of a single run ends "
+        f"at most a factor {number(ratio)} apart."
     )
 
 

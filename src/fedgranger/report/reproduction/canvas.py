@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedgranger.errors import ConfigError
+from fedgranger.plot.canvas import require_matplotlib
 
 __all__ = ["GREY", "colours", "pyplot", "rows_where", "save", "scientific"]
 
@@ -32,12 +32,9 @@ def pyplot() -> Any:
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "drawing needs matplotlib; install it with: pip install 'fedgranger[plot]'"
-        ) from None
+    require_matplotlib()
+    import matplotlib as mpl
+
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
