@@ -16,7 +16,9 @@ __all__ = ["NORMAL_FILE", "normal_from_arrays", "normal_to_arrays"]
 NORMAL_FILE = "normal.npz"
 
 
-def normal_to_arrays(monitors: Mapping[str, Monitor], reference: Reference) -> dict[str, np.ndarray]:
+def normal_to_arrays(
+    monitors: Mapping[str, Monitor], reference: Reference
+) -> dict[str, np.ndarray]:
     """One array per field; clients are numbered in the order of the reference."""
     arrays = {f"reference_{name}": np.array(value) for name, value in reference._asdict().items()}
     for m, client in enumerate(reference.names):
