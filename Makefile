@@ -3,7 +3,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 UV     := $(shell command -v uv 2>/dev/null)
 PYTHON ?= python3
-PYTEST := $(PY) -m pytest -n 2
+# A file stays with one worker: what it compiles is compiled once.
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile
 
 ifdef UV
   MAKE_VENV := uv venv --quiet --allow-existing --python '>=3.11' $(VENV)

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
     ("kind", "name"),
     [
         *(
-            pytest.param("figure", name, marks=[pytest.mark.slow] if name == "aleatoric" else [])
+            pytest.param("figure", name, marks=[pytest.mark.slow] if name in ("aleatoric", "epistemic") else [])
             for name in FIGURES
         ),
         *(("table", name) for name in TABLES),

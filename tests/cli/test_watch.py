@@ -469,6 +469,7 @@ def test_newton_and_python_fits(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint.npz"]
 
 
+@pytest.mark.slow
 def test_variances_are_followed_while_they_are_propagated(tmp_path):
     written = []
     follower = Follower(tmp_path / progress.FILE_NAME, fg.RunConfig())

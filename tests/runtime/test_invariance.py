@@ -102,7 +102,7 @@ def test_seed_and_prior_matter_only_at_the_start():
     }
     runs = [
         fg.fit(panel, fg.RunConfig(seed=seed, prior=prior, granger_prior_scale=scale, **common))
-        for seed, prior, scale in ((0, "normal", 0.1), (1, "laplace", 1.0), (2, "uniform", 0.0))
+        for seed, prior, scale in ((0, "normal", 0.1), (1, "laplace", 1.0))
     ]
     first = fg.fit(panel, fg.RunConfig(**{**common, "passes": 1, "tolerance": 0}, seed=0))
     assert np.abs(first.granger - runs[0].granger).max() > 1e-3

@@ -113,6 +113,7 @@ def test_not_converged_warns(panel):
         fg.fit(panel, fg.RunConfig(state_dim=2, passes=2))
 
 
+@pytest.mark.slow
 def test_real_interrupt_of_the_command(tmp_path):
     """SIGINT to the real process, then --resume: same files as an uninterrupted run."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}

@@ -25,6 +25,7 @@ def run(panel, noise, **options):
     return propagate(setup, config, dict.fromkeys(setup.names, noise), num_checkpoints=8)
 
 
+@pytest.mark.slow
 def test_noise_that_makes_the_step_sizes_diverge_is_refused_with_ones_that_work(panel):
     """Noise enters E[yyᵀ]: step sizes that are stable for the data need not be with it."""
     calm = run(panel, 0.01)
@@ -48,7 +49,7 @@ def test_a_slow_start_from_a_tiny_prior_is_not_called_divergence(panel):
     assert np.isfinite(found.table["total"]).all()
 
 
-@pytest.mark.parametrize("blocks", [1, 30_000])
+@pytest.mark.parametrize("blocks", [1, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_result_does_not_depend_on_how_rounds_are_gathered(panel, monkeypatch, blocks):
     whole = run(panel, 0.1)
     monkeypatch.setattr(propagation, "CHUNK_BYTES", blocks)
