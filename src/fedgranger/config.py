@@ -59,6 +59,9 @@ class RunConfig:
         lags: lag order of the debiased estimate, or "auto" for an information criterion.
         max_lags: largest order "auto" may choose.
         covariance: "sandwich", or "homoskedastic" (right only without measurement noise).
+        noise_correction: take the measurement error of the states out of the debiased estimate.
+            False tests the states as they are, which is for data whose noise cannot be told from
+            the states: clients that share a signal can then come out as edges.
         hac: lags of the sandwich: model, newey-west or andrews.
         weighting: weights of time steps in the tests: none, ewma or window.
         weighting_span: half-life of ewma, or length of window, in steps.
@@ -95,6 +98,7 @@ class RunConfig:
     lags: int | Auto = 1
     max_lags: int = 5
     covariance: str = "sandwich"
+    noise_correction: bool = True
     hac: str = "model"
     weighting: str = "none"
     weighting_span: int = 0
@@ -109,8 +113,9 @@ class RunConfig:
         elif self.state_dim != "auto":
             _check_int("state_dim", self.state_dim, 1)
         _check_int("max_state_dim", self.max_state_dim, 1)
-        if not isinstance(self.standardise, bool):
-            raise ConfigError(f"standardise is {self.standardise!r}; it must be true or false")
+        for name in ("standardise", "noise_correction"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false")
         if self.window != "full":
             _check_int("window", self.window, 1)
         _check_int("passes", self.passes, 1)

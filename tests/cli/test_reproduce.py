@@ -22,11 +22,14 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("out") / "reproduced"
 
 
+LONG = ("aleatoric", "epistemic")
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
         *(
-            pytest.param("figure", name, marks=[pytest.mark.slow] if name in ("aleatoric", "epistemic") else [])
+            pytest.param("figure", name, marks=[pytest.mark.slow] if name in LONG else [])
             for name in FIGURES
         ),
         *(("table", name) for name in TABLES),

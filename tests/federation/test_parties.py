@@ -71,9 +71,7 @@ class Federation:
         fg.RunConfig(window=10, passes=2, tolerance=0.0),
         fg.RunConfig(solver="newton"),
         fg.RunConfig(solver="newton", couplings=(("client1", "client2"),)),
-        pytest.param(
-            fg.RunConfig(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow
-        ),
+        pytest.param(fg.RunConfig(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow),
     ],
     ids=["sgd", "newton", "couplings", "sgd until it has converged"],
 )

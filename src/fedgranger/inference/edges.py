@@ -91,6 +91,9 @@ def infer(source: StateSource, config: RunConfig) -> EdgeInference:
     Raises:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
     """
+    if not config.noise_correction:
+        nothing = tuple(np.zeros_like(error_cov) for error_cov in source.error_covs)
+        source = source._replace(error_covs=nothing)
     try:
         return _infer(source, config)
     except InferenceError as error:
@@ -246,6 +249,11 @@ def _facts(
 ) -> dict[str, Any]:
     checks = diagnose(source, fit)
     notes = list(checks.warnings)
+    if not config.noise_correction:
+        notes.append(
+            "measurement noise was not taken out of the states (noise_correction is false): "
+            "clients that merely share a signal can come out as edges"
+        )
     if config.covariance == "homoskedastic" and source.error_cov.any():
         notes.append("the homoskedastic covariance ignores measurement noise; use 'sandwich'")
     M = len(source.dims)

@@ -171,6 +171,7 @@ def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, 
         first, second = (source.names[k] for k in order)
         raise InferenceError(
             f"the states of clients '{first}' and '{second}' are linearly dependent (or noise "
-            "exceeds what tells them apart); merge the two or use fewer states"
+            "exceeds what tells them apart); merge the two, use fewer states, or test the "
+            "states as they are (noise_correction = false)"
         )
     return float(values[-1] / values[0]) if P else 1.0
