@@ -80,7 +80,7 @@ class OnlineAnalysis:
         """
         evidence, found = self._examine(panel), []
         smoothed = evidence.smoothed(self._memory)
-        for step, is_out in enumerate((smoothed > evidence.threshold).any(axis=1)):
+        for step, is_out in enumerate(np.any(smoothed > evidence.threshold, axis=1).tolist()):
             if self._alarm_step is None and is_out:
                 self._alarm_step, self._calm = self._seen + step, 0
             if self._alarm_step is None:
