@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,9 @@ from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_a
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.views import QUANTITIES, Quantities
 
-__all__ = ["Result", "write_atomically"]
+__all__ = ["ROOT_CAUSE_FILE", "Result", "write_atomically"]
+
+ROOT_CAUSE_FILE = "rca.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +202,8 @@ class Result:
         )
         if self.uncertainty is not None:
             _save_uncertainty(folder, self.uncertainty)
+        for old in (NORMAL_FILE, ROOT_CAUSE_FILE):  # of an earlier run in the same folder
+            (folder / old).unlink(missing_ok=True)
         if self.reference is not None:
             arrays = normal_to_arrays(self.monitors, self.reference)
             write_atomically(folder / NORMAL_FILE, lambda path: _save_arrays(path, arrays))
@@ -256,7 +261,7 @@ class Result:
                 _load_uncertainty(folder, manifest),
                 *_load_normal(folder),
             )
-        except (OSError, KeyError, ValueError) as error:
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
 
 
@@ -308,7 +313,7 @@ def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | N
 def _load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
     if not (folder / NORMAL_FILE).exists():
         return {}, None
-    with np.load(folder / NORMAL_FILE, allow_pickle=False) as file:
+    with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         return normal_from_arrays(file)
 
 

@@ -17,8 +17,8 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.rca import SCORERS, OnlineAnalysis, Ranking, gather, rank
 from fedgranger.rca.online import strength_matrix
-from fedgranger.report.run import ROOT_CAUSE_FILE, write_run_report
-from fedgranger.results import Result, write_atomically
+from fedgranger.report.run import write_run_report
+from fedgranger.results import ROOT_CAUSE_FILE, Result, write_atomically
 
 __all__ = ["rca"]
 
@@ -55,7 +55,7 @@ def rca(
     else:
         found = _online(result, panel, scorer, batch, quiet)
     content = {"scorer": scorer, "windows": [ranking.to_mapping() for ranking in found]}
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
     write_run_report(run / "report.html", result, run)
     if json_output:
@@ -79,6 +79,7 @@ def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> lis
             edges=result.edges(),
             scorer=scorer,
             name=f"window {text}",
+            start=evidence.smoothed()[first - 1] if first else 1.0,
         )
         for text, (first, stop) in ranges.items()
     ]
@@ -98,7 +99,10 @@ def _steps(text: str, panel: Panel) -> tuple[int, int]:
                 np.datetime64(part.strip()) if kind.kind == "M" else float(part)
                 for part in text.split("/", 1)
             ]
-            first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
+            if not panel.time[0] <= ends[0] <= ends[1]:
+                first, stop = -1, 0
+            else:
+                first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
             stop += stop < panel.num_steps and bool(panel.time[stop] == ends[1])
         else:
             first, stop = (int(part) for part in text.split(":"))
@@ -149,7 +153,7 @@ def _show(ranking: Ranking, top: int) -> None:
             f"{row['score']:.2f}",
             f"{row['ci_low']:.2f} to {row['ci_high']:.2f}",
             f"{100 * row['probability']:.0f} %",
-            f"{row['surprise']:.3g}",
+            f"{row['surprise']:.3g}" if np.isfinite(row["surprise"]) else "not seen",
             f"{100 * explained:.0f} %",
             escape(row["explained_by"]) if is_named else "–",
             f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",

@@ -14,7 +14,7 @@ from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
-from fedgranger.report.run import ROOT_CAUSE_FILE, write_run_report
+from fedgranger.report.run import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.federated.options import FederationOptions
@@ -106,8 +106,7 @@ def run_fit(
         err.print(f"[yellow]interrupted:[/] {hint}", soft_wrap=True)
         sys.exit(INTERRUPTED)
     result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
-    # from here on the old run is gone
-    for old in ("manifest.json", "evaluation.json", ROOT_CAUSE_FILE):
+    for old in ("manifest.json", "evaluation.json"):  # from here on the old run is gone
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_run_report(folder / "report.html", result)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +24,7 @@ from fedgranger.client.preprocess import sensor_columns
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
-from fedgranger.linalg.smoothing import smooth
+from fedgranger.linalg.smoothing import smooth, squared_norms
 from fedgranger.messages import MonitorMessage
 
 __all__ = ["MEMORY", "Monitor", "fit_monitor"]
@@ -32,13 +33,15 @@ RIDGE = 1e-2
 """Of the regression and of the errors' covariance, in units of a sensor's variance."""
 MEMORY = 5.0
 """Steps over which surprise is smoothed before it is held against the client's range."""
+LARGEST = 1e30
+"""A surprise is at most this, so that sums of many stay finite."""
 MARGIN = 1.2
 """Out of range: above this many times the largest smoothed surprise of the training data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
-    """What a client keeps to judge new samples; nothing of it is sent.
+    """What a client keeps to judge new samples; of it only `threshold` is sent, once.
 
     Attributes:
         sensors: names, in the order of the matrices.
@@ -80,11 +83,13 @@ class Monitor:
         follows[:1] = False
         previous = np.concatenate([z[:1], z[:-1]])
         surprise = _energy(z, previous, self.regression, self.precision) / self.usual_energy
-        return MonitorMessage(
-            jnp.asarray(np.where(observed[:, None], states, 0.0)),
-            jnp.asarray(np.where(follows, surprise, np.nan)),
-            jnp.asarray(observed),
-        )
+        surprise = np.where(follows, np.minimum(surprise, LARGEST), np.nan)
+        with jax.enable_x64(True):
+            return MonitorMessage(
+                jnp.asarray(np.where(observed[:, None], states, 0.0)),
+                jnp.asarray(surprise),
+                jnp.asarray(observed),
+            )
 
 
 def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Monitor:
@@ -133,4 +138,4 @@ def _energy(
     after: np.ndarray, before: np.ndarray, regression: np.ndarray, precision: np.ndarray
 ) -> np.ndarray:
     errors = after - before @ regression[:-1] - regression[-1]
-    return np.einsum("ti,ij,tj->t", errors, precision, errors, optimize=True)
+    return squared_norms(errors, precision)

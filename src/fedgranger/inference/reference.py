@@ -14,6 +14,7 @@ import numpy as np
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.linalg.smoothing import squared_norms
 
 __all__ = ["Reference", "StateEvidence", "examine_states", "learn_reference"]
 
@@ -140,16 +141,19 @@ def examine_states(
     for m in range(M):
         rows = owner == m
         weight = reference.precision[np.ix_(rows, rows)] / rows.sum()
-        own[:, m] = _energy(x[:, rows] - before[:, rows] @ reference.own[rows][:, rows].T, weight)
+        own[:, m] = squared_norms(
+            x[:, rows] - before[:, rows] @ reference.own[rows][:, rows].T, weight
+        )
         used = np.flatnonzero(reference.cross[rows].any(axis=0))
         error = x[:, rows] - before[:, used] @ reference.cross[rows][:, used].T
         weight = weight / reference.usual_cross[m]
-        cross[:, m] = _energy(error, weight)
+        cross[:, m] = squared_norms(error, weight)
         for n in np.unique(owner[used]):
             part = owner == n
             put_back = before[:, part] @ reference.cross[np.ix_(rows, part)].T
-            without[:, m, n] = _energy(error + put_back, weight)
-    deviation = np.sqrt(np.add.reduceat(x**2, np.flatnonzero(np.diff(owner, prepend=-1)), axis=1))
+            without[:, m, n] = squared_norms(error + put_back, weight)
+    parts = [squared_norms(x[:, owner == m], np.eye(dim)) for m, dim in enumerate(reference.dims)]
+    deviation = np.sqrt(np.stack(parts, axis=1))
     return StateEvidence(own, cross, deviation / reference.deviation_threshold, without)
 
 
@@ -159,10 +163,6 @@ def _error_cov(
     """Covariance of the errors that predicting `rows` by `matrix` leaves on training data."""
     lagged = matrix @ G1[rows].T
     return after_cov[np.ix_(rows, rows)] - lagged - lagged.T + matrix @ G0 @ matrix.T
-
-
-def _energy(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    return np.einsum("ti,ij,tj->t", errors, weight, errors, optimize=True)
 
 
 def _deviation_thresholds(source: StateSource, mean: np.ndarray) -> np.ndarray:

@@ -1,10 +1,13 @@
-"""Exponential smoothing with gaps."""
+"""Norms of errors over time, and their exponential smoothing with gaps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["smooth"]
+__all__ = ["smooth", "squared_norms"]
+
+LARGEST = 1e30
+"""Errors are cut off here, far beyond any range, so that their squares stay finite."""
 
 
 def smooth(values: np.ndarray, start: np.ndarray | float, memory: float) -> np.ndarray:
@@ -26,3 +29,14 @@ def smooth(values: np.ndarray, start: np.ndarray | float, memory: float) -> np.n
         now[known] += (row[known] - now[known]) / memory
         out[step] = now
     return out
+
+
+def squared_norms(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """eᵀ W e of every row; NaN where an error is NaN.
+
+    Example:
+        >>> squared_norms(np.array([[3.0, 4.0]]), np.eye(2)).tolist()
+        [25.0]
+    """
+    bounded = np.clip(errors, -LARGEST, LARGEST)
+    return np.einsum("ti,ij,tj->t", bounded, weight, bounded, optimize=True)

@@ -30,7 +30,7 @@ REQUIRED = ("client", "score", "probability")
 def rca(ranking: pd.DataFrame, *, max_clients: int = 20, ax: Axes | None = None) -> Axes:
     """Draw a ranking of root causes: one bar per client, in the order of the table.
 
-    The length of a bar is the probability that the client is the root cause; the first bar is
+    The length of a bar is the share of resamples in which the client comes first; the first bar is
     highlighted. The dashed line is guessing, 1/M: a first bar that does not pass it clearly, or
     the others, says nothing. The score stands beside the bar, with its interval if there is one.
 

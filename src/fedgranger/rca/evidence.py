@@ -111,7 +111,7 @@ def combine(
     thresholds: Mapping[str, float],
     starts: np.ndarray,
 ) -> Evidence:
-    """The server's part: needs the messages only."""
+    """The server's part: needs the messages and each client's threshold, one number."""
     ordered = [messages[name] for name in reference.names]
     states = np.concatenate([np.asarray(message.states) for message in ordered], axis=1)
     observed = np.stack([np.asarray(message.is_observed) for message in ordered], axis=1)

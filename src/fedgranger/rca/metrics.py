@@ -97,6 +97,6 @@ def evaluate_rankings(instances: Sequence[Instance], seed: int = 0) -> Accuracy:
         float(reciprocal.mean()),
         (float(low), float(high)),
         balanced,
-        float(np.mean([np.ptp(instance.scores) == 0 for instance in instances])),
+        float(np.mean([len(set(instance.scores.tolist())) == 1 for instance in instances])),
         len(instances),
     )

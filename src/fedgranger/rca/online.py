@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.client.preprocess import sensor_columns
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import GAP_FACTOR, ClientData, Panel
 from fedgranger.errors import DataError
 from fedgranger.rca.evidence import Evidence, check_clients, combine, require_normal
 from fedgranger.rca.ranking import Ranking, rank
@@ -28,7 +29,7 @@ def strength_matrix(result: Result, clients: tuple[str, ...]) -> np.ndarray:
     """[m, n] = strength of n's influence on m: tested edges only, or FedGC's own without tests."""
     edges = result.edges()
     strengths = edges["strength"]
-    if bool(np.any(edges["is_edge"].notna().to_numpy())):
+    if result.inference is not None:
         strengths = strengths.where(edges["is_edge"].fillna(False).astype(bool), 0.0)
     place = {name: k for k, name in enumerate(clients)}
     out = np.zeros((len(clients), len(clients)))
@@ -55,6 +56,7 @@ class OnlineAnalysis:
 
     def __init__(self, result: Result, *, scorer: str = "unexplained", quiet: int = 50) -> None:
         self._monitors, self._reference = require_normal(result)
+        self._interval = result.manifest.get("normal", {}).get("interval")
         self._edges = result.edges()
         self._strengths = strength_matrix(result, self._reference.names)
         self._scorer, self._quiet = scorer, quiet
@@ -63,6 +65,7 @@ class OnlineAnalysis:
         self._seen, self._calm = 0, 0
         self._alarm_step: int | None = None
         self._memory = np.ones(len(self._reference.names))
+        self._before = self._memory
         self._ranking: Ranking | None = None
 
     @property
@@ -78,11 +81,16 @@ class OnlineAnalysis:
         Raises:
             DataError: a client or sensor is absent, or the batch is not later than the last one.
         """
+        check_clients(self._monitors, panel)
+        if panel.num_steps == 0:
+            return []
         evidence, found = self._examine(panel), []
         smoothed = evidence.smoothed(self._memory)
+        before = np.concatenate([self._memory[None], smoothed[:-1]])
         for step, is_out in enumerate(np.any(smoothed > evidence.threshold, axis=1).tolist()):
             if self._alarm_step is None and is_out:
                 self._alarm_step, self._calm = self._seen + step, 0
+                self._before = before[step]
             if self._alarm_step is None:
                 continue
             self._calm = 0 if is_out else self._calm + 1
@@ -108,6 +116,7 @@ class OnlineAnalysis:
                 edges=self._edges,
                 scorer=self._scorer,
                 name=f"alarm at step {step}",
+                start=self._before,
             )
         return Alarm(step, self._ranking)
 
@@ -125,35 +134,49 @@ class OnlineAnalysis:
 
     def _examine(self, panel: Panel) -> Evidence:
         """Evidence of the batch; the last step of the batch before serves as its predecessor."""
-        check_clients(self._monitors, panel)
-        extended = panel if self._last is None else _joined_panels(self._last, panel)
-        starts = extended.segment_starts
+        used = Panel(
+            tuple(_only(panel[name], monitor.sensors) for name, monitor in self._monitors.items()),
+            panel.time,
+        )
+        extended = used if self._last is None else _joined_panels(self._last, used)
+        starts = gaps(extended.time, self._interval)
         messages = {
             name: monitor.report(extended[name], starts) for name, monitor in self._monitors.items()
         }
         thresholds = {name: monitor.threshold for name, monitor in self._monitors.items()}
         evidence = combine(self._reference, messages, thresholds, starts)
-        self._last = panel.slice(panel.num_steps - 1, panel.num_steps)
-        return evidence.steps(slice(extended.num_steps - panel.num_steps, None))
+        self._last = used.slice(used.num_steps - 1, used.num_steps)
+        return evidence.steps(slice(extended.num_steps - used.num_steps, None))
+
+
+def gaps(time: np.ndarray, interval: float | None) -> np.ndarray:
+    """Steps that do not follow their predecessor, by the sampling interval of the training data."""
+    starts = np.zeros(len(time), dtype=np.bool_)
+    starts[:1] = True
+    if interval is not None:
+        starts[1:] |= np.diff(time).astype(np.float64) > GAP_FACTOR * interval
+    return starts
+
+
+def _only(client: ClientData, sensors: tuple[str, ...]) -> ClientData:
+    """The client with these sensors, in this order."""
+    columns = sensor_columns(client, sensors)
+    return ClientData(client.name, sensors, client.values[:, columns], client.observed[:, columns])
 
 
 def _joined_panels(last: Panel, panel: Panel) -> Panel:
-    """The last step of one batch and the next batch, by client and sensor name."""
+    """The last step of one batch and the next batch."""
     if not panel.time[0] > last.time[-1]:
         raise DataError(
             f"the batch begins at time {panel.time[0]}, not after the one before, which ended at "
             f"{last.time[-1]}; feed batches in order"
         )
-    clients = []
-    for old in last:
-        new = panel[old.name]
-        columns = sensor_columns(new, old.sensors)
-        clients.append(
-            ClientData(
-                old.name,
-                old.sensors,
-                np.concatenate([old.values, new.values[:, columns]]),
-                np.concatenate([old.observed, new.observed[:, columns]]),
-            )
+    clients = [
+        replace(
+            old,
+            values=np.concatenate([old.values, panel[old.name].values]),
+            observed=np.concatenate([old.observed, panel[old.name].observed]),
         )
+        for old in last
+    ]
     return Panel(tuple(clients), np.concatenate([last.time, panel.time]))

@@ -11,7 +11,14 @@ import pandas as pd
 from fedgranger.config import check_choice
 from fedgranger.errors import DataError
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.scorers import HORIZON, LEAST_UNEXPLAINED, SCORERS, is_defined, mean_known
+from fedgranger.rca.scorers import (
+    HORIZON,
+    LEAST_UNEXPLAINED,
+    SCORERS,
+    is_defined,
+    mean_known,
+    unexplained_share,
+)
 
 __all__ = ["Ranking", "onsets", "rank"]
 
@@ -48,7 +55,7 @@ class Ranking:
     def to_mapping(self) -> dict[str, Any]:
         """Plain values for `rca.json`."""
         rows = [
-            {key: None if pd.isna(value) else value for key, value in row.items()}
+            {key: _plain(value) for key, value in row.items()}
             for row in self.table.to_dict("records")
         ]
         return {
@@ -59,6 +66,13 @@ class Ranking:
         }
 
 
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold: what is not finite becomes null."""
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return None if value is None or value is pd.NA else value
+
+
 def rank(
     evidence: Evidence,
     strengths: np.ndarray,
@@ -66,6 +80,7 @@ def rank(
     edges: pd.DataFrame | None = None,
     scorer: str = "unexplained",
     name: str = "window",
+    start: np.ndarray | float = 1.0,
     seed: int = 0,
 ) -> Ranking:
     """Score the clients over the steps of a window.
@@ -76,6 +91,7 @@ def rank(
         edges: tested edges, to tell where the suspect's influence goes.
         scorer: one of `SCORERS`.
         name: of the window.
+        start: smoothed surprise just before the window.
         seed: of the resampling.
 
     Raises:
@@ -92,13 +108,13 @@ def rank(
     early = evidence.steps(slice(0, HORIZON))
     explained = _explained(early)
     by = _main_cause(early)
-    onset = onsets(evidence)
+    onset = onsets(evidence, start)
     table = pd.DataFrame(
         {
             "client": evidence.clients,
             "score": scores,
-            "ci_low": np.quantile(draws, 0.025, axis=0),
-            "ci_high": np.quantile(draws, 0.975, axis=0),
+            "ci_low": np.quantile(draws, 0.025, axis=0, method="nearest"),
+            "ci_high": np.quantile(draws, 0.975, axis=0, method="nearest"),
             "probability": probability,
             "surprise": mean_known(early.surprise),
             "explained": explained,
@@ -113,9 +129,9 @@ def rank(
     )
 
 
-def onsets(evidence: Evidence) -> np.ndarray:
+def onsets(evidence: Evidence, start: np.ndarray | float = 1.0) -> np.ndarray:
     """First step out of a client's range; NaN when there is none."""
-    out = evidence.smoothed() > evidence.threshold
+    out = evidence.smoothed(start) > evidence.threshold
     return np.where(out.any(axis=0), np.argmax(out, axis=0).astype(np.float64), np.nan)
 
 
@@ -133,14 +149,12 @@ def _resampled(evidence: Evidence, strengths: np.ndarray, scorer: str, seed: int
 
 
 def _explained(early: Evidence) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        share = 1 - mean_known(early.cross) / mean_known(early.own)
-    return np.clip(share, 0.0, 1 - LEAST_UNEXPLAINED)
+    return np.clip(1 - unexplained_share(early), 0.0, 1 - LEAST_UNEXPLAINED)
 
 
 def _main_cause(early: Evidence) -> np.ndarray:
     """Per client the other one without whom its error would grow most; −1 for none."""
-    gain = mean_known(early.without) - mean_known(early.cross)[:, None]
+    gain = mean_known(early.without - early.cross[:, :, None])
     np.fill_diagonal(gain, np.nan)
     gain = np.where(np.isnan(gain), -np.inf, gain)
     best = np.argmax(gain, axis=1)
@@ -164,7 +178,9 @@ def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) 
             else ""
         )
         out.append(f"It left its normal range at step {top['onset']:.0f} of the window{order}.")
-    if top["explained"] > CLEAR_SHARE and isinstance(top["explained_by"], str):
+    if np.isnan(top["explained"]):
+        out.append("Whether others explain it is unknown: they were not observed.")
+    elif top["explained"] > CLEAR_SHARE and isinstance(top["explained_by"], str):
         out.append(
             f"Other clients explain {100 * top['explained']:.0f} % of it, mostly "
             f"{top['explained_by']}."
@@ -174,6 +190,9 @@ def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) 
     followers = _followers(name, later, edges)
     if followers:
         out.append(f"Along its edges the anomaly then reaches {', '.join(followers)}.")
+    unseen = table.loc[table["surprise"].isna(), "client"].tolist()
+    if unseen:
+        out.append(f"Not observed in this window: {', '.join(unseen)}.")
     runner_up = table.iloc[1]
     if runner_up["probability"] > CLEAR_SHARE:
         out.append(

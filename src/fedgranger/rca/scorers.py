@@ -21,7 +21,7 @@ import numpy as np
 
 from fedgranger.rca.evidence import Evidence
 
-__all__ = ["HORIZON", "SCORERS", "is_defined", "mean_known"]
+__all__ = ["HORIZON", "SCORERS", "is_defined", "mean_known", "unexplained_share"]
 
 HORIZON = 200
 """Steps after the start of a window that count: later ones show where the anomaly has spread."""
@@ -33,18 +33,22 @@ Scorer = Callable[[Evidence, np.ndarray], np.ndarray]
 
 def unexplained(evidence: Evidence, strengths: np.ndarray) -> np.ndarray:
     """Surprise that the other clients do not explain."""
-    share = np.clip(
-        mean_known(evidence.cross[:HORIZON]) / mean_known(evidence.own[:HORIZON]),
-        LEAST_UNEXPLAINED,
-        1.0,
-    )
+    share = np.clip(unexplained_share(evidence), LEAST_UNEXPLAINED, 1.0)
     return surprise(evidence, strengths) + np.log(np.where(np.isnan(share), 1.0, share))
 
 
+def unexplained_share(evidence: Evidence) -> np.ndarray:
+    """Mean c over mean o, of the steps at which both are known; NaN without any."""
+    own, cross = evidence.own[:HORIZON], evidence.cross[:HORIZON]
+    both = ~np.isnan(own) & ~np.isnan(cross)
+    own, cross = np.where(both, own, np.nan), np.where(both, cross, np.nan)
+    return mean_known(cross) / np.maximum(mean_known(own), 1e-300)
+
+
 def surprise(evidence: Evidence, _strengths: np.ndarray) -> np.ndarray:
-    """Logarithm of the mean surprise."""
+    """Logarithm of the mean surprise; −∞ for a client that was not observed."""
     mean = mean_known(evidence.surprise[:HORIZON])
-    return np.log(np.maximum(np.where(np.isnan(mean), 1.0, mean), 1e-12))
+    return np.where(np.isnan(mean), -np.inf, np.log(np.maximum(mean, 1e-12)))
 
 
 def deviation(evidence: Evidence, _strengths: np.ndarray) -> np.ndarray:
@@ -69,8 +73,9 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def is_defined(scores: np.ndarray) -> bool:
-    """Whether the scores rank at all: not all equal."""
-    return bool(np.ptp(scores) > 0)
+    """Whether the scores rank at all: those of observed clients are not all equal."""
+    known = scores[np.isfinite(scores)]
+    return len(known) > 0 and bool(np.ptp(known) > 0 or len(known) < len(scores))
 
 
 def mean_known(values: np.ndarray) -> np.ndarray:

@@ -25,8 +25,9 @@ def privacy_section(manifest: Mapping[str, Any]) -> str:
     else:
         body = (
             "<p>No noise was added to the messages, so there is no differential-privacy guarantee: "
-            "the budget is unlimited. What protects the data is that sensors are reduced to a few "
-            "states before anything is sent; states still reveal what they summarise.</p>"
+            "the budget is unlimited. Sensors are reduced to a few states before anything is sent; "
+            "states reveal what they summarise, and a client with as many states as sensors sends "
+            "its measurements in another basis.</p>"
         )
     return f"<section id='privacy'><h2>Privacy</h2>\n{body}\n</section>"
 

@@ -26,21 +26,26 @@ def root_cause_section(found: Mapping[str, Any] | None) -> str:
     scorer = (found or {}).get("scorer", "")
     return (
         f"<section id='root-cause'><h2>Root cause</h2>\n<p>Which client started it, by the scorer "
-        f"“{escape(scorer)}”; the bar is the share of belief.</p>\n{panels}\n{rest}</section>"
+        f"“{escape(scorer)}”; the bar is the share of resamples of the window in which a client "
+        f"comes first, not the chance to be right.</p>\n{panels}\n{rest}</section>"
     )
 
 
 def _window(window: Mapping[str, Any]) -> str:
+    evidence = "".join(f"<li>{escape(line)}</li>" for line in window.get("evidence", []))
+    reasons = f"<ul>{evidence}</ul>" if evidence else ""
+    if window.get("is_defined") is False:
+        return f"<h3>{escape(window['name'])}</h3>{reasons}"
     rows = "".join(
         f"<li><span class='rank-name'>{escape(row['client'])}</span>"
         f"<meter min='0' max='1' value='{float(row['probability']):.4f}' "
         f"aria-label='{escape(row['client'])}'></meter>"
         f"<span class='rank-number'>{100 * float(row['probability']):.0f} % "
-        f"<span class='soft'>score {format_number(float(row['score']))}</span></span></li>"
+        f"<span class='soft'>score {_score(row['score'])}</span></span></li>"
         for row in window["ranking"]
     )
-    evidence = "".join(f"<li>{escape(line)}</li>" for line in window.get("evidence", []))
-    return (
-        f"<h3>{escape(window['name'])}</h3><ol class='ranking'>{rows}</ol>"
-        f"{f'<ul>{evidence}</ul>' if evidence else ''}"
-    )
+    return f"<h3>{escape(window['name'])}</h3><ol class='ranking'>{rows}</ol>{reasons}"
+
+
+def _score(value: float | None) -> str:
+    return format_number(None if value is None else float(value))

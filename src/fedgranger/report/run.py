@@ -6,11 +6,10 @@ from typing import Any
 
 from fedgranger.errors import RunError
 from fedgranger.report.html import write_report
-from fedgranger.results import Result
+from fedgranger.report.root_cause import root_cause_section
+from fedgranger.results import ROOT_CAUSE_FILE, Result
 
-__all__ = ["ROOT_CAUSE_FILE", "write_run_report"]
-
-ROOT_CAUSE_FILE = "rca.json"
+__all__ = ["write_run_report"]
 
 
 def write_run_report(path: Path, result: Result, folder: Path | None = None) -> None:
@@ -42,7 +41,8 @@ def _root_causes(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        root_cause_section(found)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise RunError(
             f"{path}: cannot be read ({error}); run 'fedgranger rca' again or delete it"
         ) from None

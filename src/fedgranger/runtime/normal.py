@@ -34,7 +34,11 @@ def learn_normal(
         reference = learn_reference(state_source(panel, models), allowed)
     except FedGrangerError as error:
         return {}, None, {"reason": str(error)}
-    return monitors, reference, {"explained_by": "all clients" if allowed is None else "edges"}
+    facts = {
+        "explained_by": "all clients" if allowed is None else "edges",
+        "interval": float(np.median(np.diff(panel.time).astype(np.float64))),
+    }
+    return monitors, reference, facts
 
 
 def _tested(inference: EdgeInference, names: tuple[str, ...]) -> np.ndarray:

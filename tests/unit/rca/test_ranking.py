@@ -1,5 +1,6 @@
 """Rankings on a chain with a known root: who started it, how sure, and why."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -98,7 +99,9 @@ def test_missing_steps_and_silent_clients_are_left_out():
         np.log([3.0, 5.0])
     )
     silent = evidence_of([[np.nan, 5.0]] * 4)
-    assert SCORERS["unexplained"](silent, np.zeros((2, 2))) == pytest.approx([0.0, np.log(5.0)])
+    found = SCORERS["unexplained"](silent, np.zeros((2, 2)))
+    assert found[0] == -np.inf
+    assert found[1] == pytest.approx(np.log(5.0))
     with pytest.raises(DataError, match="no step was observed"):
         rank(evidence_of([[np.nan, np.nan]] * 4), np.zeros((2, 2)))
 
@@ -182,3 +185,100 @@ def test_batches_must_follow_each_other(run):
     analysis.feed(panel.slice(20, 40))
     with pytest.raises(DataError, match="feed batches in order"):
         analysis.feed(panel.slice(0, 20))
+
+
+def test_a_client_that_was_not_observed_is_last_and_said_so():
+    calm = evidence_of([[np.nan, 0.9, 0.8]] * 10)
+    found = rank(calm, np.zeros((3, 3)))
+    assert found.table["client"].tolist() == ["b", "c", "a"]
+    assert found.table["probability"].iloc[-1] == 0.0
+    assert "Not observed in this window: a." in found.evidence
+    assert "nan" not in " ".join(found.evidence)
+    text = json.dumps(found.to_mapping(), allow_nan=False)
+    assert json.loads(text)["ranking"][-1]["score"] is None
+
+
+def test_steps_at_which_a_cause_is_missing_explain_nothing(run):
+    """Means of both energies are over the same steps, or a gap at b's cause would explain b."""
+    panel = made_panel(400, seed=3)
+    values = panel["b"].values.copy()
+    values[203:207] += 40.0
+    gone = panel["a"].observed.copy()
+    gone[200:208] = False
+    clients = (
+        replace(panel["a"], observed=gone),
+        replace(panel["b"], values=values),
+        panel["c"],
+    )
+    window = gather(run, replace(panel, clients=clients)).steps(slice(200, 230))
+    found = rank(window, strength_matrix(run, NAMES))
+    table = found.table.set_index("client")
+    assert found.first == "b"
+    whole = replace(panel, clients=(panel["a"], replace(panel["b"], values=values), panel["c"]))
+    seen = rank(gather(run, whole).steps(slice(200, 230)), strength_matrix(run, NAMES)).table
+    expected = seen.set_index("client").loc["b", "explained"]
+    assert table.loc["b", "explained"] < expected + 0.3
+
+
+def test_an_alarm_begins_with_an_onset(run):
+    rng = np.random.default_rng(5)
+    panel = made_panel(400, seed=6)
+    values = panel["c"].values.copy()
+    growing = np.linspace(0, 6, 120)[:, None] * rng.standard_normal((120, 4))
+    values[200:320] += growing
+    clients = (panel["a"], panel["b"], replace(panel["c"], values=values))
+    alarms = OnlineAnalysis(run).feed(replace(panel, clients=clients))
+    assert alarms
+    for alarm in alarms:
+        assert np.nanmin(alarm.ranking.table["onset"]) == 0
+
+
+def test_online_sees_gaps_however_the_data_are_cut(run):
+    panel = made_panel(120, seed=7)
+    values = panel["a"].values.copy()
+    values[60:] += 30.0
+    time = np.where(np.arange(120) < 60, np.arange(120), np.arange(120) + 1000)
+    jumped = replace(
+        panel, clients=(replace(panel["a"], values=values), *panel.clients[1:]), time=time
+    )
+    steps = set()
+    for batch in (1, 2, 7, 120):
+        analysis, first = OnlineAnalysis(run), []
+        for k in range(0, 120, batch):
+            first += [alarm.step for alarm in analysis.feed(jumped.slice(k, min(k + batch, 120)))]
+        steps.add(first[0] if first else None)
+    assert len(steps) == 1
+    assert steps.pop() != 60
+
+
+def test_batches_may_be_empty_or_carry_more(run):
+    panel = made_panel(60, seed=8)
+    more = fg.Panel((*panel.clients, replace(panel["a"], name="extra")), panel.time)
+    analysis = OnlineAnalysis(run)
+    assert analysis.feed(panel.slice(5, 5)) == []
+    analysis.feed(more.slice(0, 20))
+    analysis.feed(panel.slice(20, 40))
+
+
+def test_an_absurd_value_stays_finite(run):
+    panel = made_panel(60, seed=9)
+    values = panel["b"].values.copy()
+    values[30] = 1e200
+    clients = (panel["a"], replace(panel["b"], values=values), panel["c"])
+    found = rank(gather(run, replace(panel, clients=clients)), strength_matrix(run, NAMES))
+    assert found.first == "b"
+    json.dumps(found.to_mapping(), allow_nan=False)
+    message = run.monitors["b"].report(panel["b"], panel.segment_starts)
+    assert message.surprise.dtype == np.float64
+
+
+def test_a_new_run_in_the_folder_forgets_the_old_ones_normal(run, tmp_path):
+    run.save(tmp_path)
+    (tmp_path / "rca.json").write_text("{}")
+    replace(run, monitors={}, reference=None).save(tmp_path)
+    assert fg.Result.load(tmp_path).reference is None
+    assert not (tmp_path / "rca.json").exists()
+    run.save(tmp_path)
+    (tmp_path / "normal.npz").write_bytes(b"PK\x03\x04 cut off")
+    with pytest.raises(RunError, match="damaged run folder"):
+        fg.Result.load(tmp_path)

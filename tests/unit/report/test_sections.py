@@ -174,6 +174,8 @@ def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_pat
     assert "id='root-cause'" in text
     assert "smallest entry" in text
     (tmp_path / "rca.json").write_text("{")
-    with pytest.raises(RunError, match=r"rca\.json: cannot be read"):
-        write_run_report(tmp_path / "report.html", result)
+    for wrong in ("{", "[1]", '{"windows": [{"name": "x"}]}'):
+        (tmp_path / "rca.json").write_text(wrong)
+        with pytest.raises(RunError, match=r"rca\.json: cannot be read"):
+            write_run_report(tmp_path / "report.html", result)
     assert (tmp_path / "report.html").read_text() == text

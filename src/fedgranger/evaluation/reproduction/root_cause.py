@@ -41,7 +41,7 @@ LABELS = {
     "deviation": "deviation d/τ, no graph",
     "paper: FedGC": "paper's score on FedGC's graph",
     "paper: tested": "paper's score on tested edges",
-    "paper: pooled": "paper's score on a least-squares graph of all states",
+    "paper: pooled": "paper's score on a least-squares graph of the states",
     "constant": "always the most frequent root",
     "chance": "chance",
 }
