@@ -33,6 +33,8 @@ RIDGE = 1e-2
 """Of the regression and of the errors' covariance, in units of a sensor's variance."""
 MEMORY = 5.0
 """Steps over which surprise is smoothed before it is held against the client's range."""
+MOST_STEPS = 200_000
+"""Of longer training data the last steps are used."""
 LARGEST = 1e30
 """A surprise is at most this, so that sums of many stay finite."""
 MARGIN = 1.2
@@ -98,17 +100,19 @@ def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Mo
     Raises:
         DataError: too few complete pairs of samples.
     """
-    observed = client.row_observed
+    recent = slice(max(0, len(client.values) - MOST_STEPS), None)
+    samples, starts = client.values[recent], starts[recent]
+    observed = np.all(client.observed[recent], axis=1)
     paired = observed[1:] & observed[:-1] & ~starts[1:]
     if paired.sum() < 2:
         raise DataError(
             f"client '{client.name}': {int(paired.sum())} pairs of complete consecutive samples "
             "are too few to learn what is normal; give more data"
         )
-    values = client.values[observed]
+    values = samples[observed]
     centre, scale = values.mean(axis=0), values.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    z = (client.values - centre) / scale
+    z = (samples - centre) / scale
     before, after = z[:-1][paired], z[1:][paired]
     x = np.concatenate([before, np.ones((len(before), 1))], axis=1)
     gram = x.T @ x / len(x) + RIDGE * np.eye(x.shape[1])

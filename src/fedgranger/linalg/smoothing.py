@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.signal import lfilter
 
 __all__ = ["smooth", "squared_norms"]
 
@@ -22,12 +23,12 @@ def smooth(values: np.ndarray, start: np.ndarray | float, memory: float) -> np.n
         >>> smooth(np.array([[3.0], [np.nan], [3.0]]), 1.0, memory=2.0).ravel().tolist()
         [2.0, 2.0, 2.5]
     """
-    out = np.empty_like(values)
-    now = np.broadcast_to(np.asarray(start, dtype=np.float64), values.shape[1:]).copy()
-    for step, row in enumerate(values):
-        known = ~np.isnan(row)
-        now[known] += (row[known] - now[known]) / memory
-        out[step] = now
+    first = np.broadcast_to(np.asarray(start, dtype=np.float64), values.shape[1:])
+    keep, out = 1 - 1 / memory, np.empty(values.shape)
+    for k, series in enumerate(values.T):
+        known = ~np.isnan(series)
+        smoothed, _ = lfilter([1 / memory], [1.0, -keep], series[known], zi=[keep * first[k]])
+        out[:, k] = np.concatenate([first[k : k + 1], smoothed])[np.cumsum(known)]
     return out
 
 
