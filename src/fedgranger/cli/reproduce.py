@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -53,14 +53,7 @@ def figure(
     Single settings are kept: the same command continues where it was interrupted. hai-stress needs
     --data: a folder with a subfolder hai.
     """
-    items = dict(FIGURES)
-    if data is not None:
-        items["hai-stress"] = hai_stress_item(data)
-    elif name == "hai-stress":
-        raise ConfigError(
-            "hai-stress needs --data, a folder with the subfolder hai; "
-            "'fedgranger datasets info hai' says where to get it"
-        )
+    items = _with_data(FIGURES, "hai-stress", hai_stress_item, name, data, "hai")
     _make("figure", items, name, output, quick=quick, show_list=show_list)
 
 
@@ -80,15 +73,28 @@ def table(
     Single settings are kept: the same command continues where it was interrupted. root-cause needs
     --data: a folder with a subfolder per public data set (tep, smd, batadal, hai).
     """
-    items = dict(TABLES)
-    if data is not None:
-        items["root-cause"] = root_cause_item(data)
-    elif name == "root-cause":
-        raise ConfigError(
-            "root-cause needs --data, a folder with the subfolders tep, smd, batadal or hai; "
-            "'fedgranger datasets info NAME' says where to get them"
-        )
+    subfolders = "tep, smd, batadal or hai"
+    items = _with_data(TABLES, "root-cause", root_cause_item, name, data, subfolders)
     _make("table", items, name, output, quick=quick, show_list=show_list)
+
+
+def _with_data(
+    items: Mapping[str, Item],
+    extra: str,
+    make_item: Callable[[Path], Item],
+    name: str,
+    data: Path | None,
+    subfolders: str,
+) -> dict[str, Item]:
+    """Add the item that needs public data, when they are given."""
+    if data is not None:
+        return {**items, extra: make_item(data)}
+    if name == extra:
+        raise ConfigError(
+            f"{extra} needs --data, a folder with the subfolder {subfolders}; "
+            "'fedgranger datasets info NAME' says where to get it"
+        )
+    return dict(items)
 
 
 def _make(

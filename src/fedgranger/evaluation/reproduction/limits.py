@@ -54,15 +54,33 @@ def row_limits(
         windows = row_windows(setup, prepared, 0, setup.num_rounds, np.array([m]))
         own = jax.tree.map(lambda leaf, m=m: leaf[m], params)
         averages = collect(own, jax.tree.map(lambda leaf: leaf[:, 0], windows))
-        p, d, _ = averages.shape
         solution = np.linalg.solve(averages.gain, averages.drift) / averages.scale
         _, granger = unflatten(solution, averages.shape)
-        rates = np.linalg.eigvalsh(averages.gain)
-        server_rates = np.linalg.eigvalsh(averages.gain[p * d :, p * d :])
-        found[name] = RowLimit(granger, _time_constant(rates), _time_constant(server_rates))
+        theta, server = _real_places(setup, m, averages.shape)
+        both = np.concatenate([theta, server])
+        found[name] = RowLimit(
+            granger,
+            _time_constant(averages.gain[np.ix_(both, both)]),
+            _time_constant(averages.gain[np.ix_(server, server)]),
+        )
     return found
 
 
-def _time_constant(rates: np.ndarray) -> float:
-    radius = max(abs(1 - rates[0]), abs(1 - rates[-1]))
+def _real_places(
+    setup: Setup, row: int, shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where θ and Â of a row stand in its vector, without padding, which moves by ridge alone."""
+    p, d, q = shape
+    model = setup.streams[row].model
+    theta, granger = unflatten(np.arange(p * (d + q)), shape)
+    states = np.tile(np.arange(p), len(setup.names) - 1)
+    real = states < np.delete(np.array(setup.state_dims), row).repeat(p)
+    return (
+        theta[: model.state_dim, : model.num_sensors].ravel(),
+        granger[: model.state_dim, real].ravel(),
+    )
+
+
+def _time_constant(gain: np.ndarray) -> float:
+    radius = np.abs(1 - np.linalg.eigvalsh(gain)).max()
     return float(1 / (1 - radius)) if radius < 1 else float("inf")
