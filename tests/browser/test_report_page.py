@@ -1,9 +1,14 @@
 """The report as a person uses it: open it, change the level, point, toggle, print the numbers."""
 
+import json
 import re
 
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+import fedgranger as fg
+from fedgranger.cli.app import app
 from fedgranger.inference.edges import decide
 from tests.browser.pages import made_report
 
@@ -233,3 +238,35 @@ def test_every_picture_and_control_has_a_name(made, open_page):
 @pytest.mark.parametrize(("count", "limit"), [(6, 2e6), (64, 6e6)])
 def test_page_stays_small(made, count, limit):
     assert made(count)[0].stat().st_size < limit
+
+
+def test_page_of_a_real_run_equals_its_files(tmp_path, open_page):
+    """A fit from the command line: edges.csv at the run's level, `fedgranger edges` at another."""
+    runner, folder = CliRunner(), tmp_path / "run"
+    panel, _ = fg.simulate(3, 800, edges=[("client1", "client2")], seed=7)
+    panel.write(tmp_path / "data")
+    options = ["--state-dim", "2", "--solver", "newton"]
+    done = runner.invoke(app, ["fit", str(tmp_path / "data"), "--out", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    page = open_page(folder / "report.html")
+    names = page.script(
+        "return JSON.parse(document.getElementById('run-data').textContent).clients"
+    )
+    table = pd.read_csv(folder / "edges.csv")
+    assert page.drawn() == supported(table, names)
+    rows = page.script(
+        "return [...document.querySelectorAll('#pairs tbody tr')]"
+        ".map(r => [...r.children].map(c => c.textContent))"
+    )
+    at = table.set_index(["cause", "effect"])
+    for cause, effect, strength, *_, p, q, _flag in rows:
+        assert close(strength, at.loc[(cause, effect), "strength"])
+        for text, column in ((p, "p_value"), (q, "q_value")):
+            if text != "<1e-99":
+                assert close(text, at.loc[(cause, effect), column])
+    page.choose(alpha=0.9, correction="none")
+    words = ["edges", str(folder), "--json", "--alpha", "0.9", "--correction", "none"]
+    edges = json.loads(runner.invoke(app, words).output)
+    expected = {(names.index(e["cause"]), names.index(e["effect"])) for e in edges if e["is_edge"]}
+    assert page.drawn() == expected
+    assert len(expected) > 1
