@@ -228,7 +228,9 @@ def stages():
     runs = {
         "means": lambda: propagate_module._scan_means(params, state.mean, windows),
         "terms": lambda: propagate_module._all_added(params, means, windows, state.cov),
-        "covariance": lambda: propagate_module._scan_covs(state.cov, None, windows, terms),
+        "covariance": lambda: propagate_module._scan_cov(
+            state.cov, windows, terms.gain, terms.terms, terms.rest
+        ),
     }
     return {
         name: best_seconds(lambda run=run: jax.block_until_ready(run())) / num_rounds

@@ -22,7 +22,7 @@ from fedgranger.linalg.fused import fused_einsum, inner, times
 from fedgranger.uncertainty.data_cov import DataCov
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
 from fedgranger.uncertainty.spread import Gains, StepMoments, fluctuation, mix
-from fedgranger.uncertainty.terms import Pairs, Terms, merge
+from fedgranger.uncertainty.terms import Pairs, Products, Terms, add_terms
 
 __all__ = [
     "Carry",
@@ -132,7 +132,7 @@ def first_step(
     carried: CarryMoments,
     theta: Float[Array, "p d"],
     error: Float[Array, " p"],
-) -> Terms:
+) -> tuple[Terms, Products]:
     """Return what the noise of a round's first step adds.
 
     Args:
@@ -149,7 +149,7 @@ def first_step(
     N, B, D, DV, K = gain.N[0], gain.B[0], carried.D, carried.DV, carried.K
     ahead, ahead_granger = _ahead(window, gain, data_cov, carried)
     moments, shift = _first_moments(window, gain, carry, carried, theta, error, ahead[..., 1:])
-    base = fluctuation(y, g, V, N, B, moments)
+    base = fluctuation(y, g, N, B, moments)
 
     noisy_y = times_noise(y, carry.noise)
     w = carried.theta_trace + DV @ noisy_y
@@ -174,13 +174,16 @@ def first_step(
         jnp.zeros_like(base.on_g),
         -fused_einsum("ia,kla->ikl", N, on_P),
         fused_einsum("ija,ka->ijk", on_P, B),
+        jnp.zeros_like(base.on_noise),
+    )
+    products = Products(
         ((cubic, late_noise),),
         ((on_K, K), (K, on_K), *zip(cubic.T[:, :, None] * seen, on_seen, strict=True)),
         ((half, half), (shifted, K), (K, shifted), *late, *((b, a) for a, b in late)),
         ((K, on_K_granger),),
         ((times(params.self_transition, DV), reach),),
     )
-    return merge(base, own)
+    return add_terms(base, own), products
 
 
 def _ahead(
@@ -242,9 +245,8 @@ def held_terms(
     mixing: Float[Array, "p p d"],
     carry: Carry,
     carried: CarryMoments,
-    terms: Terms,
-) -> Terms:
-    r"""Add \(\bar F\,\mathrm{Cov}(D\varepsilon_0 y_p^\top)\,\bar F^\top\).
+) -> tuple[Terms, Products]:
+    r"""Return \(\bar F\,\mathrm{Cov}(D\varepsilon_0 y_p^\top)\,\bar F^\top\).
 
     For windows of one step and diagonal noise; otherwise `contract` does it.
     """
@@ -268,11 +270,12 @@ def held_terms(
         on_g,
         jnp.zeros((p, p, q)),
         square[:, None, :] * g[None, :, None],
-        outer=tuple(zip(FQ * previous, F.transpose(1, 0, 2) * previous, strict=True)),
+        jnp.zeros((p, p)),
     )
     # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
     diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * carry.noise[None, None]
-    return merge(terms, held._replace(diagonal=(diagonal,)))
+    outer = tuple(zip(FQ * previous, F.transpose(1, 0, 2) * previous, strict=True))
+    return held, Products(outer=outer, diagonal=(diagonal,))
 
 
 def _late_targets(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -27,15 +28,24 @@ from fedgranger.uncertainty.spread import (
     Projections,
     StepMoments,
     contract,
+    factors_of,
     fluctuation,
     gains,
     mix,
     project,
     scaled,
-    spread,
     swapped_cov,
+    written,
 )
-from fedgranger.uncertainty.terms import RowCov, Terms, add_covs, assemble, at_step
+from fedgranger.uncertainty.terms import (
+    Products,
+    Rest,
+    RowCov,
+    Terms,
+    add_rest,
+    add_terms,
+    write_out,
+)
 
 __all__ = ["Added", "RowMean", "added", "cov_step", "mean_step", "parameter_cov", "start", "step"]
 
@@ -45,13 +55,13 @@ class Added(NamedTuple):
 
     Attributes:
         gain: the round's gains.
-        first: what its first step adds.
-        rest: what has no short factors (windows of several steps, full noise matrices).
+        terms: what its steps add in short factors (leading step axis).
+        rest: everything else.
     """
 
     gain: Gains
-    first: Terms
-    rest: RowCov | None
+    terms: Terms
+    rest: Rest
 
 
 class RowMean(NamedTuple):
@@ -93,8 +103,8 @@ def step(
 
 def cov_step(cov: RowCov, window: RowWindow, more: Added) -> RowCov:
     """Advance a covariance by one round, given what the round adds."""
-    total = spread(more.gain, window, cov, more.first)
-    return total if more.rest is None else add_covs(total, more.rest)
+    terms = add_terms(factors_of(more.gain, window, cov), more.terms)
+    return written(more.gain, window, cov, terms, more.rest)
 
 
 def mean_step(params: RowParams, mean: RowMean, window: RowWindow) -> RowMean:
@@ -124,10 +134,14 @@ def added(params: RowParams, mean: RowMean, window: RowWindow, like: RowCov) -> 
     gain = gains(params, window)
     errors = _mean_errors(params, window, gain, theta, mean.granger)
     carried = carry_moments(params, window, gain, carry, data_cov, theta, errors[0])
-    terms = carryover.first_step(params, window, gain, carry, data_cov, carried, theta, errors[0])
+    first, products = carryover.first_step(
+        params, window, gain, carry, data_cov, carried, theta, errors[0]
+    )
+    (p, d), q = theta.shape, mean.granger.shape[1]
     if len(y) == 1 and gain.mixing is not None:
-        held = carryover.held_terms(window, gain, gain.mixing, carry, carried, terms)
-        return Added(gain, held, None)
+        held_terms, more = carryover.held_terms(window, gain, gain.mixing, carry, carried)
+        terms = jax.tree.map(lambda part: part[None], add_terms(first, held_terms))
+        return Added(gain, terms, write_out((p, d, q), products, more))
 
     held = RowCov(
         carried_cov(params, carry, window.noise[0]),
@@ -135,23 +149,17 @@ def added(params: RowParams, mean: RowMean, window: RowWindow, like: RowCov) -> 
         jnp.zeros(like.granger.shape),
     )
     seen = project(gain, window, held)
-    ranks = contract(gain, window, seen)
-    rest = scaled(gain, held)
 
-    def one(total: RowCov, t: Array) -> tuple[RowCov, None]:
-        return assemble(total, y[t], window.causes[t], at_step(ranks, t)), None
-
-    rest = lax.scan(one, rest, jnp.arange(len(y)))[0]
-
-    def later(total: RowCov, t: Array) -> tuple[RowCov, None]:
-        terms = _later_step(params, window, gain, mean, carried, held, seen, errors, t)
+    def later(total: Rest, t: Array) -> tuple[Rest, Terms]:
+        terms, products = _later_step(params, window, gain, mean, carried, held, seen, errors, t)
         swapped = swapped_cov(gain.N[t], window.noise[t], held.augmentation)
-        total = RowCov(total.augmentation + swapped, total.cross, total.granger)
-        return assemble(total, y[t], window.causes[t], terms), None
+        more = write_out((p, d, q), products).augmentation + swapped
+        return total._replace(augmentation=total.augmentation + more), terms
 
-    if len(y) > 1:
-        rest = lax.scan(later, rest, jnp.arange(1, len(y)))[0]
-    return Added(gain, terms, rest)
+    rest = add_rest(scaled(gain, held), write_out((p, d, q), products))
+    rest, terms = lax.scan(later, Rest(rest.augmentation, rest.cross), jnp.arange(1, len(y)))
+    steps = jax.tree.map(lambda one, others: jnp.concatenate([one[None], others]), first, terms)
+    return Added(gain, add_terms(contract(gain, window, seen), steps), rest)
 
 
 def _mean_errors(
@@ -174,7 +182,7 @@ def _later_step(
     seen: Projections,
     errors: Float[Array, "window p"],
     t: Array,
-) -> Terms:
+) -> tuple[Terms, Products]:
     """What the noise of step t ≥ 1 of a window adds, but for `swapped_cov`.
 
     Its measurement is the target of the step before (inside the same round), which adds
@@ -199,10 +207,10 @@ def _later_step(
     square = seen.alpha_alpha[t, :, t] + jnp.outer(e, e)
     g = window.causes[t]
     moments = StepMoments(square, error_state, state, state)
-    base = fluctuation(y[t], g, V, N, gain.B[t], moments)
+    base = fluctuation(y[t], g, N, gain.B[t], moments)
     half, E = N @ noisy_theta, DV @ D.T
     partner = jnp.outer(e, y[t - 1]) - is_second * (previous @ y[t]) * (N @ carried.DV)
-    return base._replace(
-        kron=(*base.kron, (E, before), (E, jnp.outer(y[t - 1], y[t - 1]))),
+    return base, Products(
+        kron=((E, before), (E, jnp.outer(y[t - 1], y[t - 1]))),
         swapped=((half, half), (DV, partner), (partner, DV)),
     )

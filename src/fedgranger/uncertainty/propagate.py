@@ -6,7 +6,7 @@ in bulk and the third stage's loop only touches the covariance.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,13 @@ from jaxtyping import Array, Float
 from fedgranger.uncertainty import moments, views
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.moments import Added, RowMean
-from fedgranger.uncertainty.spread import spread
-from fedgranger.uncertainty.terms import RowCov
+from fedgranger.uncertainty.spread import Gains, factors_of, written
+from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_terms
 from fedgranger.uncertainty.views import Quantities
 
 __all__ = ["RowsState", "advance_rounds", "look", "prior_state"]
+
+_Tree = TypeVar("_Tree")
 
 
 class RowsState(NamedTuple):
@@ -80,8 +82,11 @@ def prior_state(
 def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> RowsState:
     """Run consecutive rounds; `windows` has leading axes (round, row)."""
     mean, means = _scan_means(params, state.mean, windows)
-    terms = _all_added(params, means, windows, state.cov)
-    cov, prior_cov = _scan_covs(state.cov, state.prior_cov, windows, terms)
+    added = _all_added(params, means, windows, state.cov)
+    cov = _scan_cov(state.cov, windows, added.gain, added.terms, added.rest)
+    prior_cov = state.prior_cov
+    if prior_cov is not None:
+        prior_cov = _scan_cov(prior_cov, windows, added.gain)
     return RowsState(mean, cov, prior_cov)
 
 
@@ -113,16 +118,30 @@ def _all_added(params: RowParams, means: RowMean, windows: RowWindow, like: RowC
 
 
 @jax.jit
-def _scan_covs(
-    cov: RowCov, prior_cov: RowCov | None, windows: RowWindow, terms: Added
-) -> tuple[RowCov, RowCov | None]:
-    def one(
-        now: tuple[RowCov, RowCov | None], inputs: tuple[RowWindow, Added]
-    ) -> tuple[tuple[RowCov, RowCov | None], None]:
-        (cov, prior_cov), (window, more) = now, inputs
-        new_cov = jax.vmap(moments.cov_step)(cov, window, more)
-        if prior_cov is not None:
-            prior_cov = jax.vmap(spread)(more.gain, window, prior_cov)
-        return (new_cov, prior_cov), None
+def _scan_cov(
+    cov: RowCov,
+    windows: RowWindow,
+    gains: Gains,
+    terms: Terms | None = None,
+    rest: Rest | None = None,
+) -> RowCov:
+    """Advance a covariance; without `terms` and `rest`, by its own linear part alone.
 
-    return lax.scan(one, (cov, prior_cov), (windows, terms))[0]
+    A round's factors are handed over from the round before: XLA then computes them once, where
+    it would compute them again for every entry of the covariance that they are multiplied into.
+    """
+    last = len(windows.measurements) - 1
+
+    def at(t: Array | int, tree: _Tree) -> _Tree:
+        return jax.tree.map(lambda leaf: leaf[t], tree)
+
+    def factors(cov: RowCov, t: Array | int) -> Terms:
+        own = jax.vmap(factors_of)(*at(t, (gains, windows)), cov)
+        return own if terms is None else add_terms(own, at(t, terms))
+
+    def one(now: tuple[RowCov, Terms], t: Array) -> tuple[tuple[RowCov, Terms], None]:
+        gain, window, more = at(t, (gains, windows, rest))
+        new = jax.vmap(written)(gain, window, *now, more)
+        return (new, factors(new, jnp.minimum(t + 1, last))), None
+
+    return lax.scan(one, (cov, factors(cov, 0)), jnp.arange(last + 1))[0][0]

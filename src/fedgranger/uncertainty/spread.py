@@ -19,19 +19,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum, summed
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
-from fedgranger.uncertainty.terms import RowCov, Terms, assemble, at_step, merge
+from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_rest, add_terms, assemble, at_step
 
 __all__ = [
     "Gains",
     "Projections",
     "StepMoments",
     "contract",
+    "factors_of",
     "fluctuation",
     "gains",
     "mix",
@@ -39,6 +41,7 @@ __all__ = [
     "scaled",
     "spread",
     "swapped_cov",
+    "written",
 ]
 
 
@@ -212,7 +215,8 @@ def contract(gain: Gains, window: RowWindow, seen: Projections) -> Terms:
     onto = onto + fused_einsum("tiuk,ul->tikl", seen.alpha_beta, g)
     on_g = gain.keep_granger * seen.granger_beta
     on_g = on_g + 0.5 * fused_einsum("ul,uktm->tklm", g, seen.beta_beta)
-    return Terms(on_y, mixed(seen.theta_beta), onto, on_g)
+    nothing = jnp.zeros(gain.N.shape)
+    return Terms(on_y, mixed(seen.theta_beta), onto, on_g, nothing)
 
 
 class StepMoments(NamedTuple):
@@ -238,7 +242,6 @@ class StepMoments(NamedTuple):
 def fluctuation(
     measurement: Float[Array, " d"],
     causes: Float[Array, " q"],
-    noise: Array,
     N: Float[Array, "p p"],
     B: Float[Array, "p p"],
     moments: StepMoments,
@@ -255,9 +258,7 @@ def fluctuation(
         fused_einsum("iaj,ka->ijk", moments.error_state, B) - on_g,
         jnp.zeros((p, p, q)),
         0.5 * square[:, None, :] * causes[None, :, None],
-        kron=(
-            (moments.error + fused_einsum("ia,ab,kb->ik", N, moments.state_quadratic, N), noise),
-        ),
+        moments.error + fused_einsum("ia,ab,kb->ik", N, moments.state_quadratic, N),
     )
 
 
@@ -273,33 +274,43 @@ def swapped_cov(N: Array, noise: Array, cov: Float[Array, "p d p d"]) -> Float[A
     return fused_einsum("kb,ia,bjal->ijkl", N, N, noisy)
 
 
-def spread(gain: Gains, window: RowWindow, cov: RowCov, more: Terms | None = None) -> RowCov:
-    """Carry a covariance through one round; `more` is what the first step adds of its own."""
-    y, g = window.measurements, window.causes
-    seen = project(gain, window, cov)
-    ranks = contract(gain, window, seen)
+def spread(gain: Gains, window: RowWindow, cov: RowCov) -> RowCov:
+    """Carry a covariance through one round."""
+    return written(gain, window, cov, factors_of(gain, window, cov))
 
-    def own(t: Array | int) -> Terms:
-        V = window.noise[t]
+
+def factors_of(gain: Gains, window: RowWindow, cov: RowCov) -> Terms:
+    """Return the short factors of what a round does to a covariance; leading step axis."""
+    seen = project(gain, window, cov)
+
+    def own(step: RowWindow, N: Array, B: Array, theta_alpha: Array, alpha_alpha: Array) -> Terms:
+        V = step.noise
         if V.ndim == 1:
             state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
         else:
             state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
-        error_state = times_noise(seen.theta_alpha[t].transpose(2, 0, 1), V)
-        moments = StepMoments(seen.alpha_alpha[t, :, t], error_state, state, state)
-        step = fluctuation(y[t], g[t], V, gain.N[t], gain.B[t], moments)
-        return merge(step, at_step(ranks, t))
+        error_state = times_noise(theta_alpha.transpose(2, 0, 1), V)
+        moments = StepMoments(alpha_alpha, error_state, state, state)
+        return fluctuation(step.measurements, step.causes, N, B, moments)
 
-    def with_swapped(total: RowCov, t: Array | int) -> RowCov:
-        swapped = swapped_cov(gain.N[t], window.noise[t], cov.augmentation)
-        return RowCov(total.augmentation + swapped, total.cross, total.granger)
+    same_step = jnp.diagonal(seen.alpha_alpha, axis1=0, axis2=2).transpose(2, 0, 1)
+    own_terms = jax.vmap(own)(window, gain.N, gain.B, seen.theta_alpha, same_step)
+    return add_terms(contract(gain, window, seen), own_terms)
 
-    first = own(0) if more is None else merge(own(0), more)
-    total = assemble(with_swapped(scaled(gain, cov), 0), y[0], g[0], first)
-    if len(y) == 1:
+
+def written(
+    gain: Gains, window: RowWindow, cov: RowCov, terms: Terms, rest: Rest | None = None
+) -> RowCov:
+    """Return the covariance after a round; `terms` are its factors and whatever else is added."""
+
+    def one(total: RowCov, t: Array | int) -> RowCov:
+        y, V, g = window.measurements[t], window.noise[t], window.causes[t]
+        swapped = total.augmentation + swapped_cov(gain.N[t], V, cov.augmentation)
+        return assemble(total._replace(augmentation=swapped), y, V, g, at_step(terms, t))
+
+    total = scaled(gain, cov) if rest is None else add_rest(scaled(gain, cov), rest)
+    total = one(total, 0)
+    if len(window.measurements) == 1:
         return total
-
-    def one(total: RowCov, t: Array) -> tuple[RowCov, None]:
-        return assemble(with_swapped(total, t), y[t], g[t], own(t)), None
-
-    return lax.scan(one, total, jnp.arange(1, len(y)))[0]
+    steps = jnp.arange(1, len(window.measurements))
+    return lax.scan(lambda total, t: (one(total, t), None), total, steps)[0]

@@ -1,19 +1,32 @@
 r"""What a round adds to Cov(θ, Â), as small factors, and their assembly.
 
 Everything a round does to a covariance, beyond scaling it, is a short sum of products of small
-arrays. They are summed while small; the big blocks are written once.
+arrays. Those that depend on the covariance (`Terms`) are summed while small, once per round; those
+that do not (`Products`) are written out for many rounds at once.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum
 
-__all__ = ["Pairs", "RowCov", "Terms", "add_covs", "assemble", "at_step", "merge"]
+__all__ = [
+    "Pairs",
+    "Products",
+    "Rest",
+    "RowCov",
+    "Terms",
+    "add_rest",
+    "add_terms",
+    "assemble",
+    "at_step",
+    "write_out",
+]
 
 Pairs = tuple[tuple[Array, Array], ...]
 
@@ -33,26 +46,43 @@ class RowCov(NamedTuple):
     granger: Float[Array, "group p s p s"]
 
 
+class Rest(NamedTuple):
+    """What is added to a `RowCov` and has no short factors; nothing is added to Â-Â."""
+
+    augmentation: Float[Array, "p d p d"]
+    cross: Float[Array, "p d p q"]
+
+
 class Terms(NamedTuple):
-    r"""Factors of what is added, for a step with measurement y and causes g.
+    r"""Factors of what is added, for a step with measurement y, its noise V and causes g.
 
     Attributes:
         on_y: θ-θ gets \(X_{ijk} y_l\) and its transpose.
         on_g: θ-Â gets \(X_{ijk} g_l\).
         cross_on_y: θ-Â gets \(y_j X_{ikl}\).
         granger_on_g: Â-Â gets \(X_{ijk} g_l\) and its transpose.
-        kron: θ-θ gets \(\sum E_{ik} V_{jl}\), V diagonal or full.
-        outer: θ-θ gets \(\sum_r L_{ij} R_{kl}\).
-        swapped: θ-θ gets \(\sum_r L_{il} R_{kj}\).
-        cross_outer: θ-Â gets \(\sum L_{ij} R_{kl}\).
-        cross_swapped: θ-Â gets \(\sum L_{kj} R_{il}\).
-        diagonal: θ-θ gets \(\sum X_{ikj} \delta_{jl}\).
+        on_noise: θ-θ gets \(X_{ik} V_{jl}\).
     """
 
     on_y: Float[Array, "*window p d p"]
     on_g: Float[Array, "*window p d p"]
     cross_on_y: Float[Array, "*window p p q"]
     granger_on_g: Float[Array, "*window p q p"]
+    on_noise: Float[Array, "*window p p"]
+
+
+class Products(NamedTuple):
+    r"""Other things that are added, as sums of products.
+
+    Attributes:
+        kron: θ-θ gets \(\sum E_{ik} M_{jl}\), M a matrix or the diagonal of one.
+        outer: θ-θ gets \(\sum L_{ij} R_{kl}\).
+        swapped: θ-θ gets \(\sum L_{il} R_{kj}\).
+        cross_outer: θ-Â gets \(\sum L_{ij} R_{kl}\).
+        cross_swapped: θ-Â gets \(\sum L_{kj} R_{il}\).
+        diagonal: θ-θ gets \(\sum X_{ikj} \delta_{jl}\).
+    """
+
     kron: Pairs = ()
     outer: Pairs = ()
     swapped: Pairs = ()
@@ -61,34 +91,22 @@ class Terms(NamedTuple):
     diagonal: tuple[Float[Array, "p p d"], ...] = ()
 
 
-def merge(*terms: Terms) -> Terms:
-    """Add: sums of the factors of y and g, all pairs of the rest."""
-    return Terms(
-        _total([term.on_y for term in terms]),
-        _total([term.on_g for term in terms]),
-        _total([term.cross_on_y for term in terms]),
-        _total([term.granger_on_g for term in terms]),
-        tuple(pair for term in terms for pair in term.kron),
-        tuple(pair for term in terms for pair in term.outer),
-        tuple(pair for term in terms for pair in term.swapped),
-        tuple(pair for term in terms for pair in term.cross_outer),
-        tuple(pair for term in terms for pair in term.cross_swapped),
-        tuple(part for term in terms for part in term.diagonal),
-    )
+def add_terms(left: Terms, right: Terms) -> Terms:
+    """Sum part by part."""
+    return jax.tree.map(jnp.add, left, right)
 
 
 def at_step(terms: Terms, t: Array | int) -> Terms:
-    """Pick one step of factors of y and g that have a leading step axis."""
-    return Terms(terms.on_y[t], terms.on_g[t], terms.cross_on_y[t], terms.granger_on_g[t])
-
-
-def _total(parts: list[Array]) -> Array:
-    """Sum over a new axis: computed once, where a chain of additions is computed once per use."""
-    return jnp.stack(parts).sum(axis=0)
+    """Pick one step of factors that have a leading step axis."""
+    return Terms(*(part[t] for part in terms))
 
 
 def assemble(
-    scaled: RowCov, measurement: Float[Array, " d"], causes: Float[Array, " q"], terms: Terms
+    scaled: RowCov,
+    measurement: Float[Array, " d"],
+    noise: Array,
+    causes: Float[Array, " q"],
+    terms: Terms,
 ) -> RowCov:
     """Write the new covariance."""
     y, g = measurement, causes
@@ -96,32 +114,13 @@ def assemble(
         scaled.augmentation
         + terms.on_y[..., None] * y[None, None, None]
         + terms.on_y.transpose(2, 0, 1)[:, None] * y[None, :, None, None]
+        + _kron(terms.on_noise, noise)
     )
-    for left, right in terms.outer:
-        augmentation = augmentation + left[:, :, None, None] * right[None, None]
-    for left, right in terms.swapped:
-        augmentation = augmentation + left[:, None, None, :] * right.T[None, :, :, None]
-    diagonal = [
-        *terms.diagonal,
-        *(E[:, :, None] * V[None, None] for E, V in terms.kron if V.ndim == 1),
-    ]
-    if diagonal:
-        spikes = jnp.stack(diagonal).sum(axis=0).transpose(0, 2, 1)[..., None]
-        augmentation = augmentation + spikes * jnp.eye(len(y))[None, :, None, :]
-    for E, V in terms.kron:
-        if V.ndim == 2:
-            augmentation = augmentation + E[:, None, :, None] * V[None, :, None, :]
-
     cross = (
         scaled.cross
         + terms.on_g[..., None] * g[None, None, None]
-        + (y[None, :, None, None] * terms.cross_on_y[:, None])
+        + y[None, :, None, None] * terms.cross_on_y[:, None]
     )
-    for left, right in terms.cross_outer:
-        cross = cross + left[:, :, None, None] * right[None, None]
-    for left, right in terms.cross_swapped:
-        cross = cross + left.T[None, :, :, None] * right[:, None, None, :]
-
     groups, p, size = scaled.granger.shape[:3]
     half, by_group = terms.granger_on_g.reshape(p, groups, size, p), g.reshape(groups, size)
     granger = (
@@ -132,6 +131,45 @@ def assemble(
     return RowCov(augmentation, cross, granger)
 
 
-def add_covs(left: RowCov, right: RowCov) -> RowCov:
+def write_out(shape: tuple[int, int, int], *products: Products) -> Rest:
+    """Multiply and add; `shape` is (p, d, q)."""
+    p, d, q = shape
+    augmentation, cross = jnp.zeros((p, d, p, d)), jnp.zeros((p, d, p, q))
+    outer = [pair for one in products for pair in one.outer]
+    if outer:
+        augmentation = augmentation + _paired("rij,rkl->ijkl", outer)
+    swapped = [pair for one in products for pair in one.swapped]
+    if swapped:
+        augmentation = augmentation + _paired("ril,rkj->ijkl", swapped)
+    for one in products:
+        for left, right in one.kron:
+            augmentation = augmentation + _kron(left, right)
+        for spikes in one.diagonal:
+            augmentation = augmentation + _on_diagonal(spikes)
+        for left, right in one.cross_outer:
+            cross = cross + left[:, :, None, None] * right[None, None]
+        for left, right in one.cross_swapped:
+            cross = cross + left.T[None, :, :, None] * right[:, None, None, :]
+    return Rest(augmentation, cross)
+
+
+def add_rest(cov: RowCov, rest: Rest) -> RowCov:
     """Sum part by part."""
-    return RowCov(*(a + b for a, b in zip(left, right, strict=True)))
+    return RowCov(cov.augmentation + rest.augmentation, cov.cross + rest.cross, cov.granger)
+
+
+def _kron(left: Float[Array, "p p"], right: Array) -> Float[Array, "p d p d"]:
+    """[i, j, k, l] = L_ik R_jl, R a matrix or the diagonal of one."""
+    if right.ndim == 2:
+        return left[:, None, :, None] * right[None, :, None, :]
+    return _on_diagonal(left[:, :, None] * right[None, None])
+
+
+def _on_diagonal(spikes: Float[Array, "p p d"]) -> Float[Array, "p d p d"]:
+    """[i, j, k, l] = X_ikj δ_jl."""
+    return spikes.transpose(0, 2, 1)[..., None] * jnp.eye(spikes.shape[2])[None, :, None, :]
+
+
+def _paired(spec: str, pairs: list[tuple[Array, Array]]) -> Array:
+    lefts, rights = zip(*pairs, strict=True)
+    return jnp.einsum(spec, jnp.stack(lefts), jnp.stack(rights))
