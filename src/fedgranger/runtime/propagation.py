@@ -13,16 +13,15 @@ import numpy as np
 
 from fedgranger.config import RunConfig, check_choice
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.runtime.propagation_table import collect
+from fedgranger.runtime.propagation_table import Checkpoint, collect
 from fedgranger.runtime.rows import model_noise, row_params, row_windows, single_row, start_rows
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty import stability, statistics
 from fedgranger.uncertainty.inputs import RowWindow
 from fedgranger.uncertainty.mean_square import gain_noise
 from fedgranger.uncertainty.noise import Noise, noise_of
-from fedgranger.uncertainty.propagate import advance_rounds, look
+from fedgranger.uncertainty.propagate import advance_rounds, look, measure
 from fedgranger.uncertainty.record import Propagation
-from fedgranger.uncertainty.views import Quantities
 
 __all__ = ["propagate"]
 
@@ -65,27 +64,28 @@ def propagate(
     dims = [stream.model.num_sensors for stream in setup.streams]
     given = model_noise(setup) if noise is None else noise
     prepared = noise_of(given, setup.names, dims, len(setup.streams[0].values))
-    with jax.enable_x64(True):
-        params = row_params(setup, config, prepared)
     marks = _checkpoints(setup.num_rounds, num_checkpoints)
     size = _chunk_size(setup, marks)
-    rounds = _Rounds(setup, prepared, size)
     seen, growth = [], []
     with jax.enable_x64(True):
+        params = row_params(setup, config, prepared)
+        rounds = _Rounds(setup, prepared, size)
         state = start_rows(setup, config, level=level, split=split, full=prepared.is_full)
         for first, last in zip([0, *marks[:-1]], marks, strict=True):
             for begin in range(first, last, size):
                 windows = rounds.stretch(begin, min(begin + size, last))
                 state = advance_rounds(params, state, windows)
-            window = jax.tree.map(lambda leaf: leaf[0], rounds.stretch(last, last + 1))
-            seen.append(jax.device_get((look(params, state, window), state.mean)))
-            growth.append(_total_variance(seen[-1][0][0]))
+            found = measure(params, state, rounds.at(last))
+            seen.append(Checkpoint(last, *jax.device_get((*found, state.mean.granger))))
+            growth.append(_total_variance(seen[-1].total))
             if not np.isfinite(growth[-1]).all():
                 break
             observe(float(growth[-1].sum()))
             report("uncertainty", last, marks[-1])
+        quantities, _ = look(params, state, rounds.at(seen[-1].round))
+        final = jax.device_get((quantities, state.mean.augmentation))
     _check_bounded(setup, config, prepared, np.stack(growth))
-    return collect(setup.names, prepared, level, marks, seen)
+    return collect(setup.names, prepared, level, seen, *final)
 
 
 class _Rounds:
@@ -105,6 +105,10 @@ class _Rounds:
         everyone = np.arange(len(self._setup.streams))
         return jax.device_get(row_windows(self._setup, self._noise, begin, count, everyone))
 
+    def at(self, place: int) -> RowWindow:
+        """Return one round."""
+        return jax.tree.map(lambda leaf: leaf[0], self.stretch(place, place + 1))
+
     def stretch(self, begin: int, stop: int) -> RowWindow:
         """Leading axes (round, row)."""
         if not self._begin <= begin < stop <= self._begin + len(self._windows.measurements):
@@ -114,10 +118,9 @@ class _Rounds:
         )
 
 
-def _total_variance(found: Quantities) -> np.ndarray:
+def _total_variance(sizes: dict[str, np.ndarray]) -> np.ndarray:
     """Sum of all parameters' variances, per row."""
-    theta, granger = found.augmentation_cov, found.granger_cov
-    return np.einsum("mijij->m", theta) + np.einsum("mnijij->m", granger)
+    return sizes["augmentation_cov"] + sizes["granger_cov"].sum(axis=1)
 
 
 def _check_bounded(setup: Setup, config: RunConfig, noise: Noise, growth: np.ndarray) -> None:
@@ -148,5 +151,8 @@ def _checkpoints(num_rounds: int, count: int) -> list[int]:
 
 def _chunk_size(setup: Setup, marks: list[int]) -> int:
     p, d = setup.padded_dims
-    per_round = 8 * 40 * p * (d + p * len(setup.streams)) * setup.window
+    M = len(setup.streams)
+    columns = d + p * (M - 1)
+    factors, written_out = 40 * p * columns * setup.window, p * d * p * columns
+    per_round = 8 * M * (factors + written_out)
     return int(max(1, min(max(np.diff([0, *marks]), default=1), CHUNK_BYTES // per_round)))

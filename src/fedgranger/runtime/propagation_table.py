@@ -1,24 +1,45 @@
-"""From the quantities seen at the checkpoints of a propagation to its tables."""
+"""From the sizes seen at the checkpoints of a propagation to its tables."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
 
 from fedgranger.uncertainty.noise import Noise
-from fedgranger.uncertainty.record import PER_CAUSE, TRACE_COLUMNS, Propagation, sizes
-from fedgranger.uncertainty.views import Quantities
+from fedgranger.uncertainty.record import TRACE_COLUMNS, Propagation
+from fedgranger.uncertainty.views import PER_CAUSE, QUANTITIES, Quantities
 
-__all__ = ["collect"]
+__all__ = ["Checkpoint", "collect"]
 
 PRIOR_SHARE = 0.01
 
 
+class Checkpoint(NamedTuple):
+    """What is kept of a checkpoint.
+
+    Attributes:
+        round: when it was.
+        total: sizes of all quantities: (client,), or (client, cause).
+        prior: the prior's share of them, when it is told apart.
+        granger: means of Â, (client, p, q).
+    """
+
+    round: int
+    total: dict[str, np.ndarray]
+    prior: dict[str, np.ndarray] | None
+    granger: np.ndarray
+
+
 def collect(
-    names: tuple[str, ...], noise: Noise, level: str, marks: list[int], seen: list[tuple]
+    names: tuple[str, ...],
+    noise: Noise,
+    level: str,
+    seen: list[Checkpoint],
+    quantities: Quantities,
+    augmentation: np.ndarray,
 ) -> Propagation:
     """Build the record.
 
@@ -26,56 +47,67 @@ def collect(
         names: the clients.
         noise: with the bases in which the quantities are expressed.
         level: "joint" or "blockwise".
-        marks: rounds of the checkpoints.
-        seen: at every checkpoint, ((all quantities, the prior's share), means), of all clients.
+        seen: the checkpoints.
+        quantities: all clients' quantities at the last of them.
+        augmentation: means of θ there, (client, p, d).
     """
-    table, final, means, paths, prior_time = [], {}, {}, {}, {}
-    for m, client in enumerate(names):
-        found = [_at(m, stop[0][0]) for stop in seen]
-        priors = [None if stop[0][1] is None else _at(m, stop[0][1]) for stop in seen]
-        causes = [name for name in names if name != client]
-        totals = [sizes(one, len(causes)) for one in found]
-        shares = [None if one is None else sizes(one, len(causes)) for one in priors]
-        for mark, total, share in zip(marks, totals, shares, strict=True):
-            table.extend(_table_rows(mark, client, causes, total, share))
-        basis = noise.bases[m]
-        last = seen[-1][1]
-        theta = np.asarray(last.augmentation[m])[:, : len(basis)] @ basis.T
-        final[client] = _unrotate(found[-1], basis)
-        means[client] = (theta, np.asarray(last.granger[m]))
-        paths[client] = np.stack([np.asarray(mean.granger[m]) for _, mean in seen])
-        prior_time[client] = _prior_time(marks, totals, shares)
-    frame = pd.DataFrame(table, columns=list(TRACE_COLUMNS))
-    return Propagation(names, level, frame, final, means, paths, prior_time)
+    final, means, paths = {}, {}, {}
+    for m, (client, basis) in enumerate(zip(names, noise.bases, strict=True)):
+        own = jax.tree.map(lambda leaf, m=m: leaf[m], quantities)
+        final[client] = _unrotate(own, basis)
+        means[client] = (augmentation[m][:, : len(basis)] @ basis.T, seen[-1].granger[m])
+        paths[client] = np.stack([one.granger[m] for one in seen])
+    prior_time = dict(zip(names, _prior_times(seen), strict=True))
+    return Propagation(names, level, _table(names, seen), final, means, paths, prior_time)
 
 
-def _at(place: int, stacked: Quantities) -> Quantities:
-    return jax.tree.map(lambda leaf: np.asarray(leaf[place]), stacked)
+def _table(names: tuple[str, ...], seen: list[Checkpoint]) -> pd.DataFrame:
+    """One row per client, checkpoint, quantity and cause, in this order."""
+    total = _by_client([one.total for one in seen])
+    priors = [one.prior for one in seen if one.prior is not None]
+    prior = _by_client(priors) if priors else np.full(total.shape, np.nan)
+    labels = [
+        [(cause, quantity) for quantity in QUANTITIES for cause in _causes(names, client, quantity)]
+        for client in names
+    ]
+    size = total.shape[2]
+    pairs = [pair for own in labels for _ in seen for pair in own]
+    columns = (
+        np.tile(np.repeat([one.round for one in seen], size), len(names)),
+        np.repeat(names, len(seen) * size),
+        [cause for cause, _ in pairs],
+        [quantity for _, quantity in pairs],
+        total.ravel(),
+        prior.ravel(),
+        (total - prior).ravel(),
+    )
+    return pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
 
 
-def _prior_time(marks: list[int], totals: list[dict], shares: list[dict | None]) -> float:
-    """First checkpoint from which on the prior's share of tr Σ_A stays below 1 %."""
-    last = float("inf")
-    for mark, total, share in zip(reversed(marks), reversed(totals), reversed(shares), strict=True):
-        if share is None or share["granger_cov"].sum() >= PRIOR_SHARE * total["granger_cov"].sum():
-            break
-        last = float(mark)
-    return last
+def _by_client(sizes: list[dict[str, np.ndarray]]) -> np.ndarray:
+    """Sizes as (client, checkpoint, quantity and cause)."""
+    parts = [np.stack([one[quantity] for one in sizes]) for quantity in QUANTITIES]
+    flat = [part.reshape(*part.shape[:2], -1) for part in parts]
+    return np.concatenate(flat, axis=2).swapaxes(0, 1)
 
 
-def _table_rows(
-    mark: int, client: str, causes: list[str], totals: dict[str, Any], priors: dict | None
-) -> list[tuple]:
-    out = []
-    for quantity, total in totals.items():
-        prior = np.full(np.shape(total), np.nan) if priors is None else priors[quantity]
-        labels = causes if quantity in PER_CAUSE else [""]
-        values = zip(labels, np.atleast_1d(total), np.atleast_1d(prior), strict=True)
-        out.extend(
-            (mark, client, cause, quantity, float(all_), float(part), float(all_ - part))
-            for cause, all_, part in values
-        )
-    return out
+def _causes(names: tuple[str, ...], client: str, quantity: str) -> list[str]:
+    return [name for name in names if name != client] if quantity in PER_CAUSE else [""]
+
+
+def _prior_times(seen: list[Checkpoint]) -> list[float]:
+    """First checkpoint, per client, from which on the prior's share of tr Σ_A stays below 1 %."""
+    is_small = np.stack([_is_prior_small(one) for one in seen])
+    stays = np.logical_and.accumulate(is_small[::-1])[::-1]
+    rounds = np.array([one.round for one in seen], dtype=np.float64)
+    return np.where(stays[-1], rounds[stays.argmax(axis=0)], np.inf).tolist()
+
+
+def _is_prior_small(one: Checkpoint) -> np.ndarray:
+    total = one.total["granger_cov"].sum(axis=1)
+    if one.prior is None:
+        return np.zeros(len(total), dtype=np.bool_)
+    return one.prior["granger_cov"].sum(axis=1) < PRIOR_SHARE * total
 
 
 def _unrotate(found: Quantities, basis: np.ndarray) -> Quantities:

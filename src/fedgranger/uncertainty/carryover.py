@@ -59,8 +59,8 @@ class CarryMoments(NamedTuple):
         DV: D V₀.
         K: N D V₀.
         data_rows: the rows times \(E[y_p y_p^\top]\).
-        cov_rows: Cov(θ', y_p) times the rows, (p, d, 1 + p).
-        theta_rows: \(E[\theta' y_p^\top]\) times the rows, (p, d, 1 + p).
+        cov_rows: Cov(θ', y_p) times the rows, (p, 1 + p, d).
+        theta_rows: \(E[\theta' y_p^\top]\) times the rows, (p, 1 + p, d).
         column_rows: the rows times \(E[\theta' y_p]\) along θ's columns, (p, 1 + p, d).
         theta_trace: \(E[\theta' V_0 y_p]\).
         error_data: [i, m] = \(E[e_i y_{p,m}]\), e with its carried part.
@@ -71,8 +71,8 @@ class CarryMoments(NamedTuple):
     DV: Float[Array, "p d"]
     K: Float[Array, "p d"]
     data_rows: Float[Array, "r d"]
-    cov_rows: Float[Array, "p d r"]
-    theta_rows: Float[Array, "p d r"]
+    cov_rows: Float[Array, "p r d"]
+    theta_rows: Float[Array, "p r d"]
     column_rows: Float[Array, "p r d"]
     theta_trace: Float[Array, " p"]
     error_data: Float[Array, "p d"]
@@ -115,7 +115,7 @@ def carry_moments(
         times(N, DV),
         data_rows,
         cov_rows,
-        cov_rows + theta[:, :, None] * (rows @ previous)[None, None],
+        cov_rows + theta[:, None] * (rows @ previous)[None, :, None],
         columns + (theta @ rows.T)[..., None] * previous[None, None],
         data_cov.trace(V) + theta @ times_noise(previous, V),
         error_data + jnp.outer(error, previous),
@@ -148,15 +148,15 @@ def first_step(
     y, g, V = window.measurements[0], window.causes[0], window.noise[0]
     N, B, D, DV, K = gain.N[0], gain.B[0], carried.D, carried.DV, carried.K
     ahead, ahead_granger = _ahead(window, gain, data_cov, carried)
-    moments, shift = _first_moments(window, gain, carry, carried, theta, error, ahead[..., 1:])
+    moments, shift = _first_moments(window, gain, carry, carried, theta, error, ahead[:, 1:])
     base = fluctuation(y, g, N, B, moments)
 
     noisy_y = times_noise(y, carry.noise)
     w = carried.theta_trace + DV @ noisy_y
-    on_K = ahead[..., 0] - times_noise(carried.error_data, V) + jnp.outer(times(N, w), y)
+    on_K = ahead[:, 0] - times_noise(carried.error_data, V) + jnp.outer(times(N, w), y)
     on_K = on_K + 0.5 * (y @ noisy_y + carried.noise_size) * K
-    on_K_granger = ahead_granger[..., 0] - jnp.outer(times(B, w), g)
-    on_P = ahead_granger[..., 1:]
+    on_K_granger = ahead_granger[:, 0] - jnp.outer(times(B, w), g)
+    on_P = ahead_granger[:, 1:]
 
     # cubic part: (N D V Dᵀ Nᵀ) ⊗ (V E[y_p y_pᵀ] V)
     cubic = fused_einsum("ia,ka->ik", inner(K, D), N)
@@ -172,8 +172,8 @@ def first_step(
     own = Terms(
         jnp.zeros_like(base.on_y),
         jnp.zeros_like(base.on_g),
-        -fused_einsum("ia,kla->ikl", N, on_P),
-        fused_einsum("ija,ka->ijk", on_P, B),
+        -fused_einsum("ia,kal->ikl", N, on_P),
+        fused_einsum("iaj,ka->ikj", on_P, B),
         jnp.zeros_like(base.on_noise),
     )
     products = Products(
@@ -188,12 +188,12 @@ def first_step(
 
 def _ahead(
     window: RowWindow, gain: Gains, data_cov: DataCov, carried: CarryMoments
-) -> tuple[Float[Array, "p d r"], Float[Array, "p q r"]]:
-    """F̄ acting on Cov(x', y_p) and on D ε₀ y_pᵀ: column 0 goes with K, the others with P."""
+) -> tuple[Float[Array, "p r d"], Float[Array, "p r q"]]:
+    """F̄ acting on Cov(x', y_p) and on D ε₀ y_pᵀ: [:, 0] goes with K, the others with P."""
     y, DV, data_DV = window.measurements[0], carried.DV, carried.data_rows[1:]
-    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0)  # [k, l, i] = E[y_l (θ'V Dᵀ)_ik]
-    with_K = -(carried.cov_rows[..., :1] + data_DV[..., None])
-    theta = jnp.concatenate([with_K, carried.cov_rows[..., 1:] + arrived], axis=-1)
+    arrived = carried.column_rows[:, 1:].transpose(1, 0, 2)  # [k, i, l] = E[y_l (θ'V Dᵀ)_ik]
+    with_K = -(carried.cov_rows[:, :1] + data_DV[:, None])
+    theta = jnp.concatenate([with_K, carried.cov_rows[:, 1:] + arrived], axis=1)
     granger = data_cov.times_granger(jnp.concatenate([-y[None], DV]))
     return advance(window, gain, theta, granger)
 
@@ -205,7 +205,7 @@ def _first_moments(
     carried: CarryMoments,
     theta: Float[Array, "p d"],
     error: Float[Array, " p"],
-    ahead: Float[Array, "p d p"],
+    ahead: Float[Array, "p p d"],
 ) -> tuple[StepMoments, Float[Array, "p d"]]:
     """The step's moments with the noise θ already holds, and what pairs with D crosswise."""
     y, V, N = window.measurements[0], window.noise[0], gain.N[0]
@@ -213,7 +213,7 @@ def _first_moments(
     Q = inner(DV, D)
     data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]  # E[y_p y_pᵀ] on ȳ₀ and on D V
     u_square = y @ data_y  # u = y_pᵀ ȳ₀
-    theta_u = carried.theta_rows[..., 0]
+    theta_u = carried.theta_rows[:, 0]
     Q_data = inner(data_DV, DV)
     noisy_theta = times_noise(theta, V)
     own_state = inner(noisy_theta, theta)
@@ -232,8 +232,8 @@ def _first_moments(
     z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y[None, None], V)
     trace = carried.theta_trace + D @ times_noise(data_y, V)
     z = z + trace[:, None, None] * DV[None]
-    z = z + times_noise(carried.theta_rows[..., 1:].transpose(2, 0, 1), V)
-    error_state = error[:, None, None] * noisy_theta[None] + ahead.transpose(0, 2, 1)
+    z = z + times_noise(carried.theta_rows[:, 1:].transpose(1, 0, 2), V)
+    error_state = error[:, None, None] * noisy_theta[None] + ahead
     error_state = error_state - fused_einsum("ab,bkj->akj", N, z)
     state = own_state + size * Q + Q_data + inner(times_noise(DV, carry.noise), DV)
     return StepMoments(square, error_state, state, state_quadratic), shift
@@ -255,12 +255,10 @@ def held_terms(
     data_y = carried.data_rows[0]
     u_square = y @ data_y
     F = mixing
-    on_y = -fused_einsum("iaj,ak->ijk", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, :, None]
-    on_y = (
-        on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, None, :] * y[None, :, None]
-    )
-    on_g = fused_einsum("iaj,ak->ijk", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, :, None]
-    on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, None, :] * y[None, :, None]
+    on_y = -fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, None]
+    on_y = on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, :, None] * y[None, None]
+    on_g = fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, None]
+    on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, :, None] * y[None, None]
     FQ = fused_einsum("iaj,ab->bij", F, Q)
     previous = carry.measurement[None, None]
     square = 0.5 * u_square * fused_einsum("ia,ab,kb->ik", B, Q, B)
@@ -269,7 +267,7 @@ def held_terms(
         on_y,
         on_g,
         jnp.zeros((p, p, q)),
-        square[:, None, :] * g[None, :, None],
+        square[:, :, None] * g[None, None],
         jnp.zeros((p, p)),
     )
     # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
@@ -313,8 +311,8 @@ def next_data_cov(
         return DataCov(
             errors[-1],
             V,
-            jnp.stack([own, DV, nothing, nothing]),
-            jnp.stack([y, window.measurements[-2], y, y]),
+            jnp.stack([own, DV, nothing]),
+            jnp.stack([y, window.measurements[-2], y]),
             nothing,
             y,
             own_granger,
@@ -323,14 +321,12 @@ def next_data_cov(
     previous = carry.measurement
     DV = times_noise(late_gain(params, carry.weight), V)
     K = times(gain.N[0], DV)
-    paired, observed = _second_moments(params, window, previous[None])
+    seen = (previous @ y) * y + times_noise(previous, V)  # E[y yᵀ] y_p
     return DataCov(
         errors[0] - K @ previous,
         V,
-        jnp.stack(
-            [own, gain.keep * DV, -times(gain.paired_gram, DV), -times(gain.observed_gram, DV)]
-        ),
-        jnp.stack([y, previous, paired[0], observed[0]]),
+        jnp.stack([own, gain.keep * DV, -K]),
+        jnp.stack([y, previous, seen]),
         K,
         -times_noise(previous, V),
         own_granger + (y @ previous) * times(gain.B[0], DV),
@@ -339,16 +335,16 @@ def next_data_cov(
 
 
 def advance(window: RowWindow, gain: Gains, theta: Array, granger: Array) -> tuple[Array, Array]:
-    """Apply F̄ to parameter matrices θ (p, d, r) and Â (p, q, r), one per trailing index."""
+    """Apply F̄ to parameter matrices θ (p, r, d) and Â (p, r, q), one per middle index."""
     y, g = window.measurements, window.causes
-    phi = jnp.einsum("ajr,tj->tar", theta, y)
-    rho = jnp.einsum("alr,tl->tar", granger, g)
+    phi = jnp.einsum("arj,tj->tar", theta, y)
+    rho = jnp.einsum("arl,tl->tar", granger, g)
     alpha = fused_einsum("tab,tbr->tar", gain.kappa, rho) - fused_einsum(
         "tab,tbr->tar", gain.N, phi
     )
     beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
-    new_theta = mix(gain, theta) + fused_einsum("tar,tj->ajr", alpha, y)
-    new_granger = gain.keep_granger * granger + fused_einsum("tar,tl->alr", beta, g)
+    new_theta = mix(gain, theta) + fused_einsum("tar,tj->arj", alpha, y)
+    new_granger = gain.keep_granger * granger + fused_einsum("tar,tl->arl", beta, g)
     return new_theta, new_granger
 
 

@@ -17,7 +17,7 @@ from fedgranger.uncertainty.inputs import times_noise
 
 __all__ = ["NUM_FACTORS", "DataCov", "no_data_cov"]
 
-NUM_FACTORS = 4
+NUM_FACTORS = 3
 
 
 class DataCov(NamedTuple):
@@ -32,13 +32,13 @@ class DataCov(NamedTuple):
     granger_factor: Float[Array, "p d"]
     causes: Float[Array, " q"]
 
-    def times(self, rows: Float[Array, "w d"]) -> Float[Array, "p d w"]:
-        """[i, j, w] = Σ_m Cov(θ'_ij, y_m) rows_wm."""
+    def times(self, rows: Float[Array, "w d"]) -> Float[Array, "p w d"]:
+        """[i, w, j] = Σ_m Cov(θ'_ij, y_m) rows_wm."""
         noisy = times_noise(rows, self.noise)
         along = summed("rim,wm->riw", self.factors, rows)
-        out = self.error[:, None, None] * noisy.T[None]
-        out = out + (along[:, :, None] * self.columns[:, None, :, None]).sum(axis=0)
-        return out + self.matrix[..., None] * (rows @ self.vector)[None, None]
+        out = self.error[:, None, None] * noisy[None]
+        out = out + fused_einsum("riw,rj->iwj", along, self.columns)
+        return out + self.matrix[:, None] * (rows @ self.vector)[None, :, None]
 
     def times_columns(self, rows: Float[Array, "w d"]) -> Float[Array, "p w d"]:
         """[i, w, m] = Σ_j rows_wj Cov(θ'_ij, y_m)."""
@@ -54,13 +54,13 @@ class DataCov(NamedTuple):
         along = (times_noise(self.columns, noise)[:, None] * self.factors).sum(axis=(0, 2))
         return self.error * total + along + times_noise(self.matrix, noise) @ self.vector
 
-    def times_granger(self, rows: Float[Array, "w d"]) -> Float[Array, "p q w"]:
-        """[k, l, w] = Σ_m Cov(Â_kl, y_m) rows_wm."""
-        return (self.granger_factor @ rows.T)[:, None, :] * self.causes[None, :, None]
+    def times_granger(self, rows: Float[Array, "w d"]) -> Float[Array, "p w q"]:
+        """[k, w, l] = Σ_m Cov(Â_kl, y_m) rows_wm."""
+        return (self.granger_factor @ rows.T)[:, :, None] * self.causes[None, None]
 
     def dense(self) -> tuple[Float[Array, "p d d"], Float[Array, "p q d"]]:
         """Both tensors in full."""
-        theta = self.times(jnp.eye(self.columns.shape[1]))
+        theta = self.times(jnp.eye(self.columns.shape[1])).transpose(0, 2, 1)
         return theta, self.granger_factor[:, None, :] * self.causes[None, :, None]
 
 

@@ -47,7 +47,19 @@ from fedgranger.uncertainty.terms import (
     write_out,
 )
 
-__all__ = ["Added", "RowMean", "added", "cov_step", "mean_step", "parameter_cov", "start", "step"]
+__all__ = [
+    "Added",
+    "RowMean",
+    "added",
+    "cov_step",
+    "data_cov_after",
+    "last_step",
+    "mean_step",
+    "move",
+    "parameter_cov",
+    "start",
+    "step",
+]
 
 
 class Added(NamedTuple):
@@ -108,24 +120,50 @@ def cov_step(cov: RowCov, window: RowWindow, more: Added) -> RowCov:
 
 
 def mean_step(params: RowParams, mean: RowMean, window: RowWindow) -> RowMean:
-    """Advance the means by one round; they move at second order in the noise too."""
-    y, g, carry = window.measurements, window.causes, mean.carry
-    theta, granger = mean.augmentation, mean.granger
+    """Advance the means by one round."""
+    before = mean.augmentation, mean.granger, mean.carry
+    after = move(params, *before, window)
+    return RowMean(*after, last_step(window), data_cov_after(params, *before, window))
+
+
+def move(
+    params: RowParams,
+    theta: Float[Array, "p d"],
+    granger: Float[Array, "p q"],
+    carry: Carry,
+    window: RowWindow,
+) -> tuple[Float[Array, "p d"], Float[Array, "p q"]]:
+    """Means of θ and Â after a round; they move at second order in the noise too."""
+    y, g = window.measurements, window.causes
     gain = gains(params, window)
     errors = _mean_errors(params, window, gain, theta, granger)
     previous = carry.measurement
     DV = times_noise(late_gain(params, carry.weight), window.noise[0])
     K = times(gain.N[0], DV)
 
-    kept = mix(gain, theta[:, :, None])[:, :, 0] + errors.T @ y
+    kept = mix(gain, theta[:, None])[:, 0] + errors.T @ y
     new_theta = kept - (previous @ y[0]) * K - jnp.outer(K @ previous, y[0])
     pull = fused_einsum("tab,tb->ta", gain.B, y @ theta.T) - gain.c[:, None] * (g @ granger.T)
     late = jnp.outer(times(gain.B[0], DV @ previous), g[0])
-    new_granger = gain.keep_granger * granger + pull.T @ g + late
+    return new_theta, gain.keep_granger * granger + pull.T @ g + late
 
-    data_cov = carryover.next_data_cov(params, window, gain, carry, theta, errors)
-    new_carry = Carry(window.paired_weights[-1], y[-1], window.noise[-1])
-    return RowMean(new_theta, new_granger, new_carry, data_cov)
+
+def last_step(window: RowWindow) -> Carry:
+    """What the next round has to know of this one's data."""
+    return Carry(window.paired_weights[-1], window.measurements[-1], window.noise[-1])
+
+
+def data_cov_after(
+    params: RowParams,
+    theta: Float[Array, "p d"],
+    granger: Float[Array, "p q"],
+    carry: Carry,
+    window: RowWindow,
+) -> DataCov:
+    """Covariance of the parameters after a round with its last measurement."""
+    gain = gains(params, window)
+    errors = _mean_errors(params, window, gain, theta, granger)
+    return carryover.next_data_cov(params, window, gain, carry, theta, errors)
 
 
 def added(params: RowParams, mean: RowMean, window: RowWindow, like: RowCov) -> Added:
@@ -197,7 +235,7 @@ def _later_step(
     full = jnp.diag(V) if V.ndim == 1 else V
 
     state = jnp.einsum("ijkl,jl->ik", held.augmentation, full) + noisy_theta @ theta.T
-    error_state = times_noise(seen.theta_alpha[t].transpose(2, 0, 1), V)
+    error_state = times_noise(seen.theta_alpha[t].transpose(1, 0, 2), V)
     error_state = (
         error_state
         + e[:, None, None] * noisy_theta[None]

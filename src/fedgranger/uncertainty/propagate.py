@@ -6,6 +6,7 @@ in bulk and the third stage's loop only touches the covariance.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -14,13 +15,14 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from fedgranger.uncertainty import moments, views
+from fedgranger.uncertainty.carryover import Carry
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.moments import Added, RowMean
 from fedgranger.uncertainty.spread import Gains, factors_of, written
 from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_terms
 from fedgranger.uncertainty.views import Quantities
 
-__all__ = ["RowsState", "advance_rounds", "look", "prior_state"]
+__all__ = ["RowsState", "advance_rounds", "look", "measure", "prior_state"]
 
 _Tree = TypeVar("_Tree")
 
@@ -39,6 +41,7 @@ class RowsState(NamedTuple):
     prior_cov: RowCov | None
 
 
+@partial(jax.jit, static_argnames=("groups", "split", "full_noise"))
 def prior_state(
     augmentation: Float[Array, "row p d"],
     granger: Float[Array, "row p q"],
@@ -102,13 +105,40 @@ def look(
 
 
 @jax.jit
+def measure(
+    params: RowParams, state: RowsState, window: RowWindow
+) -> tuple[dict[str, Array], dict[str, Array] | None]:
+    """Sizes of what `look` returns, per row."""
+    causes = state.cov.cross.shape[4] // state.cov.cross.shape[3]
+    found, prior = look(params, state, window)
+    of_rows = jax.vmap(lambda row: views.sizes(row, causes))
+    return of_rows(found), None if prior is None else of_rows(prior)
+
+
+@jax.jit
 def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[RowMean, RowMean]:
-    """The means after all rounds, and before each of them."""
+    """The means after all rounds, and before each of them.
 
-    def one(now: RowMean, window: RowWindow) -> tuple[RowMean, RowMean]:
-        return jax.vmap(moments.mean_step)(params, now, window), now
+    Only θ and Â depend on the round before; the rest is computed for all rounds at once.
+    """
 
-    return lax.scan(one, mean, windows)
+    def before_each(first: _Tree, after: _Tree) -> _Tree:
+        return jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), first, after)
+
+    carries = jax.vmap(jax.vmap(moments.last_step))(windows)
+    carried = before_each(mean.carry, carries)
+
+    def one(
+        now: tuple[Array, Array], inputs: tuple[Carry, RowWindow]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        return jax.vmap(moments.move)(params, *now, *inputs), now
+
+    start = mean.augmentation, mean.granger
+    end, path = lax.scan(one, start, (carried, windows))
+    of_rows = jax.vmap(moments.data_cov_after)
+    data_covs = jax.vmap(of_rows, in_axes=(None, 0, 0, 0, 0))(params, *path, carried, windows)
+    last = jax.tree.map(lambda leaf: leaf[-1], (carries, data_covs))
+    return RowMean(*end, *last), RowMean(*path, carried, before_each(mean.data_cov, data_covs))
 
 
 @jax.jit

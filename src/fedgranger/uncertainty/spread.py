@@ -106,37 +106,42 @@ def gains(params: RowParams, window: RowWindow) -> Gains:
     )
 
 
-def mix(gain: Gains, values: Float[Array, "p d r"]) -> Float[Array, "p d r"]:
-    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first two axes."""
+def mix(gain: Gains, values: Float[Array, "p r d"]) -> Float[Array, "p r d"]:
+    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first and the last axis."""
     if gain.mixing is not None:
-        return fused_einsum("abj,bjr->ajr", gain.mixing, values)
-    lost = jnp.einsum("ab,bjr,jl->alr", gain.paired_gram, values, gain.paired_noise)
-    lost = lost + jnp.einsum("ab,bjr,jl->alr", gain.observed_gram, values, gain.observed_noise)
+        return fused_einsum("abj,brj->arj", gain.mixing, values)
+    lost = jnp.einsum("ab,brj,jl->arl", gain.paired_gram, values, gain.paired_noise)
+    lost = lost + jnp.einsum("ab,brj,jl->arl", gain.observed_gram, values, gain.observed_noise)
     return gain.keep * values - lost
+
+
+def _mix_left(gain: Gains, cov: Float[Array, "p d p s"]) -> Float[Array, "p d p s"]:
+    """Apply `mix` to the first two axes of a covariance."""
+    if gain.mixing is not None:
+        return fused_einsum("iaj,ajkl->ijkl", gain.mixing, cov)
+    p, d, _, size = cov.shape
+    moved = mix(gain, cov.reshape(p, d, -1).transpose(0, 2, 1))
+    return moved.transpose(0, 2, 1).reshape(p, d, p, size)
 
 
 def _mix_both(gain: Gains, cov: Float[Array, "p d p d"]) -> Float[Array, "p d p d"]:
     """Apply `mix` to both sides of a covariance of θ."""
     if gain.mixing is not None:
-        factor = gain.mixing
-        once = fused_einsum("kbl,ajbl->ajkl", factor, cov)
-        return fused_einsum("iaj,ajkl->ijkl", factor, once)
-    p, d = cov.shape[:2]
-    once = mix(gain, cov.reshape(p, d, -1)).reshape(p, d, p, d)
-    return mix(gain, once.transpose(2, 3, 0, 1).reshape(p, d, -1)).reshape(p, d, p, d)
+        return _mix_left(gain, fused_einsum("kbl,ajbl->ajkl", gain.mixing, cov))
+    return _mix_left(gain, _mix_left(gain, cov).transpose(2, 3, 0, 1))
 
 
 class Projections(NamedTuple):
     r"""Covariances with the two directions a step moves in.
 
     \(\alpha_t = -N\varphi + \kappa\rho\) (θ's) and \(\beta_t = B\varphi - c\rho\) (Â's): of θ and Â
-    with them, and of them with each other.
+    with them ([t, i, a, j]: of entry ij with component a), and of them with each other.
     """
 
-    theta_alpha: Float[Array, "window p d p"]
-    theta_beta: Float[Array, "window p d p"]
-    granger_alpha: Float[Array, "window p q p"]
-    granger_beta: Float[Array, "window p q p"]
+    theta_alpha: Float[Array, "window p p d"]
+    theta_beta: Float[Array, "window p p d"]
+    granger_alpha: Float[Array, "window p p q"]
+    granger_beta: Float[Array, "window p p q"]
     alpha_alpha: Float[Array, "window p window p"]
     alpha_beta: Float[Array, "window p window p"]
     beta_beta: Float[Array, "window p window p"]
@@ -150,23 +155,23 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
     by_group = g.reshape(num_steps, groups, size)
 
     # symmetric blocks are read so that the contracted axis comes first
-    theta_phi = summed("alij,tl->tija", cov.augmentation, y)
-    theta_rho = summed("ijal,tl->tija", cov.cross, g)
-    granger_phi = summed("ajkl,tj->tkla", cov.cross, y)
-    granger_rho = summed("namkl,tnm->tknla", cov.granger, by_group).reshape(num_steps, p, q, p)
+    theta_phi = summed("alij,tl->tiaj", cov.augmentation, y)
+    theta_rho = summed("ijal,tl->tiaj", cov.cross, g)
+    granger_phi = summed("ajkl,tj->tkal", cov.cross, y)
+    granger_rho = summed("namkl,tnm->tkanl", cov.granger, by_group).reshape(num_steps, p, p, q)
     c = gain.c[:, None, None, None]
 
     def alpha(phi: Array, rho: Array) -> Array:
-        plus = fused_einsum("tija,tba->tijb", rho, gain.kappa)
-        return plus - fused_einsum("tija,tba->tijb", phi, gain.N)
+        plus = fused_einsum("tiaj,tba->tibj", rho, gain.kappa)
+        return plus - fused_einsum("tiaj,tba->tibj", phi, gain.N)
 
     def beta(phi: Array, rho: Array) -> Array:
-        return fused_einsum("tija,tba->tijb", phi, gain.B) - c * rho
+        return fused_einsum("tiaj,tba->tibj", phi, gain.B) - c * rho
 
-    phi_phi = summed("tj,uajb->taub", y, theta_phi)
-    phi_rho = summed("tj,uajb->taub", y, theta_rho)
+    phi_phi = summed("tj,uabj->taub", y, theta_phi)
+    phi_rho = summed("tj,uabj->taub", y, theta_rho)
     rho_phi = phi_rho.transpose(2, 3, 0, 1)
-    rho_rho = summed("tl,ualb->taub", g, granger_rho)
+    rho_rho = summed("tl,uabl->taub", g, granger_rho)
 
     def right_alpha(phi: Array, rho: Array) -> Array:
         plus = fused_einsum("taub,ukb->tauk", rho, gain.kappa)
@@ -193,10 +198,9 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
 
 def scaled(gain: Gains, cov: RowCov) -> RowCov:
     r"""The part of \(\bar F \Sigma \bar F^\top\) that keeps the shape of Σ."""
-    p, d, _, q = cov.cross.shape
     return RowCov(
         _mix_both(gain, cov.augmentation),
-        gain.keep_granger * mix(gain, cov.cross.reshape(p, d, -1)).reshape(p, d, p, q),
+        gain.keep_granger * _mix_left(gain, cov.cross),
         gain.keep_granger**2 * cov.granger,
     )
 
@@ -205,16 +209,16 @@ def contract(gain: Gains, window: RowWindow, seen: Projections) -> Terms:
     r"""The rank-structured part of \(\bar F \Sigma \bar F^\top\), with a leading step axis."""
     y, g = window.measurements, window.causes
 
-    def mixed(values: Float[Array, "t p d p"]) -> Float[Array, "t p d p"]:
-        moved = values.transpose(1, 2, 0, 3)
-        flat = mix(gain, moved.reshape(*moved.shape[:2], -1))
-        return flat.reshape(moved.shape).transpose(2, 0, 1, 3)
+    def mixed(values: Float[Array, "t p p d"]) -> Float[Array, "t p p d"]:
+        moved = values.transpose(1, 0, 2, 3)
+        flat = mix(gain, moved.reshape(len(moved), -1, moved.shape[3]))
+        return flat.reshape(moved.shape).transpose(1, 0, 2, 3)
 
-    on_y = mixed(seen.theta_alpha) + 0.5 * fused_einsum("uj,uitk->tijk", y, seen.alpha_alpha)
-    onto = gain.keep_granger * seen.granger_alpha.transpose(0, 3, 1, 2)
+    on_y = mixed(seen.theta_alpha) + 0.5 * fused_einsum("uj,uitk->tikj", y, seen.alpha_alpha)
+    onto = gain.keep_granger * seen.granger_alpha.transpose(0, 2, 1, 3)
     onto = onto + fused_einsum("tiuk,ul->tikl", seen.alpha_beta, g)
     on_g = gain.keep_granger * seen.granger_beta
-    on_g = on_g + 0.5 * fused_einsum("ul,uktm->tklm", g, seen.beta_beta)
+    on_g = on_g + 0.5 * fused_einsum("ul,uktm->tkml", g, seen.beta_beta)
     nothing = jnp.zeros(gain.N.shape)
     return Terms(on_y, mixed(seen.theta_beta), onto, on_g, nothing)
 
@@ -249,15 +253,15 @@ def fluctuation(
     r"""What one step's noise adds, all but the crosswise pairing (`swapped_cov`)."""
     N_state = fused_einsum("ia,ab->ib", N, moments.state)
     B_state = fused_einsum("ia,ab->ib", B, moments.state)
-    on_y = 0.5 * fused_einsum("ia,ka->ik", N_state, N)[:, None, :] * measurement[None, :, None]
-    on_g = fused_einsum("ia,ka->ik", N_state, B)[:, None, :] * measurement[None, :, None]
+    on_y = 0.5 * fused_einsum("ia,ka->ik", N_state, N)[:, :, None] * measurement[None, None]
+    on_g = fused_einsum("ia,ka->ik", N_state, B)[:, :, None] * measurement[None, None]
     square = fused_einsum("ia,ka->ik", B_state, B)
     p, q = len(N), causes.shape[0]
     return Terms(
-        on_y - fused_einsum("iaj,ka->ijk", moments.error_state, N),
-        fused_einsum("iaj,ka->ijk", moments.error_state, B) - on_g,
+        on_y - fused_einsum("iaj,ka->ikj", moments.error_state, N),
+        fused_einsum("iaj,ka->ikj", moments.error_state, B) - on_g,
         jnp.zeros((p, p, q)),
-        0.5 * square[:, None, :] * causes[None, :, None],
+        0.5 * square[:, :, None] * causes[None, None],
         moments.error + fused_einsum("ia,ab,kb->ik", N, moments.state_quadratic, N),
     )
 
@@ -289,7 +293,7 @@ def factors_of(gain: Gains, window: RowWindow, cov: RowCov) -> Terms:
             state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
         else:
             state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
-        error_state = times_noise(theta_alpha.transpose(2, 0, 1), V)
+        error_state = times_noise(theta_alpha.transpose(1, 0, 2), V)
         moments = StepMoments(alpha_alpha, error_state, state, state)
         return fluctuation(step.measurements, step.causes, N, B, moments)
 

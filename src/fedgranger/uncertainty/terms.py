@@ -1,8 +1,8 @@
 r"""What a round adds to Cov(θ, Â), as small factors, and their assembly.
 
 Everything a round does to a covariance, beyond scaling it, is a short sum of products of small
-arrays. Those that depend on the covariance (`Terms`) are summed while small, once per round; those
-that do not (`Products`) are written out for many rounds at once.
+arrays, whose long axis comes last. Those that depend on the covariance (`Terms`) are summed while
+small, once per round; those that do not (`Products`) are written out for many rounds at once.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class Terms(NamedTuple):
     r"""Factors of what is added, for a step with measurement y, its noise V and causes g.
 
     Attributes:
-        on_y: θ-θ gets \(X_{ijk} y_l\) and its transpose.
-        on_g: θ-Â gets \(X_{ijk} g_l\).
+        on_y: θ-θ gets \(X_{ikj} y_l\) and its transpose.
+        on_g: θ-Â gets \(X_{ikj} g_l\).
         cross_on_y: θ-Â gets \(y_j X_{ikl}\).
-        granger_on_g: Â-Â gets \(X_{ijk} g_l\) and its transpose.
+        granger_on_g: Â-Â gets \(X_{ikj} g_l\) and its transpose.
         on_noise: θ-θ gets \(X_{ik} V_{jl}\).
     """
 
-    on_y: Float[Array, "*window p d p"]
-    on_g: Float[Array, "*window p d p"]
+    on_y: Float[Array, "*window p p d"]
+    on_g: Float[Array, "*window p p d"]
     cross_on_y: Float[Array, "*window p p q"]
-    granger_on_g: Float[Array, "*window p q p"]
+    granger_on_g: Float[Array, "*window p p q"]
     on_noise: Float[Array, "*window p p"]
 
 
@@ -112,21 +112,21 @@ def assemble(
     y, g = measurement, causes
     augmentation = (
         scaled.augmentation
-        + terms.on_y[..., None] * y[None, None, None]
-        + terms.on_y.transpose(2, 0, 1)[:, None] * y[None, :, None, None]
+        + terms.on_y.transpose(0, 2, 1)[..., None] * y[None, None, None]
+        + terms.on_y.transpose(1, 0, 2)[:, None] * y[None, :, None, None]
         + _kron(terms.on_noise, noise)
     )
     cross = (
         scaled.cross
-        + terms.on_g[..., None] * g[None, None, None]
+        + terms.on_g.transpose(0, 2, 1)[..., None] * g[None, None, None]
         + y[None, :, None, None] * terms.cross_on_y[:, None]
     )
     groups, p, size = scaled.granger.shape[:3]
-    half, by_group = terms.granger_on_g.reshape(p, groups, size, p), g.reshape(groups, size)
+    half, by_group = terms.granger_on_g.reshape(p, p, groups, size), g.reshape(groups, size)
     granger = (
         scaled.granger
-        + fused_einsum("injk,nl->nijkl", half, by_group)
-        + fused_einsum("knli,nj->nijkl", half, by_group)
+        + fused_einsum("iknj,nl->nijkl", half, by_group)
+        + fused_einsum("kinl,nj->nijkl", half, by_group)
     )
     return RowCov(augmentation, cross, granger)
 

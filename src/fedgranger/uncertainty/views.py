@@ -28,7 +28,10 @@ from fedgranger.uncertainty.moments import RowMean, parameter_cov
 from fedgranger.uncertainty.spread import gains
 from fedgranger.uncertainty.terms import RowCov
 
-__all__ = ["QUANTITIES", "Quantities", "prior_quantities", "quantities"]
+__all__ = ["PER_CAUSE", "QUANTITIES", "Quantities", "prior_quantities", "quantities", "sizes"]
+
+PER_CAUSE = ("granger_cov", "granger_augmentation_cov", "granger_state_cov")
+"""Quantities that belong to a pair (effect, cause); the others belong to a client."""
 
 
 class Quantities(NamedTuple):
@@ -57,11 +60,11 @@ def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow)
     D, DV = carried.D, carried.DV
     Q = DV @ D.T
     data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]
-    theta_u = carried.theta_rows[..., 0]
+    theta_u = carried.theta_rows[:, 0]
 
     base = prior_quantities(params, cov, window)
-    late = carried.cov_rows[..., 1:]  # Cov(θ', y_p) (D V)ᵀ
-    between = jnp.einsum("kli,l->ki", late, y) + times_noise(theta_u, V) @ D.T
+    late = carried.cov_rows[:, 1:]  # Cov(θ', y_p) (D V)ᵀ
+    between = jnp.einsum("kil,l->ki", late, y) + times_noise(theta_u, V) @ D.T
     state_cov = (
         base.state_cov
         + times_noise(theta, V) @ theta.T
@@ -71,16 +74,14 @@ def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow)
         + (y @ data_y + carried.noise_size) * Q
         + data_DV @ DV.T
     )
-    arrived = carried.column_rows[:, 1:].transpose(1, 2, 0) + (
-        Q[:, None, :] * data_y[None, :, None]
-    )
-    granger_state_cov = base.granger_state_cov + data_cov.times_granger(DV)
+    arrived = carried.column_rows[:, 1:].transpose(1, 0, 2) + Q[:, :, None] * data_y[None, None]
+    granger_state_cov = base.granger_state_cov + data_cov.times_granger(DV).transpose(0, 2, 1)
     return Quantities(
         parameter_cov(params, mean, cov, V).augmentation,
         cov.granger,
         base.granger_augmentation_cov,
         DV[:, None, :] * carry.measurement[None, :, None],
-        base.augmentation_state_cov + late + arrived,
+        base.augmentation_state_cov + (late + arrived).transpose(0, 2, 1),
         granger_state_cov,
         state_cov,
         _gradient_cov(params, window, cov, state_cov, granger_state_cov),
@@ -106,6 +107,29 @@ def prior_quantities(params: RowParams, cov: RowCov, window: RowWindow) -> Quant
         state_cov,
         _gradient_cov(params, window, cov, state_cov, granger_state),
     )
+
+
+def sizes(found: Quantities, causes: int) -> dict[str, Array]:
+    """Traces of covariances, Frobenius norms of cross-covariances; one per cause where it has any.
+
+    Args:
+        found: the quantities of one row.
+        causes: number of other clients; Â's columns are split evenly among them.
+    """
+    p, d = found.augmentation_cov.shape[:2]
+    between = found.granger_augmentation_cov.reshape(p, causes, -1, p, d)
+    state = found.granger_state_cov.reshape(p, causes, -1, p)
+    variances = jnp.einsum("gisis->gs", found.granger_cov)  # columns of Â, in order
+    return {
+        "augmentation_cov": jnp.einsum("ijij->", found.augmentation_cov),
+        "granger_cov": variances.reshape(causes, -1).sum(axis=1),
+        "granger_augmentation_cov": jnp.sqrt((between**2).sum(axis=(0, 2, 3, 4))),
+        "augmentation_data_cov": jnp.linalg.norm(found.augmentation_data_cov.ravel()),
+        "augmentation_state_cov": jnp.linalg.norm(found.augmentation_state_cov.ravel()),
+        "granger_state_cov": jnp.sqrt((state**2).sum(axis=(0, 2, 3))),
+        "state_cov": jnp.trace(found.state_cov),
+        "gradient_cov": jnp.trace(found.gradient_cov),
+    }
 
 
 def _gradient_cov(

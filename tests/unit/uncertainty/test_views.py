@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedgranger.uncertainty import moments, views
-from fedgranger.uncertainty.record import sizes
 from fedgranger.uncertainty.terms import RowCov
 from tests.exact_moments import (
     random_system,
@@ -170,14 +169,14 @@ def test_prior_share_vs_difference_with_and_without_covariance(W, full):
 
 def test_sums_of_sizes_by_cause_vs_traces():
     case = make()
-    one = sizes(jax.tree.map(np.asarray, case.found), 1)
+    one = views.sizes(case.found, 1)
     for name, value in zip(views.QUANTITIES, case.found, strict=True):
         side = round(np.sqrt(np.size(value)))
         is_cov = name in ("augmentation_cov", "granger_cov", "state_cov", "gradient_cov")
         flat = np.reshape(value, (side, side)) if is_cov else np.ravel(value)
         expected = np.trace(flat) if is_cov else np.linalg.norm(flat)
         np.testing.assert_allclose(one[name], expected, rtol=1e-12, err_msg=name)
-    two = sizes(jax.tree.map(np.asarray, case.found), 2)
+    two = views.sizes(case.found, 2)
     np.testing.assert_allclose(two["granger_cov"].sum(), one["granger_cov"][0], rtol=1e-12)
     for name in ("granger_augmentation_cov", "granger_state_cov"):
         np.testing.assert_allclose(np.hypot(*two[name]), one[name][0], rtol=1e-12)
