@@ -224,10 +224,10 @@ def stages():
     params, windows = make_rows(6, 8, num_rounds)
     state = start(6, 8, "joint")
     _, means = propagate_module._scan_means(params, state.mean, windows)
-    terms = propagate_module._all_added(params, means, windows, state.cov)
+    terms = propagate_module._all_added(params, means, windows)
     runs = {
         "means": lambda: propagate_module._scan_means(params, state.mean, windows),
-        "terms": lambda: propagate_module._all_added(params, means, windows, state.cov),
+        "terms": lambda: propagate_module._all_added(params, means, windows),
         "covariance": lambda: propagate_module._scan_cov(
             state.cov, windows, terms.gain, terms.terms, terms.rest
         ),
@@ -251,12 +251,12 @@ def operations():
     window = jax.tree.map(lambda leaf: leaf[0], stack_windows(setup, 0, 100))
     params, windows = make_rows(6, 8, 1)
     state, first = start(6, 8, "joint"), jax.tree.map(lambda leaf: leaf[0], windows)
-    terms = jax.vmap(moments.added)(params, state.mean, first, state.cov)
+    terms = jax.vmap(moments.added)(params, state.mean, first)
     training = count_operations(rounds.step, setup.params, initial_state(setup, config), window)
     return {
         "training": training,
         "means": count_operations(jax.vmap(moments.mean_step), params, state.mean, first),
-        "terms": count_operations(jax.vmap(moments.added), params, state.mean, first, state.cov),
+        "terms": count_operations(jax.vmap(moments.added), params, state.mean, first),
         "covariance": count_operations(jax.vmap(moments.cov_step), state.cov, first, terms),
     }
 

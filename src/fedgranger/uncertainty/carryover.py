@@ -65,6 +65,11 @@ class CarryMoments(NamedTuple):
         theta_trace: \(E[\theta' V_0 y_p]\).
         error_data: [i, m] = \(E[e_i y_{p,m}]\), e with its carried part.
         noise_size: \(E[y_p^\top V_0 y_p]\).
+        gram: D V₀ Dᵀ.
+        data_gram: \(D V_0\, E[y_p y_p^\top]\, V_0 D^\top\).
+        noise_gram: the same with the covariance of y_p alone.
+        theta_gram: \(E[\theta' y_p^\top] \bar y_0\), a matrix like θ, times V₀ Dᵀ.
+        error_gram: `error_data` times V₀ Dᵀ.
     """
 
     D: Float[Array, "p d"]
@@ -77,6 +82,11 @@ class CarryMoments(NamedTuple):
     theta_trace: Float[Array, " p"]
     error_data: Float[Array, "p d"]
     noise_size: Float[Array, ""]
+    gram: Float[Array, "p p"]
+    data_gram: Float[Array, "p p"]
+    noise_gram: Float[Array, "p p"]
+    theta_gram: Float[Array, "p p"]
+    error_gram: Float[Array, "p p"]
 
 
 def carried_cov(params: RowParams, carry: Carry, noise: Array) -> Float[Array, "p d p d"]:
@@ -108,18 +118,22 @@ def carry_moments(
     columns = data_cov.times_columns(rows)
     granger_data = (data_cov.causes @ g) * data_cov.granger_factor
     error_data = times(kappa, granger_data) - times(N, columns[:, 0] + data_rows[1:])
+    error_data = error_data + jnp.outer(error, previous)
+    theta_rows = cov_rows + theta[:, None] * (rows @ previous)[None, :, None]
     noise_size = previous @ times_noise(previous, V) + (V * carry.noise).sum()
+    lefts = (D, data_rows[1:], times_noise(DV, carry.noise), theta_rows[:, 0], error_data)
     return CarryMoments(
         D,
         DV,
         times(N, DV),
         data_rows,
         cov_rows,
-        cov_rows + theta[:, None] * (rows @ previous)[None, :, None],
+        theta_rows,
         columns + (theta @ rows.T)[..., None] * previous[None, None],
         data_cov.trace(V) + theta @ times_noise(previous, V),
-        error_data + jnp.outer(error, previous),
+        error_data,
         noise_size,
+        *(jnp.concatenate(lefts) @ DV.T).reshape(len(lefts), len(N), -1),  # one product, not five
     )
 
 
@@ -146,9 +160,9 @@ def first_step(
         error: mean of e, without its carried part.
     """
     y, g, V = window.measurements[0], window.causes[0], window.noise[0]
-    N, B, D, DV, K = gain.N[0], gain.B[0], carried.D, carried.DV, carried.K
+    N, B, DV, K = gain.N[0], gain.B[0], carried.DV, carried.K
     ahead, ahead_granger = _ahead(window, gain, data_cov, carried)
-    moments, shift = _first_moments(window, gain, carry, carried, theta, error, ahead[:, 1:])
+    moments, shift = _first_moments(window, gain, carried, theta, error, ahead[:, 1:])
     base = fluctuation(y, g, N, B, moments)
 
     noisy_y = times_noise(y, carry.noise)
@@ -159,16 +173,16 @@ def first_step(
     on_P = ahead_granger[:, 1:]
 
     # cubic part: (N D V Dᵀ Nᵀ) ⊗ (V E[y_p y_pᵀ] V)
-    cubic = fused_einsum("ia,ka->ik", inner(K, D), N)
-    seen = times_noise(carry.measurement, V)[None, None]
+    cubic = fused_einsum("ia,ab,kb->ik", N, carried.gram, N)
+    seen = times_noise(carry.measurement, V)
     late_noise = V * carry.noise * V if V.ndim == 1 else V @ carry.noise @ V
-    on_seen = jnp.eye(len(N))[:, :, None] * seen
     # 2γ Σ_t w_t E[e y_pᵀ] ȳ_t g_tᵀ
     reach = jnp.einsum(
         "ij,tj,tl,t->il", carried.error_data, window.measurements, window.causes, gain.c
     )
-    late = _late_targets(params, window, gain, carried)
-    half, shifted = times(N, times_noise(theta, V)), times(N, times_noise(shift, V))
+    late, with_K = _late_targets(params, window, gain, carried)
+    half, with_K = times(N, times_noise(theta, V)), with_K + times(N, times_noise(shift, V))
+    crosswise = (*late, (K, with_K))
     own = Terms(
         jnp.zeros_like(base.on_y),
         jnp.zeros_like(base.on_g),
@@ -178,8 +192,9 @@ def first_step(
     )
     products = Products(
         ((cubic, late_noise),),
-        ((on_K, K), (K, on_K), *zip(cubic.T[:, :, None] * seen, on_seen, strict=True)),
-        ((half, half), (shifted, K), (K, shifted), *late, *((b, a) for a, b in late)),
+        ((on_K, K), (K, on_K)),
+        ((seen, cubic[:, :, None] * seen[None, None]),),
+        ((half, half), *crosswise, *((b, a) for a, b in crosswise)),
         ((K, on_K_granger),),
         ((times(params.self_transition, DV), reach),),
     )
@@ -201,7 +216,6 @@ def _ahead(
 def _first_moments(
     window: RowWindow,
     gain: Gains,
-    carry: Carry,
     carried: CarryMoments,
     theta: Float[Array, "p d"],
     error: Float[Array, " p"],
@@ -209,24 +223,22 @@ def _first_moments(
 ) -> tuple[StepMoments, Float[Array, "p d"]]:
     """The step's moments with the noise θ already holds, and what pairs with D crosswise."""
     y, V, N = window.measurements[0], window.noise[0], gain.N[0]
-    D, DV, K, size = carried.D, carried.DV, carried.K, carried.noise_size
-    Q = inner(DV, D)
+    D, DV, Q, size = carried.D, carried.DV, carried.gram, carried.noise_size
     data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]  # E[y_p y_pᵀ] on ȳ₀ and on D V
     u_square = y @ data_y  # u = y_pᵀ ȳ₀
     theta_u = carried.theta_rows[:, 0]
-    Q_data = inner(data_DV, DV)
     noisy_theta = times_noise(theta, V)
     own_state = inner(noisy_theta, theta)
 
     # e = e' − K y_p
-    correction = inner(carried.error_data, K)
+    correction = fused_einsum("ia,ka->ik", carried.error_gram, N)
     square = jnp.outer(error, error) - correction - correction.T
-    square = square - fused_einsum("ia,ab,kb->ik", N, Q_data, N)
+    square = square - fused_einsum("ia,ab,kb->ik", N, carried.data_gram, N)
 
     # quadratic part: θ' + D u takes the place of θ'; the cubic part has the same form
     shift = theta_u + data_DV + 0.5 * (u_square + size) * D
-    between = inner(times_noise(theta_u, V), D)
-    state_quadratic = own_state + between + between.T + (u_square + size) * Q + Q_data
+    between = carried.theta_gram + carried.theta_gram.T
+    state_quadratic = own_state + between + (u_square + size) * Q + carried.data_gram
 
     # centred ε εᵀ y_p acts through D as ε does through θ
     z = times_noise(carried.column_rows[:, 1:] + Q[..., None] * data_y[None, None], V)
@@ -235,7 +247,7 @@ def _first_moments(
     z = z + times_noise(carried.theta_rows[:, 1:].transpose(1, 0, 2), V)
     error_state = error[:, None, None] * noisy_theta[None] + ahead
     error_state = error_state - fused_einsum("ab,bkj->akj", N, z)
-    state = own_state + size * Q + Q_data + inner(times_noise(DV, carry.noise), DV)
+    state = own_state + size * Q + carried.data_gram + carried.noise_gram
     return StepMoments(square, error_state, state, state_quadratic), shift
 
 
@@ -251,16 +263,13 @@ def held_terms(
     For windows of one step and diagonal noise; otherwise `contract` does it.
     """
     y, g, N, B = window.measurements[0], window.causes[0], gain.N[0], gain.B[0]
-    Q = inner(carried.DV, carried.D)
-    data_y = carried.data_rows[0]
+    Q, data_y, F = carried.gram, carried.data_rows[0], mixing
     u_square = y @ data_y
-    F = mixing
     on_y = -fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, None]
     on_y = on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, :, None] * y[None, None]
     on_g = fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, None]
     on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, :, None] * y[None, None]
     FQ = fused_einsum("iaj,ab->bij", F, Q)
-    previous = carry.measurement[None, None]
     square = 0.5 * u_square * fused_einsum("ia,ab,kb->ik", B, Q, B)
     p, q = len(N), g.shape[0]
     held = Terms(
@@ -272,25 +281,31 @@ def held_terms(
     )
     # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
     diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * carry.noise[None, None]
-    outer = tuple(zip(FQ * previous, F.transpose(1, 0, 2) * previous, strict=True))
-    return held, Products(outer=outer, diagonal=(diagonal,))
+    # F = (1 - s) δ - N v_j on the left
+    previous = carry.measurement
+    kept, lost = gain.keep * FQ, -fused_einsum("ib,bkl->ikl", N, FQ)
+    columns = (
+        (previous, kept * previous[None, None]),
+        (window.noise[0] * previous, lost * previous[None, None]),
+    )
+    return held, Products(columns=columns, diagonal=(diagonal,))
 
 
 def _late_targets(
     params: RowParams, window: RowWindow, gain: Gains, carried: CarryMoments
-) -> Pairs:
-    """E[D ε₀ y_pᵀ · e ε₀ᵀ] with F̄ in front: Σ_r (D V)_il E[e y_pᵀ]_kj."""
-    paired, observed = _second_moments(params, window, carried.error_data)
-    if len(window.measurements) == 1:  # one step: both gradients see the same E[y yᵀ]
+) -> tuple[Pairs, Float[Array, "p d"]]:
+    """E[D ε₀ y_pᵀ · e ε₀ᵀ] with F̄ in front, Σ_r (D V)_il E[e y_pᵀ]_kj: pairs, and K's partner."""
+    Ed = carried.error_data
+    kept = (gain.keep * carried.DV, Ed)
+    if len(window.measurements) == 1:  # both gradients see the same E[y yᵀ], with K = N D V
         y, V = window.measurements[0], window.noise[0]
-        Ed = carried.error_data
-        seen = jnp.outer(Ed @ y, y) + times_noise(Ed, V)
-        return (gain.keep * carried.DV, Ed), (-carried.K, seen)
-    return (
-        (gain.keep * carried.DV, carried.error_data),
+        return (kept,), -(jnp.outer(Ed @ y, y) + times_noise(Ed, V))
+    paired, observed = _second_moments(params, window, Ed)
+    others = (
         (-times(gain.paired_gram, carried.DV), paired),
         (-times(gain.observed_gram, carried.DV), observed),
     )
+    return (kept, *others), jnp.zeros_like(Ed)
 
 
 def next_data_cov(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedgranger.linalg.fused import fused_einsum, summed
+from fedgranger.linalg.fused import fused_einsum
 from fedgranger.uncertainty.inputs import times_noise
 
 __all__ = ["NUM_FACTORS", "DataCov", "no_data_cov"]
@@ -35,7 +35,7 @@ class DataCov(NamedTuple):
     def times(self, rows: Float[Array, "w d"]) -> Float[Array, "p w d"]:
         """[i, w, j] = Σ_m Cov(θ'_ij, y_m) rows_wm."""
         noisy = times_noise(rows, self.noise)
-        along = summed("rim,wm->riw", self.factors, rows)
+        along = jnp.einsum("rim,wm->riw", self.factors, rows)
         out = self.error[:, None, None] * noisy[None]
         out = out + fused_einsum("riw,rj->iwj", along, self.columns)
         return out + self.matrix[:, None] * (rows @ self.vector)[None, :, None]

@@ -20,7 +20,13 @@ from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum, times
 from fedgranger.uncertainty import carryover
-from fedgranger.uncertainty.carryover import Carry, carried_cov, carry_moments, late_gain
+from fedgranger.uncertainty.carryover import (
+    Carry,
+    CarryMoments,
+    carried_cov,
+    carry_moments,
+    late_gain,
+)
 from fedgranger.uncertainty.data_cov import DataCov, no_data_cov
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
 from fedgranger.uncertainty.spread import (
@@ -49,16 +55,20 @@ from fedgranger.uncertainty.terms import (
 
 __all__ = [
     "Added",
+    "Ready",
     "RowMean",
     "added",
     "cov_step",
     "data_cov_after",
+    "factors",
     "last_step",
     "mean_step",
     "move",
     "parameter_cov",
+    "prepare",
     "start",
     "step",
+    "written_out",
 ]
 
 
@@ -74,6 +84,14 @@ class Added(NamedTuple):
     gain: Gains
     terms: Terms
     rest: Rest
+
+
+class Ready(NamedTuple):
+    """What a round's factors are made of: gains, mean errors, and what the first step carries."""
+
+    gain: Gains
+    errors: Float[Array, "window p"]
+    carried: CarryMoments
 
 
 class RowMean(NamedTuple):
@@ -109,7 +127,7 @@ def step(
     params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow
 ) -> tuple[RowMean, RowCov]:
     """Advance mean and covariance by one round."""
-    terms = added(params, mean, window, cov)
+    terms = added(params, mean, window)
     return mean_step(params, mean, window), cov_step(cov, window, terms)
 
 
@@ -166,38 +184,83 @@ def data_cov_after(
     return carryover.next_data_cov(params, window, gain, carry, theta, errors)
 
 
-def added(params: RowParams, mean: RowMean, window: RowWindow, like: RowCov) -> Added:
-    """What a round adds to the covariance; `like` gives the shape of the covariance."""
-    y, theta, carry, data_cov = window.measurements, mean.augmentation, mean.carry, mean.data_cov
+def added(params: RowParams, mean: RowMean, window: RowWindow) -> Added:
+    """What a round adds to the covariance."""
+    ready = prepare(params, mean, window)
+    terms, products = factors(params, mean, window, ready)
+    return Added(ready.gain, terms, written_out(params, mean, window, ready, products))
+
+
+def prepare(params: RowParams, mean: RowMean, window: RowWindow) -> Ready:
+    """Compute what the factors are made of."""
+    theta, carry, data_cov = mean.augmentation, mean.carry, mean.data_cov
     gain = gains(params, window)
     errors = _mean_errors(params, window, gain, theta, mean.granger)
     carried = carry_moments(params, window, gain, carry, data_cov, theta, errors[0])
-    first, products = carryover.first_step(
-        params, window, gain, carry, data_cov, carried, theta, errors[0]
-    )
-    (p, d), q = theta.shape, mean.granger.shape[1]
-    if len(y) == 1 and gain.mixing is not None:
-        held_terms, more = carryover.held_terms(window, gain, gain.mixing, carry, carried)
-        terms = jax.tree.map(lambda part: part[None], add_terms(first, held_terms))
-        return Added(gain, terms, write_out((p, d, q), products, more))
+    return Ready(gain, errors, carried)
 
-    held = RowCov(
-        carried_cov(params, carry, window.noise[0]),
-        jnp.zeros(like.cross.shape),
-        jnp.zeros(like.granger.shape),
+
+def factors(
+    params: RowParams, mean: RowMean, window: RowWindow, ready: Ready
+) -> tuple[Terms, list[Products]]:
+    """What a round adds: short factors, and products to be written out.
+
+    The products are those of the first step, and those of what it carried in, when that is simple
+    (one step, diagonal noise), or of all later steps (leading step axis).
+    """
+    gain, carried = ready.gain, ready.carried
+    first, products = carryover.first_step(
+        params, window, gain, mean.carry, mean.data_cov, carried, mean.augmentation, ready.errors[0]
     )
+    mixing = _mixing_of_one_step(gain)
+    if mixing is not None:
+        held, more = carryover.held_terms(window, gain, mixing, mean.carry, carried)
+        terms = jax.tree.map(lambda part: part[None], add_terms(first, held))
+        return terms, [products, more]
+
+    held = _held(params, mean, window)
     seen = project(gain, window, held)
 
-    def later(total: Rest, t: Array) -> tuple[Rest, Terms]:
-        terms, products = _later_step(params, window, gain, mean, carried, held, seen, errors, t)
-        swapped = swapped_cov(gain.N[t], window.noise[t], held.augmentation)
-        more = write_out((p, d, q), products).augmentation + swapped
-        return total._replace(augmentation=total.augmentation + more), terms
+    def later(t: Array) -> tuple[Terms, Products]:
+        return _later_step(params, window, mean, ready, held, seen, t)
 
-    rest = add_rest(scaled(gain, held), write_out((p, d, q), products))
-    rest, terms = lax.scan(later, Rest(rest.augmentation, rest.cross), jnp.arange(1, len(y)))
+    terms, more = jax.vmap(later)(jnp.arange(1, len(window.measurements)))
     steps = jax.tree.map(lambda one, others: jnp.concatenate([one[None], others]), first, terms)
-    return Added(gain, add_terms(contract(gain, window, seen), steps), rest)
+    return add_terms(contract(gain, window, seen), steps), [products, more]
+
+
+def written_out(
+    params: RowParams, mean: RowMean, window: RowWindow, ready: Ready, products: list[Products]
+) -> Rest:
+    """What a round adds beside its factors."""
+    (p, d), q = mean.augmentation.shape, mean.granger.shape[1]
+    if _mixing_of_one_step(ready.gain) is not None:
+        return write_out((p, d, q), *products)
+
+    first, more = products
+    held, N = _held(params, mean, window), ready.gain.N
+
+    def later(total: Array, inputs: tuple[Array, Array, Products]) -> tuple[Array, None]:
+        gain, noise, pairs = inputs
+        swapped = swapped_cov(gain, noise, held.augmentation)
+        return total + swapped + write_out((p, d, q), pairs).augmentation, None
+
+    rest = add_rest(scaled(ready.gain, held), write_out((p, d, q), first))
+    inputs = (N[1:], window.noise[1:], more)
+    return Rest(lax.scan(later, rest.augmentation, inputs)[0], rest.cross)
+
+
+def _mixing_of_one_step(gain: Gains) -> Float[Array, "p p d"] | None:
+    """With one step and diagonal noise, what that step carried in has short factors."""
+    return gain.mixing if len(gain.N) == 1 else None
+
+
+def _held(params: RowParams, mean: RowMean, window: RowWindow) -> RowCov:
+    """Covariance of the noise that θ holds when a round begins."""
+    p, q = mean.granger.shape
+    augmentation = carried_cov(params, mean.carry, window.noise[0])
+    cross = jnp.zeros((*mean.augmentation.shape, p, q))
+    return RowCov(augmentation, cross, jnp.zeros((1, p, q, p, q)))
 
 
 def _mean_errors(
@@ -213,12 +276,10 @@ def _mean_errors(
 def _later_step(
     params: RowParams,
     window: RowWindow,
-    gain: Gains,
     mean: RowMean,
-    carried: carryover.CarryMoments,
+    ready: Ready,
     held: RowCov,
     seen: Projections,
-    errors: Float[Array, "window p"],
     t: Array,
 ) -> tuple[Terms, Products]:
     """What the noise of step t ≥ 1 of a window adds, but for `swapped_cov`.
@@ -226,10 +287,11 @@ def _later_step(
     Its measurement is the target of the step before (inside the same round), which adds
     D ε_t y_{t-1}ᵀ to θ; for t = 1 that meets what the first measurement carried in.
     """
+    gain, carried = ready.gain, ready.carried
     y, theta, previous = window.measurements, mean.augmentation, mean.carry.measurement
     V, before, N = window.noise[t], window.noise[t - 1], gain.N[t]
     D = late_gain(params, window.paired_weights[t - 1])
-    DV, e = times_noise(D, V), errors[t]
+    DV, e = times_noise(D, V), ready.errors[t]
     is_second = (t == 1).astype(y.dtype)
     noisy_theta = times_noise(theta, V)
     full = jnp.diag(V) if V.ndim == 1 else V

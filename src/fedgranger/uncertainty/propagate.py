@@ -1,13 +1,14 @@
 r"""Stretches of rounds: means first, then what every round adds, then the covariance.
 
-Each stage is compiled by itself, so that the second stage's small arrays are computed once and
-in bulk and the third stage's loop only touches the covariance.
+Each stage is compiled by itself: XLA would otherwise compute the small arrays of one stage again
+for every entry of the next one's large arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,7 @@ def prior_state(
 def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> RowsState:
     """Run consecutive rounds; `windows` has leading axes (round, row)."""
     mean, means = _scan_means(params, state.mean, windows)
-    added = _all_added(params, means, windows, state.cov)
+    added = _all_added(params, means, windows)
     cov = _scan_cov(state.cov, windows, added.gain, added.terms, added.rest)
     prior_cov = state.prior_cov
     if prior_cov is not None:
@@ -141,10 +142,26 @@ def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[R
     return RowMean(*end, *last), RowMean(*path, carried, before_each(mean.data_cov, data_covs))
 
 
-@jax.jit
-def _all_added(params: RowParams, means: RowMean, windows: RowWindow, like: RowCov) -> Added:
-    by_row = jax.vmap(moments.added)
-    return jax.vmap(by_row, in_axes=(None, 0, 0, None))(params, means, windows, like)
+def _all_added(params: RowParams, means: RowMean, windows: RowWindow) -> Added:
+    ready = _prepare(params, means, windows)
+    terms, products = _factors(params, means, windows, ready)
+    return Added(ready.gain, terms, _written_out(params, means, windows, ready, products))
+
+
+def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
+    """A function of a row's constants and round, for all rounds and rows."""
+    of_rows = jax.vmap(step)
+
+    @jax.jit
+    def of_rounds(params: RowParams, *inputs: Any) -> _Tree:
+        return jax.vmap(lambda *one: of_rows(params, *one))(*inputs)
+
+    return of_rounds
+
+
+_prepare = _bulk(moments.prepare)
+_factors = _bulk(moments.factors)
+_written_out = _bulk(moments.written_out)
 
 
 @jax.jit

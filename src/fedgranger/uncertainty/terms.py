@@ -77,6 +77,7 @@ class Products(NamedTuple):
     Attributes:
         kron: θ-θ gets \(\sum E_{ik} M_{jl}\), M a matrix or the diagonal of one.
         outer: θ-θ gets \(\sum L_{ij} R_{kl}\).
+        columns: θ-θ gets \(\sum z_j X_{ikl}\).
         swapped: θ-θ gets \(\sum L_{il} R_{kj}\).
         cross_outer: θ-Â gets \(\sum L_{ij} R_{kl}\).
         cross_swapped: θ-Â gets \(\sum L_{kj} R_{il}\).
@@ -85,6 +86,7 @@ class Products(NamedTuple):
 
     kron: Pairs = ()
     outer: Pairs = ()
+    columns: Pairs = ()
     swapped: Pairs = ()
     cross_outer: Pairs = ()
     cross_swapped: Pairs = ()
@@ -135,13 +137,13 @@ def write_out(shape: tuple[int, int, int], *products: Products) -> Rest:
     """Multiply and add; `shape` is (p, d, q)."""
     p, d, q = shape
     augmentation, cross = jnp.zeros((p, d, p, d)), jnp.zeros((p, d, p, q))
-    outer = [pair for one in products for pair in one.outer]
-    if outer:
-        augmentation = augmentation + _paired("rij,rkl->ijkl", outer)
-    swapped = [pair for one in products for pair in one.swapped]
-    if swapped:
-        augmentation = augmentation + _paired("ril,rkj->ijkl", swapped)
     for one in products:
+        for left, right in one.outer:
+            augmentation = augmentation + left[:, :, None, None] * right[None, None]
+        for left, right in one.columns:
+            augmentation = augmentation + left[None, :, None, None] * right[:, None]
+        for left, right in one.swapped:
+            augmentation = augmentation + left[:, None, None, :] * right.T[None, :, :, None]
         for left, right in one.kron:
             augmentation = augmentation + _kron(left, right)
         for spikes in one.diagonal:
@@ -168,8 +170,3 @@ def _kron(left: Float[Array, "p p"], right: Array) -> Float[Array, "p d p d"]:
 def _on_diagonal(spikes: Float[Array, "p p d"]) -> Float[Array, "p d p d"]:
     """[i, j, k, l] = X_ikj δ_jl."""
     return spikes.transpose(0, 2, 1)[..., None] * jnp.eye(spikes.shape[2])[None, :, None, :]
-
-
-def _paired(spec: str, pairs: list[tuple[Array, Array]]) -> Array:
-    lefts, rights = zip(*pairs, strict=True)
-    return jnp.einsum(spec, jnp.stack(lefts), jnp.stack(rights))

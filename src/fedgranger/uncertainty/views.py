@@ -57,22 +57,20 @@ def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow)
     theta, carry, data_cov = mean.augmentation, mean.carry, mean.data_cov
     nothing = jnp.zeros(theta.shape[0])
     carried = carry_moments(params, window, gain, carry, data_cov, theta, nothing)
-    D, DV = carried.D, carried.DV
-    Q = DV @ D.T
-    data_y, data_DV = carried.data_rows[0], carried.data_rows[1:]
-    theta_u = carried.theta_rows[:, 0]
+    DV = carried.DV
+    Q, data_y = carried.gram, carried.data_rows[0]
 
     base = prior_quantities(params, cov, window)
     late = carried.cov_rows[:, 1:]  # Cov(θ', y_p) (D V)ᵀ
-    between = jnp.einsum("kil,l->ki", late, y) + times_noise(theta_u, V) @ D.T
+    between = jnp.einsum("kil,l->ki", late, y) + carried.theta_gram
     state_cov = (
         base.state_cov
         + times_noise(theta, V) @ theta.T
         + between
         + between.T
-        + times_noise(DV, carry.noise) @ DV.T
+        + carried.noise_gram
         + (y @ data_y + carried.noise_size) * Q
-        + data_DV @ DV.T
+        + carried.data_gram
     )
     arrived = carried.column_rows[:, 1:].transpose(1, 0, 2) + Q[:, :, None] * data_y[None, None]
     granger_state_cov = base.granger_state_cov + data_cov.times_granger(DV).transpose(0, 2, 1)
