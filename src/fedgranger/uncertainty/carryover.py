@@ -21,8 +21,8 @@ from jaxtyping import Array, Float
 from fedgranger.linalg.fused import fused_einsum, inner, times
 from fedgranger.uncertainty.data_cov import DataCov
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
-from fedgranger.uncertainty.spread import Gains, StepMoments, fluctuation, mix
-from fedgranger.uncertainty.terms import Pairs, Products, Terms, add_terms
+from fedgranger.uncertainty.spread import Gains, StepMoments, mix
+from fedgranger.uncertainty.terms import Pairs, Products, Terms
 
 __all__ = [
     "Carry",
@@ -146,8 +146,8 @@ def first_step(
     carried: CarryMoments,
     theta: Float[Array, "p d"],
     error: Float[Array, " p"],
-) -> tuple[Terms, Products]:
-    """Return what the noise of a round's first step adds.
+) -> tuple[StepMoments, Terms, Products]:
+    """Return what the noise of a round's first step adds: `fluctuation` of the moments, and more.
 
     Args:
         params: constants of the row.
@@ -163,7 +163,6 @@ def first_step(
     N, B, DV, K = gain.N[0], gain.B[0], carried.DV, carried.K
     ahead, ahead_granger = _ahead(window, gain, data_cov, carried)
     moments, shift = _first_moments(window, gain, carried, theta, error, ahead[:, 1:])
-    base = fluctuation(y, g, N, B, moments)
 
     noisy_y = times_noise(y, carry.noise)
     w = carried.theta_trace + DV @ noisy_y
@@ -184,11 +183,11 @@ def first_step(
     half, with_K = times(N, times_noise(theta, V)), with_K + times(N, times_noise(shift, V))
     crosswise = (*late, (K, with_K))
     own = Terms(
-        jnp.zeros_like(base.on_y),
-        jnp.zeros_like(base.on_g),
+        jnp.zeros_like(moments.error_state),
+        jnp.zeros_like(moments.error_state),
         -fused_einsum("ia,kal->ikl", N, on_P),
         fused_einsum("iaj,ka->ikj", on_P, B),
-        jnp.zeros_like(base.on_noise),
+        jnp.zeros_like(N),
     )
     products = Products(
         ((cubic, late_noise),),
@@ -198,7 +197,7 @@ def first_step(
         ((K, on_K_granger),),
         ((times(params.self_transition, DV), reach),),
     )
-    return add_terms(base, own), products
+    return moments, own, products
 
 
 def _ahead(

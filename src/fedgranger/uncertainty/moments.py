@@ -55,12 +55,14 @@ from fedgranger.uncertainty.terms import (
 
 __all__ = [
     "Added",
+    "Factors",
     "Ready",
     "RowMean",
     "added",
     "cov_step",
     "data_cov_after",
     "factors",
+    "finish",
     "last_step",
     "mean_step",
     "move",
@@ -68,7 +70,6 @@ __all__ = [
     "prepare",
     "start",
     "step",
-    "written_out",
 ]
 
 
@@ -92,6 +93,23 @@ class Ready(NamedTuple):
     gain: Gains
     errors: Float[Array, "window p"]
     carried: CarryMoments
+
+
+class Factors(NamedTuple):
+    """What is multiplied to get what a round adds.
+
+    Attributes:
+        first: moments that decide what the noise of the first step does.
+        terms: other short factors (leading step axis).
+        products: those of the first step.
+        more: those of what the first step carried in, when that is simple (one step, diagonal
+            noise), or of all later steps (leading step axis).
+    """
+
+    first: StepMoments
+    terms: Terms
+    products: Products
+    more: Products
 
 
 class RowMean(NamedTuple):
@@ -187,8 +205,7 @@ def data_cov_after(
 def added(params: RowParams, mean: RowMean, window: RowWindow) -> Added:
     """What a round adds to the covariance."""
     ready = prepare(params, mean, window)
-    terms, products = factors(params, mean, window, ready)
-    return Added(ready.gain, terms, written_out(params, mean, window, ready, products))
+    return finish(params, mean, window, ready, factors(params, mean, window, ready))
 
 
 def prepare(params: RowParams, mean: RowMean, window: RowWindow) -> Ready:
@@ -200,23 +217,17 @@ def prepare(params: RowParams, mean: RowMean, window: RowWindow) -> Ready:
     return Ready(gain, errors, carried)
 
 
-def factors(
-    params: RowParams, mean: RowMean, window: RowWindow, ready: Ready
-) -> tuple[Terms, list[Products]]:
-    """What a round adds: short factors, and products to be written out.
-
-    The products are those of the first step, and those of what it carried in, when that is simple
-    (one step, diagonal noise), or of all later steps (leading step axis).
-    """
+def factors(params: RowParams, mean: RowMean, window: RowWindow, ready: Ready) -> Factors:
+    """Compute what is multiplied to get what a round adds."""
     gain, carried = ready.gain, ready.carried
-    first, products = carryover.first_step(
+    first, own, products = carryover.first_step(
         params, window, gain, mean.carry, mean.data_cov, carried, mean.augmentation, ready.errors[0]
     )
     mixing = _mixing_of_one_step(gain)
     if mixing is not None:
         held, more = carryover.held_terms(window, gain, mixing, mean.carry, carried)
-        terms = jax.tree.map(lambda part: part[None], add_terms(first, held))
-        return terms, [products, more]
+        terms = jax.tree.map(lambda part: part[None], add_terms(own, held))
+        return Factors(first, terms, products, more)
 
     held = _held(params, mean, window)
     seen = project(gain, window, held)
@@ -225,29 +236,32 @@ def factors(
         return _later_step(params, window, mean, ready, held, seen, t)
 
     terms, more = jax.vmap(later)(jnp.arange(1, len(window.measurements)))
-    steps = jax.tree.map(lambda one, others: jnp.concatenate([one[None], others]), first, terms)
-    return add_terms(contract(gain, window, seen), steps), [products, more]
+    steps = jax.tree.map(lambda one, others: jnp.concatenate([one[None], others]), own, terms)
+    return Factors(first, add_terms(contract(gain, window, seen), steps), products, more)
 
 
-def written_out(
-    params: RowParams, mean: RowMean, window: RowWindow, ready: Ready, products: list[Products]
-) -> Rest:
-    """What a round adds beside its factors."""
-    (p, d), q = mean.augmentation.shape, mean.granger.shape[1]
-    if _mixing_of_one_step(ready.gain) is not None:
-        return write_out((p, d, q), *products)
+def finish(
+    params: RowParams, mean: RowMean, window: RowWindow, ready: Ready, made: Factors
+) -> Added:
+    """Multiply."""
+    y, g, gain = window.measurements, window.causes, ready.gain
+    first = fluctuation(y[0], g[0], gain.N[0], gain.B[0], made.first)
+    terms = jax.tree.map(lambda all_, one: all_.at[0].add(one), made.terms, first)
+    (p, d), q = mean.augmentation.shape, g.shape[1]
+    shape = (p, d, q)
+    if _mixing_of_one_step(gain) is not None:
+        return Added(gain, terms, write_out(shape, made.products, made.more))
 
-    first, more = products
-    held, N = _held(params, mean, window), ready.gain.N
+    held = _held(params, mean, window)
 
     def later(total: Array, inputs: tuple[Array, Array, Products]) -> tuple[Array, None]:
-        gain, noise, pairs = inputs
-        swapped = swapped_cov(gain, noise, held.augmentation)
-        return total + swapped + write_out((p, d, q), pairs).augmentation, None
+        N, V, products = inputs
+        swapped = swapped_cov(N, V, held.augmentation)
+        return total + swapped + write_out(shape, products).augmentation, None
 
-    rest = add_rest(scaled(ready.gain, held), write_out((p, d, q), first))
-    inputs = (N[1:], window.noise[1:], more)
-    return Rest(lax.scan(later, rest.augmentation, inputs)[0], rest.cross)
+    rest = add_rest(scaled(gain, held), write_out(shape, made.products))
+    inputs = (gain.N[1:], window.noise[1:], made.more)
+    return Added(gain, terms, Rest(lax.scan(later, rest.augmentation, inputs)[0], rest.cross))
 
 
 def _mixing_of_one_step(gain: Gains) -> Float[Array, "p p d"] | None:

@@ -144,8 +144,7 @@ def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[R
 
 def _all_added(params: RowParams, means: RowMean, windows: RowWindow) -> Added:
     ready = _prepare(params, means, windows)
-    terms, products = _factors(params, means, windows, ready)
-    return Added(ready.gain, terms, _written_out(params, means, windows, ready, products))
+    return _finish(params, means, windows, ready, _factors(params, means, windows, ready))
 
 
 def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
@@ -161,7 +160,7 @@ def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
 
 _prepare = _bulk(moments.prepare)
 _factors = _bulk(moments.factors)
-_written_out = _bulk(moments.written_out)
+_finish = _bulk(moments.finish)
 
 
 @jax.jit
@@ -177,18 +176,19 @@ def _scan_cov(
     A round's factors are handed over from the round before: XLA then computes them once, where
     it would compute them again for every entry of the covariance that they are multiplied into.
     """
-    last = len(windows.measurements) - 1
 
-    def at(t: Array | int, tree: _Tree) -> _Tree:
-        return jax.tree.map(lambda leaf: leaf[t], tree)
+    def at(t: Array, tree: _Tree) -> _Tree:
+        return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, t, keepdims=False), tree)
 
-    def factors(cov: RowCov, t: Array | int) -> Terms:
+    def factors(cov: RowCov, t: Array) -> Terms:
         own = jax.vmap(factors_of)(*at(t, (gains, windows)), cov)
         return own if terms is None else add_terms(own, at(t, terms))
 
     def one(now: tuple[RowCov, Terms], t: Array) -> tuple[tuple[RowCov, Terms], None]:
         gain, window, more = at(t, (gains, windows, rest))
         new = jax.vmap(written)(gain, window, *now, more)
-        return (new, factors(new, jnp.minimum(t + 1, last))), None
+        return (new, factors(new, t + 1)), None  # at the end t + 1 means t, and is not used
 
-    return lax.scan(one, (cov, factors(cov, 0)), jnp.arange(last + 1))[0][0]
+    # unsigned: nothing is spent on negative indices
+    rounds = jnp.arange(len(windows.measurements), dtype=jnp.uint32)
+    return lax.scan(one, (cov, factors(cov, rounds[0])), rounds)[0][0]
