@@ -229,7 +229,7 @@ def stages():
         "means": lambda: propagate_module._scan_means(params, state.mean, windows),
         "terms": lambda: propagate_module._all_added(params, means, windows),
         "covariance": lambda: propagate_module._scan_cov(
-            state.cov, windows, terms.gain, terms.terms, terms.rest
+            state.cov, windows, terms.gain, terms.terms, terms.rest, every=num_rounds
         ),
     }
     return {

@@ -6,7 +6,8 @@ party can compute by itself is in `uncertainty.deployed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import numpy as np
@@ -17,10 +18,10 @@ from fedgranger.runtime.propagation_table import Checkpoint, collect
 from fedgranger.runtime.rows import model_noise, row_params, row_windows, single_row, start_rows
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty import stability, statistics
-from fedgranger.uncertainty.inputs import RowWindow
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.mean_square import gain_noise
 from fedgranger.uncertainty.noise import Noise, noise_of
-from fedgranger.uncertainty.propagate import advance_rounds, look, measure
+from fedgranger.uncertainty.propagate import RowsState, Sizes, follow_rounds, look, measure
 from fedgranger.uncertainty.record import Propagation
 
 __all__ = ["propagate"]
@@ -65,39 +66,60 @@ def propagate(
     given = model_noise(setup) if noise is None else noise
     prepared = noise_of(given, setup.names, dims, len(setup.streams[0].values))
     marks = _checkpoints(setup.num_rounds, num_checkpoints)
-    size = _chunk_size(setup, marks)
-    seen, growth = [], []
+    seen: list[Checkpoint] = []
     with jax.enable_x64(True):
         params = row_params(setup, config, prepared)
-        rounds = _Rounds(setup, prepared, size)
         state = start_rows(setup, config, level=level, split=split, full=prepared.is_full)
-        for first, last in zip([0, *marks[:-1]], marks, strict=True):
-            for begin in range(first, last, size):
-                windows = rounds.stretch(begin, min(begin + size, last))
-                state = advance_rounds(params, state, windows)
-            found = measure(params, state, rounds.at(last))
-            seen.append(Checkpoint(last, *jax.device_get((*found, state.mean.granger))))
-            growth.append(_total_variance(seen[-1].total))
-            if not np.isfinite(growth[-1]).all():
+        rounds = _Rounds(setup, prepared)
+        for piece in _walk(params, state, rounds, marks):
+            state, found = piece
+            seen.extend(found)
+            if not all(np.isfinite(_total_variance(one)).all() for one in found):
                 break
-            observe(float(growth[-1].sum()))
-            report("uncertainty", last, marks[-1])
-        quantities, _ = look(params, state, rounds.at(seen[-1].round))
+            for one in found:
+                observe(float(_total_variance(one).sum()))
+            report("uncertainty", seen[-1].round, marks[-1])
+        _check_bounded(setup, config, prepared, np.stack([_total_variance(one) for one in seen]))
+        quantities, _ = look(params, state, rounds.at(marks[-1]))
         final = jax.device_get((quantities, state.mean.augmentation))
-    _check_bounded(setup, config, prepared, np.stack(growth))
     return collect(setup.names, prepared, level, seen, *final)
 
 
-class _Rounds:
-    """Inputs of all rows, gathered for several stretches at a time."""
+def _walk(
+    params: RowParams, state: RowsState, rounds: _Rounds, marks: list[int]
+) -> Iterator[tuple[RowsState, list[Checkpoint]]]:
+    """Run all rounds; after every piece, the state and the checkpoints met."""
+    for begin, stop, every in _pieces(marks, rounds.limit):
+        state, sizes = follow_rounds(params, state, rounds.stretch(begin, stop), every)
+        if begin in marks:
+            sizes = jax.device_get(sizes)
+            places = range(begin, stop, every)
+            yield state, [_checkpoint(place, sizes, k) for k, place in enumerate(places)]
+    sizes = jax.device_get(measure(params, state, rounds.at(marks[-1])))
+    yield state, [Checkpoint(marks[-1], *sizes)]
 
-    def __init__(self, setup: Setup, noise: Noise, stretch: int) -> None:
+
+def _checkpoint(place: int, sizes: Sizes, index: int) -> Checkpoint:
+    return Checkpoint(place, *jax.tree.map(lambda leaf: leaf[index], sizes))
+
+
+class _Rounds:
+    """Inputs of all rows, gathered for several pieces at a time.
+
+    Attributes:
+        limit: so many rounds may be run at once.
+    """
+
+    def __init__(self, setup: Setup, noise: Noise) -> None:
         self._setup, self._noise = setup, noise
         p, d = setup.padded_dims
-        M = len(setup.streams)
+        M, W = len(setup.streams), setup.window
+        columns = d + p * (M - 1)
+        factors, written_out = 40 * p * columns * W, p * d * p * columns
+        self.limit = max(CHUNK_BYTES // (8 * M * (factors + written_out)), 1)
         row = d * (1 + d if noise.is_full else 2) + p * M
-        fitting = CHUNK_BYTES // (8 * M * row * setup.window)
-        self._size = min(max(fitting, stretch), setup.num_rounds)
+        fitting = CHUNK_BYTES // (8 * M * row * W)
+        self._size = min(max(fitting, self.limit), setup.num_rounds)
         self._begin, self._windows = 0, self._gather(0)
 
     def _gather(self, begin: int) -> RowWindow:
@@ -118,9 +140,9 @@ class _Rounds:
         )
 
 
-def _total_variance(sizes: dict[str, np.ndarray]) -> np.ndarray:
+def _total_variance(seen: Checkpoint) -> np.ndarray:
     """Sum of all parameters' variances, per row."""
-    return sizes["augmentation_cov"] + sizes["granger_cov"].sum(axis=1)
+    return seen.total["augmentation_cov"] + seen.total["granger_cov"].sum(axis=1)
 
 
 def _check_bounded(setup: Setup, config: RunConfig, noise: Noise, growth: np.ndarray) -> None:
@@ -149,10 +171,24 @@ def _checkpoints(num_rounds: int, count: int) -> list[int]:
     return [*range(0, num_rounds - 1, stretch), num_rounds - 1]
 
 
-def _chunk_size(setup: Setup, marks: list[int]) -> int:
-    p, d = setup.padded_dims
-    M = len(setup.streams)
-    columns = d + p * (M - 1)
-    factors, written_out = 40 * p * columns * setup.window, p * d * p * columns
-    per_round = 8 * M * (factors + written_out)
-    return int(max(1, min(max(np.diff([0, *marks]), default=1), CHUNK_BYTES // per_round)))
+def _pieces(marks: list[int], limit: int) -> list[tuple[int, int, int]]:
+    """Rounds to be run at once, at most `limit`: (begin, stop, distance of the marks inside).
+
+    Several stretches between marks where possible, because every piece has a cost of its own, and
+    as few lengths as possible, because each is compiled.
+    """
+    if len(marks) == 1:
+        return []
+    stretch, end = marks[1] - marks[0], marks[-1]
+    if stretch > limit:
+        pieces = [
+            (begin, min(begin + limit, last))
+            for first, last in itertools.pairwise(marks)
+            for begin in range(first, last, limit)
+        ]
+        return [(begin, stop, stop - begin) for begin, stop in pieces]
+    num_whole = end // stretch
+    together = max(n for n in range(1, limit // stretch + 1) if num_whole % n == 0)
+    size, whole = together * stretch, num_whole * stretch
+    pieces = [(begin, begin + size, stretch) for begin in range(0, whole, size)]
+    return [*pieces, (whole, end, end - whole)] if end > whole else pieces

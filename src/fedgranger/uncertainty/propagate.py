@@ -23,7 +23,15 @@ from fedgranger.uncertainty.spread import Gains, factors_of, written
 from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_terms
 from fedgranger.uncertainty.views import Quantities
 
-__all__ = ["RowsState", "advance_rounds", "look", "measure", "prior_state"]
+__all__ = [
+    "RowsState",
+    "Sizes",
+    "advance_rounds",
+    "follow_rounds",
+    "look",
+    "measure",
+    "prior_state",
+]
 
 _Tree = TypeVar("_Tree")
 
@@ -40,6 +48,20 @@ class RowsState(NamedTuple):
     mean: RowMean
     cov: RowCov
     prior_cov: RowCov | None
+
+
+class Sizes(NamedTuple):
+    """What is worth recording before a round, of several rows.
+
+    Attributes:
+        total: sizes of all quantities (`views.sizes`).
+        prior: the prior's share of them, when it is told apart.
+        granger: means of Â.
+    """
+
+    total: dict[str, Array]
+    prior: dict[str, Array] | None
+    granger: Float[Array, "*batch row p q"]
 
 
 @partial(jax.jit, static_argnames=("groups", "split", "full_noise"))
@@ -85,13 +107,35 @@ def prior_state(
 
 def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> RowsState:
     """Run consecutive rounds; `windows` has leading axes (round, row)."""
+    return _advance(params, state, windows, len(windows.measurements))[0]
+
+
+def follow_rounds(
+    params: RowParams, state: RowsState, windows: RowWindow, every: int
+) -> tuple[RowsState, Sizes]:
+    """Run consecutive rounds; also return sizes before every `every`-th of them (leading axis).
+
+    Args:
+        params: constants of all rows.
+        state: moments before the rounds.
+        windows: leading axes (round, row).
+        every: divides the number of rounds.
+    """
+    end, path = _advance(params, state, windows, every)
+    return end, _measure_some(params, path, windows, every)
+
+
+def _advance(
+    params: RowParams, state: RowsState, windows: RowWindow, every: int
+) -> tuple[RowsState, RowsState]:
+    """The state after the rounds; means before all of them, covariances before some."""
     mean, means = _scan_means(params, state.mean, windows)
     added = _all_added(params, means, windows)
-    cov = _scan_cov(state.cov, windows, added.gain, added.terms, added.rest)
-    prior_cov = state.prior_cov
-    if prior_cov is not None:
-        prior_cov = _scan_cov(prior_cov, windows, added.gain)
-    return RowsState(mean, cov, prior_cov)
+    cov, covs = _scan_cov(state.cov, windows, added.gain, added.terms, added.rest, every=every)
+    if state.prior_cov is None:
+        return RowsState(mean, cov, None), RowsState(means, covs, None)
+    prior_cov, prior_covs = _scan_cov(state.prior_cov, windows, added.gain, every=every)
+    return RowsState(mean, cov, prior_cov), RowsState(means, covs, prior_covs)
 
 
 @jax.jit
@@ -106,14 +150,18 @@ def look(
 
 
 @jax.jit
-def measure(
-    params: RowParams, state: RowsState, window: RowWindow
-) -> tuple[dict[str, Array], dict[str, Array] | None]:
-    """Sizes of what `look` returns, per row."""
-    causes = state.cov.cross.shape[4] // state.cov.cross.shape[3]
+def measure(params: RowParams, state: RowsState, window: RowWindow) -> Sizes:
+    """Sizes of what `look` returns (leading row axis)."""
+    p, q = state.cov.cross.shape[3:]
     found, prior = look(params, state, window)
-    of_rows = jax.vmap(lambda row: views.sizes(row, causes))
-    return of_rows(found), None if prior is None else of_rows(prior)
+    of_rows = jax.vmap(lambda row: views.sizes(row, q // p))
+    return Sizes(of_rows(found), None if prior is None else of_rows(prior), state.mean.granger)
+
+
+@partial(jax.jit, static_argnames="every")
+def _measure_some(params: RowParams, path: RowsState, windows: RowWindow, every: int) -> Sizes:
+    means, some = jax.tree.map(lambda leaf: leaf[::every], (path.mean, windows))
+    return jax.vmap(measure, in_axes=(None, 0, 0))(params, path._replace(mean=means), some)
 
 
 @jax.jit
@@ -163,18 +211,21 @@ _factors = _bulk(moments.factors)
 _finish = _bulk(moments.finish)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="every")
 def _scan_cov(
     cov: RowCov,
     windows: RowWindow,
     gains: Gains,
     terms: Terms | None = None,
     rest: Rest | None = None,
-) -> RowCov:
+    *,
+    every: int,
+) -> tuple[RowCov, RowCov]:
     """Advance a covariance; without `terms` and `rest`, by its own linear part alone.
 
-    A round's factors are handed over from the round before: XLA then computes them once, where
-    it would compute them again for every entry of the covariance that they are multiplied into.
+    Also returns it before every `every`-th round. A round's factors are handed over from the round
+    before: XLA then computes them once, where it would compute them again for every entry of the
+    covariance that they are multiplied into.
     """
 
     def at(t: Array, tree: _Tree) -> _Tree:
@@ -189,6 +240,11 @@ def _scan_cov(
         new = jax.vmap(written)(gain, window, *now, more)
         return (new, factors(new, t + 1)), None  # at the end t + 1 means t, and is not used
 
+    def stretch(now: tuple[RowCov, Terms], rounds: Array) -> tuple[tuple[RowCov, Terms], RowCov]:
+        return lax.scan(one, now, rounds)[0], now[0]
+
     # unsigned: nothing is spent on negative indices
     rounds = jnp.arange(len(windows.measurements), dtype=jnp.uint32)
-    return lax.scan(one, (cov, factors(cov, rounds[0])), rounds)[0][0]
+    start = cov, factors(cov, rounds[0])
+    (cov, _), some = lax.scan(stretch, start, rounds.reshape(-1, every))
+    return cov, some

@@ -65,6 +65,23 @@ def test_checkpoints_are_equally_spaced_and_include_both_ends():
     assert propagation._checkpoints(1, 5) == [0]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("marks", [[0], [0, 1], [0, 3, 6, 9], [0, 4, 8, 10], [0, 2, 4, 6, 8, 9]])
+def test_pieces_cover_all_rounds_and_meet_all_marks(marks, limit):
+    pieces = propagation._pieces(marks, limit)
+    assert [r for begin, stop, _ in pieces for r in range(begin, stop)] == list(range(marks[-1]))
+    assert all(
+        stop - begin <= limit and (stop - begin) % every == 0 for begin, stop, every in pieces
+    )
+    met = [r for begin, stop, every in pieces if begin in marks for r in range(begin, stop, every)]
+    assert met == marks[:-1]
+
+
+def test_pieces_hold_several_stretches_of_one_length():
+    assert propagation._pieces([0, 2, 4, 6, 8, 9], 5) == [(0, 4, 2), (4, 8, 2), (8, 9, 1)]
+    assert propagation._pieces([0, 2, 4, 6], 5) == [(0, 2, 2), (2, 4, 2), (4, 6, 2)]  # 3 is prime
+
+
 def test_sampled_noise_has_the_covariance_that_was_given():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((3, 3))
