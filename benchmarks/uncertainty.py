@@ -2,12 +2,14 @@
 
     python -m benchmarks.uncertainty
 
-All in one run and one language; compile time is not counted; best of several, interleaved where
-two things are compared. Exit code 1 when the cost grows faster than d^2.2, the naive form is less
-than 20 times slower, or one pass with uncertainty costs more than 90 times training alone (the aim
-is 40; where the time goes is printed, and how many operations each part takes).
+All in one run and one language; compile time is not counted; best of several. Beside training,
+both are timed in turn and over equal times, because a short run is more likely to meet a quiet
+moment of the machine than a long one; the median of the ratios counts. Exit code 1 when the cost
+grows faster than d^2.2, the naive form is less than 20 times slower, or one pass with uncertainty
+costs more than 40 times training alone.
 """
 
+import itertools
 import json
 import sys
 import time
@@ -36,8 +38,7 @@ P = 2
 SENSORS = (8, 16, 32, 64, 128, 256, 512)
 CLIENTS = (2, 4, 8, 16, 32)
 NAIVE_SENSORS = 64
-LARGEST_EXPONENT, LEAST_NAIVE_RATIO, LARGEST_TRAINING_RATIO = 2.2, 20.0, 90.0
-AIMED_TRAINING_RATIO = 40.0
+LARGEST_EXPONENT, LEAST_NAIVE_RATIO, LARGEST_TRAINING_RATIO = 2.2, 20.0, 40.0
 SECONDS = 1.0
 TRAINING_STEPS = 5_000
 TARGET = Path("benchmarks/results/uncertainty.json")
@@ -196,26 +197,44 @@ def naive_seconds(d, num_rounds, with_second_order):
     return best_seconds(run, budget=2 * SECONDS, at_least=2) / num_rounds
 
 
-def beside_training():
-    """Best times of training and of propagating (without and with split), taken in turn."""
+def seconds_of(run, repeats=1):
+    before = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter() - before) / repeats
+
+
+def beside_training(num_pairs=15):
+    """Seconds of a pass of training and of propagating (without and with split), and ratios.
+
+    Every pass with uncertainty stands between two stretches of training of about its own length.
+    """
     panel, _ = fg.simulate(6, TRAINING_STEPS + 1, seed=0)
     config = fg.RunConfig(state_dim=2, state_model="ppca")
     setup = set_up(panel, config)
     state = initial_state(setup, config)
     windows = stack_windows(setup, 0, TRAINING_STEPS)
-    runs = {
-        "training": lambda: jax.block_until_ready(run_rounds(setup.params, state, windows)),
-        "propagation": lambda: propagate(setup, config, split=False),
-        "propagation_split": lambda: propagate(setup, config, split=True),
-    }
-    best = dict.fromkeys(runs, np.inf)
-    for repeat in range(4):  # the first compiles
-        for name, run in runs.items():
-            before = time.perf_counter()
-            run()
-            if repeat:
-                best[name] = min(best[name], time.perf_counter() - before)
-    return best
+
+    def train():
+        jax.block_until_ready(run_rounds(setup.params, state, windows))
+
+    out, training = {}, []
+    for name, split in (("propagation", False), ("propagation_split", True)):
+        run = partial(propagate, setup, config, split=split)
+        for _ in range(2):  # the first compiles
+            train()
+            alone, seconds = seconds_of(train), seconds_of(run)
+        repeats = max(round(seconds / alone), 1)
+        around, taken = [seconds_of(train, repeats)], []
+        for _ in range(num_pairs):
+            taken.append(seconds_of(run))
+            around.append(seconds_of(train, repeats))
+        beside = np.array([(a + b) / 2 for a, b in itertools.pairwise(around)])
+        low, middle, high = np.percentile(np.array(taken) / beside, [25, 50, 75]).tolist()
+        out[name] = {"seconds": np.median(taken), "ratio": middle, "quartiles": [low, high]}
+        training.extend(around)
+    out["training"] = {"seconds": np.median(training)}
+    return out
 
 
 def stages():
@@ -309,22 +328,23 @@ def main():
         flush=True,
     )
 
-    best = beside_training()
-    ratios = {name: best[name] / best["training"] for name in best if name != "training"}
-    out["training"] = {"steps": TRAINING_STEPS, "seconds": best, "ratios": ratios}
-    print(
-        f"M = 6, d = 8, {TRAINING_STEPS} steps: training {best['training'] * 1e3:.0f} ms, one pass "
-        f"with uncertainty {best['propagation'] * 1e3:.0f} ms ({ratios['propagation']:.1f} times), "
-        f"prior told from data {best['propagation_split'] * 1e3:.0f} ms "
-        f"({ratios['propagation_split']:.1f} times)"
-    )
+    out["beside_training"] = found = beside_training()
+    alone = found["training"]["seconds"]
+    print(f"M = 6, d = 8, {TRAINING_STEPS} steps: a pass of training {alone * 1e3:.0f} ms")
+    for name, what in (
+        ("propagation", "one pass with uncertainty"),
+        ("propagation_split", "prior told from data"),
+    ):
+        one = found[name]
+        print(
+            f"  {what}: {one['seconds'] * 1e3:.0f} ms, {one['ratio']:.1f} times training "
+            f"(half of the pairs {one['quartiles'][0]:.1f} to {one['quartiles'][1]:.1f})",
+            flush=True,
+        )
+    ratio = found["propagation"]["ratio"]
     out["stages"] = stages()
-    alone = best["training"] / TRAINING_STEPS
-    parts = ", ".join(
-        f"{name} {seconds * 1e6:.0f} us ({seconds / alone:.0f} times)"
-        for name, seconds in out["stages"].items()
-    )
-    print(f"  per step, beside {alone * 1e6:.1f} us of training: {parts}")
+    parts = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in out["stages"].items())
+    print(f"  best times per step: {parts}")
     out["operations"] = counts = operations()
     recursion = sum(counts.values()) - counts["training"]
     parts = ", ".join(f"{name} {count:.0f}" for name, count in counts.items())
@@ -336,17 +356,15 @@ def main():
     out["passes"] = passes_of_a_fit()
     print(
         f"  training to convergence takes {out['passes']} passes; the one pass with uncertainty "
-        f"costs {ratios['propagation'] / out['passes']:.2f} times that"
+        f"costs {ratio / out['passes']:.2f} times that"
     )
-    if ratios["propagation"] > AIMED_TRAINING_RATIO:
-        print(f"  the aim of {AIMED_TRAINING_RATIO:.0f} times training is not reached")
     failures = [
         message
         for failed, message in (
             (out["exponent"] > LARGEST_EXPONENT, f"exponent above {LARGEST_EXPONENT}"),
             (out["naive"]["ratio"] < LEAST_NAIVE_RATIO, f"naive ratio below {LEAST_NAIVE_RATIO}"),
             (
-                ratios["propagation"] > LARGEST_TRAINING_RATIO,
+                ratio > LARGEST_TRAINING_RATIO,
                 f"training ratio above {LARGEST_TRAINING_RATIO}",
             ),
         )
