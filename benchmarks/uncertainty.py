@@ -29,7 +29,7 @@ from fedgranger import rounds  # noqa: E402
 from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.propagation import propagate  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
-from fedgranger.uncertainty import moments  # noqa: E402
+from fedgranger.uncertainty import added, means, moments  # noqa: E402
 from fedgranger.uncertainty import propagate as propagate_module  # noqa: E402
 from fedgranger.uncertainty.inputs import RowParams, row_window  # noqa: E402
 from fedgranger.uncertainty.propagate import advance_rounds, prior_state  # noqa: E402
@@ -270,12 +270,12 @@ def operations():
     window = jax.tree.map(lambda leaf: leaf[0], stack_windows(setup, 0, 100))
     params, windows = make_rows(6, 8, 1)
     state, first = start(6, 8, "joint"), jax.tree.map(lambda leaf: leaf[0], windows)
-    terms = jax.vmap(moments.added)(params, state.mean, first)
+    terms = jax.vmap(added.added)(params, state.mean, first)
     training = count_operations(rounds.step, setup.params, initial_state(setup, config), window)
     return {
         "training": training,
-        "means": count_operations(jax.vmap(moments.mean_step), params, state.mean, first),
-        "terms": count_operations(jax.vmap(moments.added), params, state.mean, first),
+        "means": count_operations(jax.vmap(means.mean_step), params, state.mean, first),
+        "terms": count_operations(jax.vmap(added.added), params, state.mean, first),
         "covariance": count_operations(jax.vmap(moments.cov_step), state.cov, first, terms),
     }
 

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedgranger.uncertainty.gains import gains
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.spread import gains, spread
+from fedgranger.uncertainty.spread import spread
 from fedgranger.uncertainty.statistics import RowStatistics, collect
 from fedgranger.uncertainty.terms import RowCov
 

@@ -15,11 +15,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty import moments, views
-from fedgranger.uncertainty.carryover import Carry
+from fedgranger.uncertainty import added as adding
+from fedgranger.uncertainty import means as moving
+from fedgranger.uncertainty import views
+from fedgranger.uncertainty.added import Added
+from fedgranger.uncertainty.carry import Carry
+from fedgranger.uncertainty.gains import Gains
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.moments import Added, RowMean
-from fedgranger.uncertainty.spread import Gains, factors_of, written
+from fedgranger.uncertainty.means import RowMean
+from fedgranger.uncertainty.spread import factors_of, written
 from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_terms
 from fedgranger.uncertainty.views import Quantities
 
@@ -101,7 +105,7 @@ def prior_state(
         jnp.zeros((rows, p, d, p, q)),
         granger_cov.reshape(rows, groups, p, q // groups, p, q // groups),
     )
-    mean = jax.vmap(lambda a, b: moments.start(a, b, full_noise=full_noise))(augmentation, granger)
+    mean = jax.vmap(lambda a, b: moving.start(a, b, full_noise=full_noise))(augmentation, granger)
     return RowsState(mean, cov, cov if split else None)
 
 
@@ -174,17 +178,17 @@ def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[R
     def before_each(first: _Tree, after: _Tree) -> _Tree:
         return jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), first, after)
 
-    carries = jax.vmap(jax.vmap(moments.last_step))(windows)
+    carries = jax.vmap(jax.vmap(moving.last_step))(windows)
     carried = before_each(mean.carry, carries)
 
     def one(
         now: tuple[Array, Array], inputs: tuple[Carry, RowWindow]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        return jax.vmap(moments.move)(params, *now, *inputs), now
+        return jax.vmap(moving.move)(params, *now, *inputs), now
 
     start = mean.augmentation, mean.granger
     end, path = lax.scan(one, start, (carried, windows))
-    of_rows = jax.vmap(moments.data_cov_after)
+    of_rows = jax.vmap(moving.data_cov_after)
     data_covs = jax.vmap(of_rows, in_axes=(None, 0, 0, 0, 0))(params, *path, carried, windows)
     last = jax.tree.map(lambda leaf: leaf[-1], (carries, data_covs))
     return RowMean(*end, *last), RowMean(*path, carried, before_each(mean.data_cov, data_covs))
@@ -206,9 +210,9 @@ def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
     return of_rounds
 
 
-_prepare = _bulk(moments.prepare)
-_factors = _bulk(moments.factors)
-_finish = _bulk(moments.finish)
+_prepare = _bulk(adding.prepare)
+_factors = _bulk(adding.factors)
+_finish = _bulk(adding.finish)
 
 
 @partial(jax.jit, static_argnames="every")

@@ -22,10 +22,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty.carryover import carry_moments
+from fedgranger.uncertainty.carry import carry_moments
+from fedgranger.uncertainty.gains import gains
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
-from fedgranger.uncertainty.moments import RowMean, parameter_cov
-from fedgranger.uncertainty.spread import gains
+from fedgranger.uncertainty.means import RowMean
+from fedgranger.uncertainty.moments import parameter_cov
 from fedgranger.uncertainty.terms import RowCov
 
 __all__ = ["PER_CAUSE", "QUANTITIES", "Quantities", "prior_quantities", "quantities", "sizes"]

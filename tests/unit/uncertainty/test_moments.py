@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty import moments
+from fedgranger.uncertainty import means, moments
+from fedgranger.uncertainty.gains import gains
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.propagate import RowsState, advance_rounds, prior_state
-from fedgranger.uncertainty.spread import gains, spread
+from fedgranger.uncertainty.spread import spread
 from fedgranger.uncertainty.terms import RowCov
 from tests.exact_moments import (
     random_system,
@@ -33,7 +34,7 @@ def random_prior(rng, p=P, d=D, q=Q, variance=0.1):
 
 def split_prior(mean, cov, p=P, d=D, q=Q, *, full=False):
     n = p * d
-    state = moments.start(
+    state = means.start(
         jnp.asarray(mean[:n].reshape(p, d)), jnp.asarray(mean[n:].reshape(p, q)), full_noise=full
     )
     parts = (cov[:n, :n], (p, d, p, d)), (cov[:n, n:], (p, d, p, q)), (cov[n:, n:], (1, p, q, p, q))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty import moments, views
+from fedgranger.uncertainty import means, moments, views
 from fedgranger.uncertainty.terms import RowCov
 from tests.exact_moments import (
     random_system,
@@ -42,7 +42,7 @@ class Case:
         prior_mean, prior = rng.normal(size=size), 0.1 * root @ root.T
         self.windows, n = windows, P * D
         self.params = row_params_of(self.system)
-        self.mean = moments.start(
+        self.mean = means.start(
             jnp.asarray(prior_mean[:n].reshape(P, D)),
             jnp.asarray(prior_mean[n:].reshape(P, Q)),
             full_noise=full,
