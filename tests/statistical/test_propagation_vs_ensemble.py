@@ -43,7 +43,7 @@ class Study:
     num_clients: int = 2
     window: int = 1
     num_steps: int = 3001
-    replicas: int = 4000
+    replicas: int = 16_000
     rate: float = 1e-4
     marks: tuple[int, ...] = (30, 60, 1040, 2020, 3000)
     level: str = "joint"

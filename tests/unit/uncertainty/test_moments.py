@@ -220,14 +220,17 @@ def test_mean_gain_without_noise_is_not_exact():
     assert np.linalg.norm(printed - S[:n, :n]) > 0.1 * np.linalg.norm(S[:n, :n])
 
 
-def test_absent_cause_vs_row_without_it():
-    """Columns masked by the coupling stay zero and touch nothing."""
-    system, windows, mean, cov = typical(coupling=np.array([1.0, 1.0, 0.0, 0.0]))
+@pytest.mark.parametrize("W", [1, 2])
+@pytest.mark.parametrize("present", [2, 0])
+def test_absent_causes_vs_row_without_them(present, W):
+    """Columns masked by the coupling stay zero and touch nothing; 0: a client all alone."""
+    coupling = (np.arange(Q) < present).astype(float)
+    system, windows, mean, cov = typical(coupling=coupling, window=W)
     n = P * D
     keep = np.concatenate([np.ones(n, bool), np.tile(system["coupling"] > 0, P)])
     mean, cov = mean * keep, cov * np.outer(keep, keep)
-    smaller = system | {"coupling": np.ones(2)}
-    fewer = [window | {"g": window["g"][:, :2]} for window in windows]
+    smaller = system | {"coupling": np.ones(present)}
+    fewer = [window | {"g": window["g"][:, :present]} for window in windows]
     exact = second_moments(system, mean, cov, windows)
     all_rounds = run(system, windows, mean, cov)
     few_rounds = run(smaller, fewer, mean[keep], cov[np.ix_(keep, keep)])
