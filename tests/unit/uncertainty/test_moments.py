@@ -5,10 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty import means, moments
+from fedgranger.uncertainty import means, moments, views
 from fedgranger.uncertainty.gains import gains
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.propagate import RowsState, advance_rounds, prior_state
+from fedgranger.uncertainty.propagate import (
+    RowsState,
+    advance_rounds,
+    follow_rounds,
+    prior_state,
+)
 from fedgranger.uncertainty.spread import spread
 from fedgranger.uncertainty.terms import RowCov
 from tests.exact_moments import (
@@ -22,6 +27,7 @@ from tests.exact_moments import (
 
 P, D, Q = 2, 2, 4
 step = jax.jit(moments.step)
+quantities = jax.jit(views.quantities)
 carry_spread = jax.jit(lambda params, window, cov: spread(gains(params, window), window, cov))
 full_cov = jax.jit(moments.parameter_cov)
 
@@ -347,20 +353,26 @@ def part(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-@pytest.mark.slow
-def test_advance_rounds_twice_vs_single_steps():
+def test_rounds_in_two_pieces_vs_single_steps():
     params, state, windows = two_rows(rounds=8)
-    last = advance_rounds(params, state, part(windows, slice(0, 4)))
-    last = advance_rounds(params, last, part(windows, slice(4, 8)))
+    end, first = follow_rounds(params, state, part(windows, slice(0, 4)), 2)
+    end, second = follow_rounds(params, end, part(windows, slice(4, 8)), 2)
     for k in range(2):
         mean, cov = part(state.mean, k), part(state.cov, k)
         for t in range(8):
-            mean, cov = step(part(params, k), mean, cov, part(windows, (t, k)))
-        jax.tree.map(
-            lambda got, expected: np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13),
-            (part(last.mean, k), part(last.cov, k)),
-            (mean, cov),
-        )
+            own, window = part(params, k), part(windows, (t, k))
+            if t % 2 == 0:
+                seen = part((first, second)[t // 4], (t % 4 // 2, k))
+                sizes = views.sizes(quantities(own, mean, cov, window), Q // P)
+                check_close((seen.total, seen.granger), (sizes, mean.granger))
+            mean, cov = step(own, mean, cov, window)
+        check_close((part(end.mean, k), part(end.cov, k)), (mean, cov))
+
+
+def check_close(got, expected):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13), got, expected
+    )
 
 
 def test_prior_share_vs_difference_of_runs_with_and_without_prior():
