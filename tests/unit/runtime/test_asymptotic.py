@@ -12,7 +12,7 @@ from fedgranger.runtime.setup import set_up
 
 @pytest.fixture(scope="module")
 def panel():
-    return fg.simulate(3, 800, state_dims=[1, 2, 2], sensor_dims=[4, 5, 6], seed=2)[0]
+    return fg.simulate(3, 802, state_dims=[1, 2, 2], sensor_dims=[4, 5, 6], seed=2)[0]
 
 
 @pytest.fixture(scope="module")

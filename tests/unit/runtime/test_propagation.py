@@ -16,7 +16,7 @@ SIZES = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_siz
 
 @pytest.fixture(scope="module")
 def panel():
-    return fg.simulate(2, 401, sensor_dims=(3, 3), seed=3)[0]
+    return fg.simulate(2, 402, sensor_dims=(3, 3), seed=3)[0]  # eight equal stretches
 
 
 def run(panel, noise, **options):
