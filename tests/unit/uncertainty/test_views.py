@@ -180,3 +180,22 @@ def test_sums_of_sizes_by_cause_vs_traces():
     np.testing.assert_allclose(two["granger_cov"].sum(), one["granger_cov"][0], rtol=1e-12)
     for name in ("granger_augmentation_cov", "granger_state_cov"):
         np.testing.assert_allclose(np.hypot(*two[name]), one[name][0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_sizes_of_two_causes_with_two_states_each(groups):
+    """Columns of Â belong to causes in order: the first two to the first."""
+    rng = np.random.default_rng(7)
+    p, d, q, s = 2, 3, 4, 4 // groups
+    shapes = [(p, d, p, d), (groups, p, s, p, s), (p, q, p, d), (p, d, d), (p, d, p), (p, q, p)]
+    shapes += [(p, p), (p, p)]
+    found = views.Quantities(*(jnp.asarray(rng.normal(size=shape)) for shape in shapes))
+    sizes = views.sizes(found, 2)
+    for n in range(2):
+        own = slice(2 * n, 2 * n + 2)
+        columns = [(0, c) if groups == 1 else (n, c - 2 * n) for c in range(2 * n, 2 * n + 2)]
+        trace = sum(found.granger_cov[g, i, c, i, c] for g, c in columns for i in range(p))
+        np.testing.assert_allclose(sizes["granger_cov"][n], trace, rtol=1e-12)
+        for name in ("granger_augmentation_cov", "granger_state_cov"):
+            block = np.asarray(getattr(found, name))[:, own]
+            np.testing.assert_allclose(sizes[name][n], np.linalg.norm(block), rtol=1e-12)
