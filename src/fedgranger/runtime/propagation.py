@@ -21,7 +21,7 @@ from fedgranger.uncertainty import stability, statistics
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.mean_square import gain_noise
 from fedgranger.uncertainty.noise import Noise, noise_of
-from fedgranger.uncertainty.propagate import RowsState, Sizes, follow_rounds, look, measure
+from fedgranger.uncertainty.propagate import RowsState, follow_rounds, look, measure
 from fedgranger.uncertainty.record import Propagation
 
 __all__ = ["propagate"]
@@ -66,20 +66,20 @@ def propagate(
     given = model_noise(setup) if noise is None else noise
     prepared = noise_of(given, setup.names, dims, len(setup.streams[0].values))
     marks = _checkpoints(setup.num_rounds, num_checkpoints)
-    seen: list[Checkpoint] = []
+    seen, growth = [], []
     with jax.enable_x64(True):
         params = row_params(setup, config, prepared)
         state = start_rows(setup, config, level=level, split=split, full=prepared.is_full)
         rounds = _Rounds(setup, prepared)
-        for piece in _walk(params, state, rounds, marks):
-            state, found = piece
-            seen.extend(found)
-            if not all(np.isfinite(_total_variance(one)).all() for one in found):
+        for met in _walk(params, state, rounds, marks):
+            state, found = met
+            seen.append(found)
+            growth.append(_total_variance(found))
+            if not np.isfinite(growth[-1]).all():
                 break
-            for one in found:
-                observe(float(_total_variance(one).sum()))
-            report("uncertainty", seen[-1].round, marks[-1])
-        _check_bounded(setup, config, prepared, np.stack([_total_variance(one) for one in seen]))
+            observe(float(growth[-1].sum()))
+            report("uncertainty", found.round, marks[-1])
+        _check_bounded(setup, config, prepared, np.stack(growth))
         quantities, _ = look(params, state, rounds.at(marks[-1]))
         final = jax.device_get((quantities, state.mean.augmentation))
     return collect(setup.names, prepared, level, seen, *final)
@@ -87,20 +87,17 @@ def propagate(
 
 def _walk(
     params: RowParams, state: RowsState, rounds: _Rounds, marks: list[int]
-) -> Iterator[tuple[RowsState, list[Checkpoint]]]:
-    """Run all rounds; after every piece, the state and the checkpoints met."""
+) -> Iterator[tuple[RowsState, Checkpoint]]:
+    """Run all rounds piece by piece; at every checkpoint, it and the state after its piece."""
     for begin, stop, every in _pieces(marks, rounds.limit):
         state, sizes = follow_rounds(params, state, rounds.stretch(begin, stop), every)
         if begin in marks:
             sizes = jax.device_get(sizes)
-            places = range(begin, stop, every)
-            yield state, [_checkpoint(place, sizes, k) for k, place in enumerate(places)]
+            for index, place in enumerate(range(begin, stop, every)):
+                own = jax.tree.map(lambda leaf, index=index: leaf[index], sizes)
+                yield state, Checkpoint(place, *own)
     sizes = jax.device_get(measure(params, state, rounds.at(marks[-1])))
-    yield state, [Checkpoint(marks[-1], *sizes)]
-
-
-def _checkpoint(place: int, sizes: Sizes, index: int) -> Checkpoint:
-    return Checkpoint(place, *jax.tree.map(lambda leaf: leaf[index], sizes))
+    yield state, Checkpoint(marks[-1], *sizes)
 
 
 class _Rounds:
