@@ -18,9 +18,9 @@ Only what `fedgranger/messages.py` lists, over mutual TLS:
 - every round: your filtered and corrected states (p numbers each per time step), a flag;
 - for the edge tests: your least-squares states (p numbers per time step), a flag.
 
-Measurements, sensor names, file names and your local model stay here. p is usually 1 to 4. Two
-things to know: states follow your sensors closely when p is near the number of sensors, and the
-server sees them (docs/security.md).
+No message holds measurements, sensor names, file names or your local model. p is usually 1 to 4. But
+the server can compute your measurements from several runs, and an altered party of this federation can
+read your files (docs/security.md): take part only with parties who may have them.
 """
 
 
@@ -36,7 +36,7 @@ Parties: {who}. They connect to {host}, port {port}; open it in your firewall.
 2. `{INSTALL}`
 3. `fedgranger federation start FOLDER`
 
-The server sees what `fedgranger/messages.py` lists: states of every client, never measurements.
+The server is sent what `fedgranger/messages.py` lists: states of every client.
 Its records are in `fedgranger-state`; a restart goes on from there.
 """
     if role == "client":
@@ -60,6 +60,6 @@ Parties: {who}; server {host}, port {port}.
 2. `fedgranger federation check FOLDER`
 3. `fedgranger federation run FOLDER --out RUN`
 
-This folder holds the key that may start runs. It cannot send code to a client and cannot read a
-client's files: their own policy (`local/authorization.json`) refuses both.
+This folder holds the key that may start runs: whoever has it can act at every client. Keep it readable
+by you only.
 """
