@@ -20,8 +20,8 @@ number of surprise per step, and once the upper end of its normal range. It runs
 far; the protocol above does not carry it.
 
 No message holds measurements, sensor names, the observation matrix, noise covariances or the
-augmentation, and none brings a client another client's states. `CONTENTS` lists every field; what it
-does not list is refused on both sides. All numbers are float64. With a leading client axis the
+augmentation, and none brings a client another client's states. `CONTENTS` lists every field; what
+it does not list is refused on both sides. All numbers are float64. With a leading client axis the
 array types carry the messages of all clients at once. A run in one process also keeps what a
 server would not see (θ, losses, step sizes, notes on sensors, how well local models fit, what is
 normal for every sensor) in its run folder.

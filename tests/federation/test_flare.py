@@ -223,7 +223,7 @@ def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
 
 
 def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):
-    from fedgranger.cli.federation import _take_settings
+    from fedgranger.cli.federation.party import _take_settings
     from fedgranger.runtime.flare.settings import read_settings
 
     rows = "\n".join(f"2026-01-01T00:00:{s:02d},{s * s},{s % 7}" for s in range(30))

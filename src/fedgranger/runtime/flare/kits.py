@@ -16,6 +16,7 @@ from typing import Any
 
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.readme import readme
+from fedgranger.runtime.flare.rights import write_rights
 from fedgranger.runtime.flare.settings import write_members
 
 __all__ = [
@@ -25,20 +26,12 @@ __all__ = [
     "make_kits",
     "require_flare",
     "role_of",
-    "settle_in",
 ]
 
 ADMIN = "admin"
 ORGANISATION = "fedgranger"
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SAFE_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
-ALLOWED_CLASSES = [
-    "nvflare.collab.runtime.controller.CollabController",
-    "nvflare.collab.runtime.executor.CollabExecutor",
-    "fedgranger.",
-]
-HEARTBEAT_SECONDS = 60  # a client that is silent for longer counts as away (FLARE: 600)
-LOG_STREAMS = ("site_log_streamer", "log_receiver")
 
 
 def admin_name() -> str:
@@ -76,7 +69,7 @@ def make_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dic
         if party == ADMIN:
             write_members(target, clients)
         else:
-            _write_policy(target, is_server=party == "server")
+            write_rights(target, is_server=party == "server")
         role = party if party in ("server", ADMIN) else "client"
         (target / "README.md").write_text(readme(role, party, host, port, clients), "utf-8")
         _restrict(target)
@@ -109,20 +102,6 @@ def role_of(kit: Path) -> tuple[str, str]:
     raise RunError(
         f"{kit}: is not a start-up kit; pass a folder that 'fedgranger federation init' made"
     )
-
-
-def settle_in(kit: Path) -> None:
-    """Point the server's storage at the place where the kit now lies."""
-    path = kit / "local" / "resources.json"
-    resources = json.loads(path.read_text("utf-8"))
-    if "snapshot_persistor" not in resources:
-        return
-    storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
-    storage["root_dir"] = str((kit / "snapshot-storage").resolve())
-    for component in resources["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = str((kit / "jobs-storage").resolve())
-    path.write_text(json.dumps(resources, indent=2) + "\n", "utf-8")
 
 
 def _check_names(host: str, clients: Sequence[str], port: int) -> None:
@@ -170,36 +149,6 @@ def _provision(folder: Path, host: str, clients: Sequence[str], port: int) -> Pa
     if context.get(CtxKey.BUILD_ERROR):
         raise RunError(f"provisioning failed: {log.last}")
     return Path(context[CtxKey.CURRENT_PROD_DIR])
-
-
-def _write_policy(kit: Path, *, is_server: bool) -> None:
-    """No foreign code, no shell, no logs over the wire."""
-    local = kit / "local"
-    resources = json.loads((local / "resources.json.default").read_text("utf-8"))
-    resources["class_allow_list"] = ALLOWED_CLASSES
-    resources["components"] = [
-        component for component in resources["components"] if component["id"] not in LOG_STREAMS
-    ]
-    if is_server:
-        resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_SECONDS
-        for component in resources["components"]:
-            if component["id"] == "job_scheduler":
-                component["args"].update(
-                    max_jobs=1, min_schedule_interval=1.0, max_schedule_interval=2.0
-                )
-    else:
-        resources["allow_log_streaming"] = False
-    (local / "resources.json").write_text(json.dumps(resources, indent=2) + "\n", "utf-8")
-    rights = json.loads((local / "authorization.json.default").read_text("utf-8"))
-    allowed = ["submit_job", "clone_job", "manage_job", "download_job", "view", "operate"]
-    if is_server:
-        allowed.append("app_command")  # ask the running job how far it is
-    rights["permissions"]["project_admin"] = {
-        **dict.fromkeys(allowed, "any"),
-        "shell_commands": "none",
-        "byoc": "none",
-    }
-    (local / "authorization.json").write_text(json.dumps(rights, indent=2) + "\n", "utf-8")
 
 
 def _restrict(folder: Path) -> None:

@@ -18,9 +18,9 @@ Only what `fedgranger/messages.py` lists, over mutual TLS:
 - every round: your filtered and corrected states (p numbers each per time step), a flag;
 - for the edge tests: your least-squares states (p numbers per time step), a flag.
 
-No message holds measurements, sensor names, file names or your local model. p is usually 1 to 4. But
-the server can compute your measurements from several runs, and an altered party of this federation can
-read your files (docs/security.md): take part only with parties who may have them.
+No message holds measurements, sensor names, file names or your local model. p is usually 1 to 4.
+But the server can compute your measurements from several runs, and an altered party of this
+federation can read your files (docs/security.md): take part only with parties who may have them.
 """
 
 
@@ -60,6 +60,6 @@ Parties: {who}; server {host}, port {port}.
 2. `fedgranger federation check FOLDER`
 3. `fedgranger federation run FOLDER --out RUN`
 
-This folder holds the key that may start runs: whoever has it can act at every client. Keep it readable
-by you only.
+This folder holds the key that may start runs: whoever has it can act at every client. Keep it
+readable by you only.
 """

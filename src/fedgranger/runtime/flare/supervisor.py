@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedgranger.errors import RunError
-from fedgranger.runtime.flare.kits import ORGANISATION, role_of, settle_in
+from fedgranger.runtime.flare.kits import ORGANISATION, role_of
+from fedgranger.runtime.flare.rights import settle_in
 
 __all__ = ["command_of", "end_processes", "supervise"]
 

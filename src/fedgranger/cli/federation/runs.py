@@ -1,4 +1,4 @@
-"""`fedgranger federation`: a run between parties, on NVIDIA FLARE."""
+"""`federation check`, `run` and `status`: what the admin does."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from fedgranger._version import __version__
 from fedgranger.cli.console import err, friendly, out
+from fedgranger.cli.federation.common import Kit, federation, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -25,63 +26,11 @@ from fedgranger.report.run import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.timing import TimeRange, agree
-from fedgranger.runtime.flare.kits import make_kits, require_flare, role_of
+from fedgranger.runtime.flare.kits import require_flare
 from fedgranger.runtime.flare.session import connect, run_job
-from fedgranger.runtime.flare.settings import ClientSettings, read_members, write_settings
-from fedgranger.runtime.flare.supervisor import supervise
+from fedgranger.runtime.flare.settings import read_members
 
-__all__ = ["federation"]
-
-federation = typer.Typer(
-    no_args_is_help=True,
-    help="Run between parties that keep their data: init, start, check, run, status.",
-)
-Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
-
-
-@federation.command()
-@friendly
-def init(
-    folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
-    server: Annotated[str, typer.Option(help="Host name or address of the server.")],
-    clients: Annotated[str, typer.Option(help="Names of the clients, with commas between.")],
-    port: Annotated[int, typer.Option(help="Port of the server.")] = 8002,
-) -> None:
-    """Make a start-up kit for every party: certificate, key, policy, README."""
-    names = [name.strip() for name in clients.split(",") if name.strip()]
-    kits = make_kits(folder, server, names, port)
-    for party, kit in kits.items():
-        out.print(f"{escape(party):<20} {escape(str(kit))}", soft_wrap=True)
-    out.print(
-        "\nSend every party its folder over a safe way; each README.md says what to do. Keep "
-        "'authority' offline: it can make new parties."
-    )
-
-
-@federation.command()
-@friendly
-def start(
-    kit: Kit,
-    data: Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")] = None,
-    time_column: Annotated[str, typer.Option(help="Name of the time column.")] = "auto",
-    interval: Annotated[
-        float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
-    ] = None,
-    missing: Annotated[str, typer.Option(help="error, or mask empty cells.")] = "error",
-    constant: Annotated[str, typer.Option(help="error, or drop constant sensors.")] = "error",
-) -> None:
-    """Run this party until Ctrl-C; it comes back by itself when its process dies."""
-    require_flare()
-    role, name = role_of(kit)
-    if role == "admin":
-        raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
-    if role == "client":
-        _take_settings(kit, name, data, time_column, interval, missing, constant)
-    elif data is not None:
-        raise ConfigError("the server has no data; leave --data out")
-    who = "server" if role == "server" else f"client '{name}'"
-    out.print(f"{escape(who)} is running; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
-    supervise(kit, _say)
+__all__ = ["check", "run", "status"]
 
 
 @federation.command()
@@ -95,7 +44,7 @@ def check(
     names = read_members(kit)
     options = FederationOptions(RunConfig(solver="newton"), wait_seconds=wait_seconds)
     with connect(kit) as session:
-        outcome = run_job(session, "check", names, options, None, mode="check", log=_say)
+        outcome = run_job(session, "check", names, options, None, mode="check", log=say)
     ranges = outcome.get("ranges", {})
     table = Table(box=None, header_style="bold")
     for column in ("client", "version", "clock", "rows begin", "rows end", "interval"):
@@ -153,7 +102,7 @@ def run(
     started = time.monotonic()
     with connect(kit) as session:
         outcome = run_job(
-            session, f"run-{digest[:12]}", names, options, out_folder, log=_say, report=_show
+            session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
         )
     if outcome["status"] != "done":
         raise RunError(outcome["sentence"])
@@ -195,32 +144,6 @@ def status(kit: Kit) -> None:
     out.print(f"jobs: {len(jobs)} so far, {len(running)} not finished")
 
 
-def _take_settings(
-    kit: Path,
-    name: str,
-    data: Path | None,
-    time_column: str,
-    interval: float | None,
-    missing: str,
-    constant: str,
-) -> None:
-    """Check that the data can be read before anybody else is involved."""
-    from fedgranger.data.reading import read_client
-
-    if data is None:
-        raise ConfigError(f"client '{name}' needs its data: --data FILE")
-    _, times, notes = read_client(
-        name, data, time_column=time_column, missing=missing, constant=constant
-    )
-    for note in notes:
-        _say(note)
-    if interval is not None and times.dtype.kind == "M":
-        interval *= 1e9
-    write_settings(
-        kit, ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
-    )
-
-
 def _check_named(config: RunConfig, names: tuple[str, ...]) -> None:
     named = set(config.state_dim) if isinstance(config.state_dim, dict) else set()
     if config.couplings != "all":
@@ -248,10 +171,6 @@ def _time(number: str, kind: str) -> str:
 def _step(number: str, kind: str) -> str:
     value = float(Fraction(number))
     return f"{value / 1e9:g} s" if kind == "stamps" else f"{value:g}"
-
-
-def _say(sentence: str) -> None:
-    err.print(escape(sentence), soft_wrap=True)
 
 
 def _show(progress: dict[str, Any]) -> None:
