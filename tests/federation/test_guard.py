@@ -23,7 +23,7 @@ NAMES = {
 
 
 def judge(process, over, sender, to, channel, topic, kind="req", invites=False):
-    message = Envelope(kind, channel, topic, sender, to, over, invites)
+    message = Envelope(kind, channel, topic, over, sender, to, invites)
     return reason_to_refuse(process, NAMES[process], message)
 
 

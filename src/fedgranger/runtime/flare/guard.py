@@ -168,18 +168,18 @@ class Envelope(NamedTuple):
         kind: `req`, `reply` or `return`.
         channel: of the message, or of the long message that it is a piece of.
         topic: likewise.
+        over: the process at the other end of the connection, as its certificate says.
         sender: the process it says it comes from.
         to: the process it is for.
-        over: the process at the other end of the connection, as its certificate says.
         invites: it asks to open a further connection.
     """
 
     kind: str
     channel: str
     topic: str
+    over: str
     sender: str
     to: str
-    over: str
     invites: bool
 
 
@@ -198,9 +198,9 @@ def envelope_of(headers: Mapping[str, Any] | None, over: str) -> Envelope:
         text("cn__msg_type"),
         channel,
         topic,
+        over,
         text("cn__origin"),
         text("cn__destination"),
-        over,
         headers.get("cn__conn_url") is not None,
     )
 
@@ -215,10 +215,10 @@ def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
     """
     if message.invites:
         return "it asks for a connection of its own"
-    kinds = [_kind(name, process, me) for name in (message.over, message.sender, message.to)]
-    if "" in kinds:
+    over, sender, to = (_kind(name, process, me) for name in message[3:6])
+    if not (over and sender and to):
         return "it comes from or goes to a party that has no business here"
-    way = (process, *kinds)
+    way = (process, over, sender, to)
     if way not in WAYS:
         return "it takes a way that no message of a run takes"
     if process in ("server", "client") and message.sender != message.over:
