@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.inference.edges import EDGE_COLUMNS
+from fedgranger.report.headline import absence
 from fedgranger.results import Result
 
 __all__ = ["bytes_table", "edge_table", "headline", "ledger_table", "score_table"]
@@ -20,7 +21,8 @@ def headline(result: Result) -> str:
     facts = result.manifest["inference"]
     edges = result.edges()
     if result.inference is None:
-        return f"{len(edges)} possible edges, ranked by strength; none was tested."
+        how = "ranked by strength; none was tested" if result.granger is not None else "none tested"
+        return f"{len(edges)} possible edges, {how}."
     count = int(edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_).sum())
     correction = {
         "bh": "false discovery rate",
@@ -28,9 +30,10 @@ def headline(result: Result) -> str:
         "holm": "chance of any false edge",
         "none": "level of every single test",
     }[facts["correction"]]
-    return (
+    found = (
         f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})."
     )
+    return " ".join([found, *absence(result.manifest)])
 
 
 def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:

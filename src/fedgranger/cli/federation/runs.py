@@ -111,7 +111,7 @@ def run(
     write_run_report(report_path, result)
     training = result.manifest["training"]
     out.print(headline(result), soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))
+    out.print(edge_table(result.edges(sort=True), 10, result.fedgc_edges()))
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     for sentence in result.manifest["inference"]["warnings"]:
         err.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
