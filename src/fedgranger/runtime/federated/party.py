@@ -29,7 +29,7 @@ from fedgranger.runtime.federated.policy import PolicyError, SitePolicy
 from fedgranger.runtime.federated.preparation import Preparation, Prepared
 from fedgranger.runtime.federated.questions import Questions, WaitingError, question_of
 from fedgranger.runtime.federated.requests import read_edges, read_grid
-from fedgranger.runtime.federated.secret import draw_start, keyed_hash
+from fedgranger.runtime.federated.secret import data_hash, draw_start
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, range_of
 
@@ -81,8 +81,7 @@ class Party:
         self._series, self._store, self._prepare, self._policy = series, store, prepare, policy
         self._secret, self._clock, self._log = secret, clock, log
         self._audit, self._on_finish = audit, on_finish
-        parts = (series.time, series.client.values, series.client.observed)
-        self.data_hash = keyed_hash(secret, *parts)
+        self.data_hash = data_hash(secret, series)
         self._range = range_of(series)
         self._questions = Questions(store, policy, self.data_hash)
         self._prepared: tuple[tuple[TimeGrid, str], Prepared] | None = None

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from fedgranger.errors import RunError
+from fedgranger.runtime.federated.timing import LocalSeries
 
-__all__ = ["PRIOR_SCALE", "draw_start", "keyed_hash", "read_secret"]
+__all__ = ["PRIOR_SCALE", "data_hash", "draw_start", "keyed_hash", "read_secret"]
 
 SECRET_BYTES = 32
 PRIOR_SCALE = 0.1
@@ -66,8 +67,13 @@ def keyed_hash(secret: bytes, *parts: bytes | np.ndarray) -> str:
     return found.hexdigest()
 
 
-def draw_start(secret: bytes, data_hash: str, shape: tuple[int, int]) -> np.ndarray:
+def data_hash(secret: bytes, series: LocalSeries) -> str:
+    """Tell a site's data from others, without letting anybody test a guess."""
+    return keyed_hash(secret, series.time, series.client.values, series.client.observed)
+
+
+def draw_start(secret: bytes, data: str, shape: tuple[int, int]) -> np.ndarray:
     """θ⁰ of a site: the same for the same data and shape, unknown to everybody else."""
-    text = f"augmentation {data_hash} {shape[0]} {shape[1]}".encode()
+    text = f"augmentation {data} {shape[0]} {shape[1]}".encode()
     key = int(keyed_hash(secret, text), 16)
     return PRIOR_SCALE * np.random.Generator(np.random.Philox(key=key)).standard_normal(shape)

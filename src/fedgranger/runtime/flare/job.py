@@ -26,6 +26,7 @@ from fedgranger.runtime.federated.preparation import prepare_party, seeded_prepa
 from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.secret import read_secret
 from fedgranger.runtime.federated.store import DiskFiles, Store
+from fedgranger.runtime.federated.validation import check_answer, check_sender
 from fedgranger.runtime.flare.engine import FlareEngine
 from fedgranger.runtime.flare.session import OUTCOME, PROGRESS
 from fedgranger.runtime.flare.settings import (
@@ -208,5 +209,8 @@ def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]
         before = time.time()
         for client, payload in engine.exchange(asked, 30.0):
             packet = decode(payload)
+            check_sender(packet, coordinator.plan.run, client)
+            if packet.kind != "refusal":
+                check_answer("offer", {}, None, packet)
             found[client] = {**packet.values, "kind": packet.kind, "asked": before}
     return found
