@@ -73,9 +73,12 @@ class Federation:
         store = Store(DiskFiles(self.folder / "server"))
         return Coordinator(plan, store, lambda: self.now, self.log.append)
 
-    def run(self, coordinator=None):
+    def pass_time(self, seconds):
+        self.now += seconds
+
+    def run(self, coordinator=None, **options):
         self.server = coordinator or self.coordinator()
-        return drive(self.server, LoopbackEngine(self.handlers()))
+        return drive(self.server, LoopbackEngine(self.handlers()), **options)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,23 @@ def test_parties_find_what_one_process_finds(panel, tmp_path, config):
         found.inference.edges["p_value"], alone.inference.edges["p_value"], rtol=1e-9
     )
     assert found.rounds == alone.manifest["training"]["rounds"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_once(panel, tmp_path):
+    config = fg.RunConfig(solver="none")
+    federation = Federation(panel, tmp_path, config, policy=SitePolicy(), message_steps=37)
+    found, alone = federation.run(), fg.fit(panel, config=config)
+    trained = fg.fit(panel, config=fg.RunConfig(solver="newton"))
+    for other in (alone, trained):
+        assert found.inference.edges.equals(other.inference.edges)
+        assert found.inference.entries.equals(other.inference.entries)
+    assert found.granger is alone.granger is None
+    for name in panel.names:
+        kinds = [decode(answer).kind for who, _, answer in federation.wire if who == name]
+        assert kinds == ["range", "hello", "done", *["states"] * 9, "done"]
+    sent = sum(len(answer) for _, _, answer in federation.wire)
+    assert sent < 3 * (301 * (2 * 8 + 1) + 13 * 800)
 
 
 def test_small_messages_change_nothing(panel, tmp_path):
