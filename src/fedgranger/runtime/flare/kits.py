@@ -17,7 +17,7 @@ from typing import Any
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.readme import readme
 from fedgranger.runtime.flare.rights import restore_rights
-from fedgranger.runtime.flare.settings import write_members
+from fedgranger.runtime.flare.settings import write_members, write_policy
 
 __all__ = [
     "ADMIN",
@@ -71,6 +71,8 @@ def make_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dic
         else:
             restore_rights(target, is_server=party == "server")
         role = party if party in ("server", ADMIN) else "client"
+        if role == "client":
+            write_policy(target)
         (target / "README.md").write_text(readme(role, party, host, port, clients), "utf-8")
         _restrict(target)
         out[party] = target
