@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.cli.federation.common import Kit, federation, say
+from fedgranger.cli.federation.common import Kit, check_kit, federation, say
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.kits import require_flare, role_of
 from fedgranger.runtime.flare.settings import ClientSettings, write_settings
@@ -35,6 +35,7 @@ def start(
     role, name = role_of(kit)
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
+    check_kit(kit)
     if role == "client":
         _take_settings(kit, name, data, time_column, interval, missing, constant)
     elif data is not None:

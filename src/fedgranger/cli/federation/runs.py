@@ -16,7 +16,7 @@ from rich.table import Table
 
 from fedgranger._version import __version__
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, federation, say
+from fedgranger.cli.federation.common import Kit, check_kit, federation, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -43,6 +43,7 @@ def check(
     require_flare()
     names = read_members(kit)
     options = FederationOptions(RunConfig(solver="newton"), wait_seconds=wait_seconds)
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(session, "check", names, options, None, mode="check", log=say)
     ranges = outcome.get("ranges", {})
@@ -100,6 +101,7 @@ def run(
     _check_named(run_config, names)
     digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
     started = time.monotonic()
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(
             session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
@@ -132,6 +134,7 @@ def status(kit: Kit) -> None:
     """Show who is connected and what is running."""
     require_flare()
     names = read_members(kit)
+    check_kit(kit)
     with connect(kit) as session:
         found = session.clients()
         if found is None:
