@@ -1,0 +1,114 @@
+"""Over real FLARE processes: keys made at the sites, a renewed certificate, a revoked one."""
+
+import subprocess
+import sys
+
+import pytest
+
+import fedgranger as fg
+from tests.federation.flare import ENVIRONMENT, FEDGRANGER, RealFederation, wait_for
+
+pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+
+from fedgranger.runtime.flare.kits import prepare_kits
+from fedgranger.runtime.flare.rights import settle_in
+from fedgranger.runtime.flare.supervisor import command_of
+
+SERVER = """
+import runpy, sys, warnings
+from pathlib import Path
+from fedgranger.runtime.flare.revocation import refuse_revoked
+
+kit = Path(sys.argv[sys.argv.index("-m") + 1])
+
+def report(event, **facts):
+    with (kit / "reports.txt").open("a") as file:
+        file.write(f"{event} {facts}\\n")
+
+refuse_revoked(kit, report)
+warnings.simplefilter("ignore")
+runpy.run_module("nvflare.private.fed.app.server.server_train", run_name="__main__")
+"""
+
+
+def federation(*words):
+    done = subprocess.run(
+        [*FEDGRANGER, "federation", *map(str, words)],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class SiteFederation(RealFederation):
+    """Every party asks for its certificate itself; the server refuses revoked ones."""
+
+    def make_kits(self, folder):
+        kits = prepare_kits(folder, self.host, list(self.names), self.port)
+        for kit in kits.values():
+            federation("request", kit)
+            federation("sign", folder / "authority", kit / "request.csr")
+            federation("accept", kit, kit / "request.crt")
+        return kits
+
+    def start(self, party):
+        if party != "server":
+            super().start(party)
+            return
+        kit = self.kits["server"]
+        command = command_of(kit)
+        settle_in(kit)
+        (kit / "transfer").mkdir(exist_ok=True)
+        self.processes[party] = subprocess.Popen(
+            [sys.executable, "-c", SERVER, *command[command.index("-m") + 2 :]], cwd=kit,
+            env={**ENVIRONMENT, "FL_LOG_LEVEL": "WARNING"},
+            stdout=(kit / "console.txt").open("w"), stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def status(self):
+        return self.command("status").stdout
+
+    def restart(self, party):
+        self.processes[party].terminate()
+        self.processes[party].wait(20)
+        self.start(party)
+
+
+@pytest.mark.slow
+def test_a_federation_of_keys_made_at_the_sites_renews_and_revokes(tmp_path):
+    panel = fg.simulate(3, 301, seed=0)[0]
+    with SiteFederation(panel, tmp_path) as parties:
+        kits, authority = parties.kits, tmp_path / "kits" / "authority"
+        startup = sorted((kits["client1"] / "startup").iterdir())
+        done = parties.command("run", "--out", str(tmp_path / "run"))
+        assert done.returncode == 0, done.stderr
+
+        federation("renew", kits["client1"])
+        federation("sign", authority, kits["client1"] / "request.csr", "--out", tmp_path / "1.crt")
+        federation("accept", kits["client1"], tmp_path / "1.crt")
+        parties.restart("client1")
+        done = parties.command("run", "--out", str(tmp_path / "again"))
+        assert done.returncode == 0, done.stderr
+        same = [(tmp_path / name / "edges.csv").read_bytes() for name in ("run", "again")]
+        assert same[0] == same[1]
+        assert sorted((kits["client1"] / "startup").iterdir()) == startup  # it can be read-only
+
+        federation("revoke", authority, "client2")
+        federation("accept", kits["server"], authority / "revoked.crl")
+        reports = kits["server"] / "reports.txt"
+        assert wait_for(
+            lambda: reports.is_file() and "'sender': 'client2'" in reports.read_text(), 20
+        )
+        assert wait_for(lambda: "'client2': away" in parties.status(), 120)
+        parties.restart("client2")
+        done = parties.command("check", "--wait-seconds", "20")
+        assert done.returncode == 2
+        assert "'client2' not connected" in done.stderr
+        status = parties.status()
+        assert all(f"client '{name}': connected" in status for name in ("client1", "client3"))
+
+        federation("renew", kits["client2"])
+        federation("sign", authority, kits["client2"] / "request.csr", "--out", tmp_path / "2.crt")
+        federation("accept", kits["client2"], tmp_path / "2.crt")
+        parties.restart("client2")
+        assert wait_for(lambda: "'client2': connected" in parties.status(), 60)
