@@ -109,6 +109,7 @@ def test_kits_are_private_whatever_the_umask_and_let_in_no_code(made):
         assert rights["permissions"]["project_admin"]["byoc"] == "none"
         assert rights["permissions"]["project_admin"]["shell_commands"] == "none"
         resources = json.loads((local / "resources.json").read_text())
+        assert all(not name.endswith(".") for name in resources["class_allow_list"])
         names = [component["id"] for component in resources["components"]]
         assert not {"site_log_streamer", "log_receiver"} & set(names)
     assert not list(made.rglob("*.sh"))  # FLARE's own scripts start a party without our checks

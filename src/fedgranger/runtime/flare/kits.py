@@ -40,7 +40,7 @@ from fedgranger.runtime.flare.identity import (
 )
 from fedgranger.runtime.flare.private_files import restrict, write_private
 from fedgranger.runtime.flare.readme import readme
-from fedgranger.runtime.flare.rights import write_rights
+from fedgranger.runtime.flare.rights import restore_rights
 from fedgranger.runtime.flare.signing import LEAF_DAYS, sign_request
 
 __all__ = [
@@ -112,7 +112,10 @@ def prepare_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> 
         accept(kits[ADMIN], authority.folder / MEMBERS, now)
         restrict(new)
         os.replace(new, folder)
-    return {party: folder / kit.name for party, kit in kits.items()}
+    kits = {party: folder / kit.name for party, kit in kits.items()}
+    for party in (SERVER, *clients):
+        restore_rights(kits[party], is_server=party == SERVER)
+    return kits
 
 
 def add_client(folder: Path, name: str, out: Path | None = None, key: Path | None = None) -> Path:
@@ -149,6 +152,7 @@ def add_client(folder: Path, name: str, out: Path | None = None, key: Path | Non
         restrict(kit)
         write_parties(larger, datetime.now(UTC), key)
         os.replace(kit, target)
+    restore_rights(target, is_server=False)
     return target
 
 
@@ -168,7 +172,6 @@ def _write_kits(authority: Authority, parties: Sequence[str], folder: Path) -> d
             shutil.copy(authority.folder / ROOT, root_path(kit))
             texts = {"README.md": readme(role, party, host, port, clients)}
             if role != ADMIN:
-                write_rights(kit, is_server=role == SERVER)
                 texts |= deployment_files(role, party, host, port)
             for name, text in texts.items():
                 (kit / name).write_text(text, "utf-8")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Revoked", "refuse_revoked"]
 
 LOOK_SECONDS = 2.0
+REPEAT_SECONDS = 60.0  # one line a minute for a party that goes on trying
 
 
 class Revoked:
@@ -39,6 +40,7 @@ class Revoked:
         self._kit, self._report = kit, report
         self._seen: tuple[int, ...] | None = None
         self._serials: set[int] = set()
+        self._told: dict[int, float] = {}
         self._lock = threading.Lock()
 
     def serials(self) -> set[int]:
@@ -62,8 +64,11 @@ class Revoked:
         try:
             check_not_revoked(certificate, self.serials())
         except RunError as error:
-            name = common_name(certificate.subject)
-            self._report("revoked", reason=str(error), sender=name, address=address)
+            serial, now = certificate.serial_number, time.monotonic()
+            if now > self._told.get(serial, -REPEAT_SECONDS) + REPEAT_SECONDS:
+                self._told[serial] = now
+                name = common_name(certificate.subject)
+                self._report("revoked", reason=str(error), sender=name, address=address)
             return str(error)
         return ""
 

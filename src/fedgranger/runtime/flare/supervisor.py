@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedgranger.errors import RunError
 from fedgranger.runtime.flare.kits import ORGANISATION, role_of
-from fedgranger.runtime.flare.rights import settle_in
+from fedgranger.runtime.flare.rights import restore_rights
 
 __all__ = ["command_of", "end_processes", "supervise"]
 
@@ -22,6 +22,7 @@ POLL_SECONDS = 0.2
 RESTART_SECONDS = 2.0
 BEAT_SECONDS = 4  # how soon a client comes back to a server that was restarted (FLARE: 10)
 STOP_SECONDS = 10.0
+ENTRY = "fedgranger.runtime.flare.entry"
 ENVIRONMENT = {
     "FL_LOG_LEVEL": "WARNING",
     # how long a finished job waits for clients that died before they said so (FLARE: 900)
@@ -32,13 +33,13 @@ ENVIRONMENT = {
 def command_of(kit: Path) -> list[str]:
     """The command line of a party's FLARE process."""
     role, name = role_of(kit)
-    module = f"nvflare.private.fed.app.{role}.{role}_train"
     party = [f"uid={name}", f"heart_beat_interval={BEAT_SECONDS}"] if role == "client" else []
     return [
         sys.executable,
         "-u",
         "-m",
-        module,
+        ENTRY,
+        role,
         "-m",
         str(kit.resolve()),
         "-s",
@@ -60,8 +61,8 @@ def supervise(kit: Path, log: Callable[[str], None]) -> None:
     kit = kit.resolve()
     with _alone(kit), (kit / "console.txt").open("ab") as console:
         end_processes(kit)
-        if role_of(kit)[0] == "server":
-            settle_in(kit)
+        for name in restore_rights(kit, is_server=role_of(kit)[0] == "server"):
+            log(f"{kit}/local/{name} was missing or changed; it is restored")
         (kit / "transfer").mkdir(exist_ok=True)
         environment = {**ENVIRONMENT, **os.environ}
         stop = _Stop()
@@ -95,7 +96,7 @@ def end_processes(kit: Path) -> None:
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
-        if modules[1:] == [str(kit)] and modules[0].startswith("nvflare.private.fed.app."):
+        if modules[1:] == [str(kit)] and modules[0] == ENTRY:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
