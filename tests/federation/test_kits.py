@@ -417,10 +417,15 @@ def test_revoked_certificates_are_refused_by_those_who_have_the_list(folder, for
         check_certificates(server, NOW)
 
 
+def _cannot_write(event, **facts):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_running_process_takes_a_new_list_and_keeps_it_when_the_file_is_spoiled(folder):
     server = folder / "server"
     place, told = server / "startup" / "revoked.crl", []
     revoked = Revoked(server, lambda event, **facts: told.append((event, facts)))
+    full = Revoked(server, _cannot_write)
     own = read_certificate(certificate_path(folder / "client-pump"))
     assert revoked.refuses(own, "") == ""
     accept(server, revoke(read_authority(folder / "authority"), "pump", NOW), NOW)
@@ -428,6 +433,9 @@ def test_a_running_process_takes_a_new_list_and_keeps_it_when_the_file_is_spoile
     assert told == [
         ("revoked", {"reason": told[0][1]["reason"], "sender": "pump", "address": "ipv4:1"})
     ]
+    assert revoked.refuses(own, "ipv4:1")
+    assert len(told) == 1  # once a minute
+    assert full.refuses(own, "")
     place.write_text("spoiled")
     assert revoked.refuses(own, "")
     assert "is not a list of revoked certificates" in told[1][1]["reason"]

@@ -1,6 +1,7 @@
 """Over real FLARE processes: keys made at the sites, a renewed certificate, a revoked one."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -40,8 +41,8 @@ class SiteFederation(RealFederation):
             federation("accept", kit, kit / "request.crt")
         return kits
 
-    def status(self):
-        return self.command("status").stdout
+    def is_seen(self, name, state):
+        return bool(re.search(rf"{name}\W+{state}", self.command("status").stdout))
 
     def restart(self, party):
         self.processes[party].terminate()
@@ -71,16 +72,15 @@ def test_a_federation_of_keys_made_at_the_sites_renews_and_revokes(tmp_path):
         federation("revoke", authority, "client2")
         federation("accept", kits["server"], authority / "revoked.crl")
         assert wait_for(lambda: "client2" in refused_at(kits["server"]), 20)
-        assert wait_for(lambda: "'client2': away" in parties.status(), 120)
+        assert wait_for(lambda: parties.is_seen("client2", "away"), 120)
         parties.restart("client2")
         done = parties.command("check", "--wait-seconds", "20")
         assert done.returncode == 2
         assert "'client2' not connected" in done.stderr
-        status = parties.status()
-        assert all(f"client '{name}': connected" in status for name in ("client1", "client3"))
+        assert all(parties.is_seen(name, "connected") for name in ("client1", "client3"))
 
         federation("renew", kits["client2"])
         federation("sign", authority, kits["client2"] / "request.csr", "--out", tmp_path / "2.crt")
         federation("accept", kits["client2"], tmp_path / "2.crt")
         parties.restart("client2")
-        assert wait_for(lambda: "'client2': connected" in parties.status(), 60)
+        assert wait_for(lambda: parties.is_seen("client2", "connected"), 60)

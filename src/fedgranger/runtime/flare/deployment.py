@@ -165,6 +165,11 @@ services:
     pids_limit: 1024
     init: true
     stop_grace_period: 30s
+    healthcheck:
+      test: ["CMD", "fedgranger", "federation", "health", "/kit"]
+      interval: 60s
+      timeout: 20s
+      start_period: 60s
     tmpfs: ["/tmp:mode=1777,size=512m"]
     volumes:
       - .:/kit

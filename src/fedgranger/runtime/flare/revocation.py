@@ -7,6 +7,7 @@ a party who it is. A list that comes while the process runs counts within second
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class Revoked:
                 try:
                     self._serials = revoked_serials(self._kit)
                 except (RunError, OSError) as error:
-                    self._report("list of revoked certificates not used", reason=str(error))
+                    self._tell("list of revoked certificates not used", reason=str(error))
             return self._serials
 
     def refuses(self, certificate: Certificate, address: str) -> str:
@@ -68,9 +69,14 @@ class Revoked:
             if now > self._told.get(serial, -REPEAT_SECONDS) + REPEAT_SECONDS:
                 self._told[serial] = now
                 name = common_name(certificate.subject)
-                self._report("revoked", reason=str(error), sender=name, address=address)
+                self._tell("revoked", reason=str(error), sender=name, address=address)
             return str(error)
         return ""
+
+    def _tell(self, event: str, **facts: str) -> None:
+        """A refusal stands even when it cannot be written down: the disk may be full."""
+        with contextlib.suppress(OSError):
+            self._report(event, **facts)
 
 
 def refuse_revoked(kit: Path, report: Callable[..., None]) -> None:
