@@ -1,7 +1,5 @@
 """Provisioned FLARE processes on loopback give the in-process result, and let in nobody else."""
 
-import json
-import os
 import re
 import socket
 import ssl
@@ -169,48 +167,6 @@ def _answers(port, wrap):
         return False
 
 
-def test_kits_are_private_and_let_in_no_code(tmp_path):
-    from fedgranger.runtime.flare.kits import make_kits, role_of
-
-    kits = make_kits(tmp_path / "kits", "server.example", ["pump", "tank"], 8002)
-    for path in (tmp_path / "kits").rglob("*"):
-        assert stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0, path
-    assert {party: role_of(kit) for party, kit in kits.items()} == {
-        "server": ("server", "server"),
-        "admin": ("admin", "admin"),
-        "pump": ("client", "pump"),
-        "tank": ("client", "tank"),
-    }
-    for party in ("server", "pump"):
-        local = kits[party] / "local"
-        rights = json.loads((local / "authorization.json").read_text())
-        assert rights["permissions"]["project_admin"]["byoc"] == "none"
-        assert rights["permissions"]["project_admin"]["shell_commands"] == "none"
-        resources = json.loads((local / "resources.json").read_text())
-        assert all(not name.endswith(".") for name in resources["class_allow_list"])
-        names = [component["id"] for component in resources["components"]]
-        assert not {"site_log_streamer", "log_receiver"} & set(names)
-    readme = (kits["pump"] / "README.md").read_text()
-    assert "client 'pump'" in readme
-    assert "What leaves your site" in readme
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--server", "h", "--clients", "a"], "at least two clients"),
-        (["--server", "h", "--clients", "a,a"], "the same name"),
-        (["--server", "h", "--clients", "a,b c"], "client name 'b c'"),
-        (["--server", "h", "--clients", "a,server"], "client name 'server'"),
-        (["--server", "h/", "--clients", "a,b"], "server is 'h/'"),
-        (["--server", "h", "--clients", "a,b", "--port", "0"], "port is 0"),
-    ],
-)
-def test_init_refuses_in_a_sentence_and_writes_nothing(tmp_path, words, sentence):
-    assert sentence in refused("init", tmp_path / "kits", *words)
-    assert not (tmp_path / "kits").exists()
-
-
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
     from fedgranger.runtime.flare.kits import make_kits
@@ -234,9 +190,6 @@ def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
     assert "not a .csv or .parquet" in refused("start", kits["pump"], "--data", tmp_path / "x.csv")
     assert "'a' is constant" in refused("start", kits["pump"], "--data", tmp_path / "bad.csv")
     assert "no list of clients" in refused("status", kits["server"])
-    assert "is not empty" in refused(
-        "init", kits["pump"].parent, "--server", "h", "--clients", "a,b"
-    )
     run = ["run", kits["admin"], "--out", tmp_path / "run"]
     assert "name a client 'well'" in refused(*run, "--couplings", "well->pump")
     assert "solver='none' runs no FedGC" in refused(*run, "--test", "asymptotic")

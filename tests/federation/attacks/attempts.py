@@ -63,9 +63,13 @@ def carry_out(altered, role, attacks, watchers):
     until, records = time.monotonic() + SETTLE_SECONDS, []
     while True:
         lines = [
-            {**line, "at": one.name} for one in watchers for line in one.refusals()[before[one.name] :]
+            {**line, "at": one.name}
+            for one in watchers
+            for line in one.refusals()[before[one.name] :]
         ]
-        records = [judge(attack, answer, lines) for attack, answer in zip(attacks, answers, strict=True)]
+        records = [
+            judge(attack, answer, lines) for attack, answer in zip(attacks, answers, strict=True)
+        ]
         is_settled = all(record["outcome"] in ("succeeded", "refused") for record in records)
         if is_settled or time.monotonic() > until:
             return keep(records)

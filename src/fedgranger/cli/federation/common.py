@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import err
 from fedgranger.errors import ConfigError, RunError
+from fedgranger.runtime.flare.certificates import check_certificates
 
 if TYPE_CHECKING:
     from fedgranger.runtime.federated.policy import SitePolicy
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
     from fedgranger.runtime.flare.settings import ClientSettings
 
 __all__ = [
+    "AuthorityFolder",
+    "AuthorityKey",
     "Constant",
     "DataFile",
     "Interval",
     "Kit",
     "Missing",
     "TimeColumn",
+    "check_kit",
     "client_of",
     "federation",
     "look_at_data",
@@ -32,7 +37,8 @@ __all__ = [
 
 federation = typer.Typer(
     no_args_is_help=True,
-    help="Run between parties that keep their data: init, preview, start, check, run, status.",
+    help="Run between parties that keep their data: init, request, preview, start, check, run, "
+    "status.",
 )
 Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
 DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]
@@ -42,6 +48,10 @@ Interval = Annotated[
 ]
 Missing = Annotated[str, typer.Option(help="error, or mask empty cells.")]
 Constant = Annotated[str, typer.Option(help="error, or drop constant sensors.")]
+AuthorityFolder = Annotated[Path, typer.Argument(help="The folder 'authority' of the organiser.")]
+AuthorityKey = Annotated[
+    Path | None, typer.Option("--key", help="The authority's rootCA.key, if it lies elsewhere.")
+]
 
 
 def say(sentence: str) -> None:
@@ -87,3 +97,9 @@ def look_at_data(
         settings = replace(settings, interval=1e9 * interval)
         series = series._replace(interval=settings.interval)
     return settings, policy, series
+
+
+def check_kit(kit: Path) -> None:
+    """Refuse a kit whose certificate cannot work; say when it soon will not."""
+    for sentence in check_certificates(kit, datetime.now(UTC)):
+        say(sentence)

@@ -19,6 +19,7 @@ from fedgranger.cli.federation.common import (
     Kit,
     Missing,
     TimeColumn,
+    check_kit,
     client_of,
     federation,
     look_at_data,
@@ -55,6 +56,7 @@ def start(
     role, name = role_of(kit)
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
+    check_kit(kit)
     if role == "client":
         settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant)
         write_settings(kit, settings)

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, federation, say
+from fedgranger.cli.federation.common import Kit, check_kit, federation, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -46,6 +46,7 @@ def check(
     require_flare()
     names = read_members(kit)
     options = FederationOptions(RunConfig(solver="none"), wait_seconds=wait_seconds)
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(session, "check", names, options, None, mode="check", log=say)
     ranges = outcome.get("ranges", {})
@@ -108,6 +109,7 @@ def run(
             "policy.toml does not allow rounds will refuse."
         )
     started = time.monotonic()
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(
             session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
@@ -142,6 +144,7 @@ def status(kit: Kit) -> None:
     """Show who is connected and what is running."""
     require_flare()
     names = read_members(kit)
+    check_kit(kit)
     with connect(kit) as session:
         found = session.clients()
         if found is None:
