@@ -13,7 +13,7 @@ from fedgranger.cli.federation.common import Kit, federation, say
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.kits import require_flare, role_of
 from fedgranger.runtime.flare.settings import ClientSettings, write_settings
-from fedgranger.runtime.flare.supervisor import supervise
+from fedgranger.runtime.flare.supervisor import become_supervisor
 
 __all__ = ["start"]
 
@@ -40,8 +40,8 @@ def start(
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
     who = "server" if role == "server" else f"client '{name}'"
-    out.print(f"{escape(who)} is running; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
-    supervise(kit, say)
+    out.print(f"{escape(who)} starts; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
+    become_supervisor(kit)
 
 
 def _take_settings(

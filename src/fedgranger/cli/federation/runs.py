@@ -1,4 +1,4 @@
-"""`federation check`, `run` and `status`: what the admin does."""
+"""`federation check` and `run`: what the admin does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from fedgranger._version import __version__
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, federation, say
+from fedgranger.cli.federation.common import Kit, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -30,10 +30,9 @@ from fedgranger.runtime.flare.kits import require_flare
 from fedgranger.runtime.flare.session import connect, run_job
 from fedgranger.runtime.flare.settings import read_members
 
-__all__ = ["check", "run", "status"]
+__all__ = ["check", "run"]
 
 
-@federation.command()
 @friendly
 def check(
     kit: Kit,
@@ -76,7 +75,6 @@ def check(
         raise RunError("; ".join(problems))
 
 
-@federation.command()
 @friendly
 @functools.partial(with_run_options, kinds=(RunConfig,))  # no data options: the server has none
 def run(
@@ -124,24 +122,6 @@ def run(
         "report.html)",
         soft_wrap=True,
     )
-
-
-@federation.command()
-@friendly
-def status(kit: Kit) -> None:
-    """Show who is connected and what is running."""
-    require_flare()
-    names = read_members(kit)
-    with connect(kit) as session:
-        found = session.clients()
-        if found is None:
-            raise RunError("the server cannot be reached; is it started, and is its port open?")
-        jobs = session.call(lambda s: s.list_jobs()) or []
-    for name in names:
-        mark = "[green]connected[/]" if name in found else "[red]away[/]"
-        out.print(f"client '{escape(name)}': {mark}")
-    running = [job for job in jobs if not str(job.get("status", "")).startswith("FINISHED")]
-    out.print(f"jobs: {len(jobs)} so far, {len(running)} not finished")
 
 
 def _check_named(config: RunConfig, names: tuple[str, ...]) -> None:

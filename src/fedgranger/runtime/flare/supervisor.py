@@ -1,27 +1,48 @@
-"""Run a party's FLARE process in the foreground, and start it again when it dies."""
+"""Run a party's FLARE process in the foreground, and start it again when it dies.
+
+`federation start` becomes this program after it has checked settings and data: what stays for
+months is small. It imports neither numerical libraries nor FLARE.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from fedgranger.errors import RunError
+from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.flare.kits import ORGANISATION, role_of
+from fedgranger.runtime.flare.logs import RotatingFile, rotate
+from fedgranger.runtime.flare.news import News
+from fedgranger.runtime.flare.processes import (
+    alone,
+    end_processes,
+    end_with_parent,
+    processes_of,
+)
 from fedgranger.runtime.flare.rights import settle_in
+from fedgranger.runtime.flare.settings import state_folder
+from fedgranger.runtime.flare.tidying import abandon_jobs, remove_job_folders
 
-__all__ = ["command_of", "end_processes", "supervise"]
+__all__ = ["become_supervisor", "command_of", "supervise"]
 
-POLL_SECONDS = 0.2
-RESTART_SECONDS = 2.0
+POLL_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 2.0
+LARGEST_PAUSE_SECONDS = 60.0
+LONG_LIFE_SECONDS = 60.0  # a process that lived so long is started again without a long pause
+HEALTH_SECONDS = 10.0
+TIDY_SECONDS = 300.0
+READ_BYTES = 1 << 16
 BEAT_SECONDS = 4  # how soon a client comes back to a server that was restarted (FLARE: 10)
-STOP_SECONDS = 10.0
+STOP_SECONDS = 8.0
 ENVIRONMENT = {
     "FL_LOG_LEVEL": "WARNING",
     # how long a finished job waits for clients that died before they said so (FLARE: 900)
@@ -51,75 +72,189 @@ def command_of(kit: Path) -> list[str]:
     ]
 
 
-def supervise(kit: Path, log: Callable[[str], None]) -> None:
+def become_supervisor(kit: Path) -> NoReturn:
+    """Replace this process, and all it imported, by a supervisor of the kit."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    module = "fedgranger.runtime.flare.supervisor"
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, str(kit)])
+
+
+def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | None = None) -> None:
     """Keep the party's process alive until this one is told to end.
+
+    Args:
+        kit: the party's.
+        say: told what whoever looks at the terminal should know.
+        command: what to run instead of FLARE.
 
     Raises:
         RunError: the party is running already.
     """
     kit = kit.resolve()
-    with _alone(kit), (kit / "console.txt").open("ab") as console:
-        end_processes(kit)
+    with alone(kit):
         if role_of(kit)[0] == "server":
             settle_in(kit)
-        (kit / "transfer").mkdir(exist_ok=True)
-        environment = {**ENVIRONMENT, **os.environ}
-        stop = _Stop()
-        while not stop.is_wanted:
-            child = subprocess.Popen(
-                command_of(kit),
-                cwd=kit,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-            )
-            while child.poll() is None and not stop.is_wanted:
-                time.sleep(POLL_SECONDS)
-            if not stop.is_wanted:
-                code, pause = child.returncode, f"{RESTART_SECONDS:.0f} s"
-                log(f"the FLARE process ended ({code}); starting it again in {pause}")
-                end_processes(kit)
-                time.sleep(RESTART_SECONDS)
-                continue
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(STOP_SECONDS)
-        end_processes(kit)
+        party = _Party(kit, say, command or command_of(kit))
+        pause = FIRST_PAUSE_SECONDS
+        while not party.is_stopping:
+            started = time.monotonic()
+            party.live()
+            if party.is_stopping:
+                break
+            if time.monotonic() - started > LONG_LIFE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            say(f"{party.news.standing.sentence}; starting it again in {pause:.0f} s")
+            party.rest(pause)
+            pause = min(2 * pause, LARGEST_PAUSE_SECONDS)
+        say("ended")
 
 
-def end_processes(kit: Path) -> None:
-    """Kill what is left of a kit's FLARE processes: jobs outlive a parent that was killed."""
-    import psutil
+class _Party:
+    """The process of a party, its console and its news."""
 
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
-        if modules[1:] == [str(kit)] and modules[0].startswith("nvflare.private.fed.app."):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-@contextlib.contextmanager
-def _alone(kit: Path) -> Iterator[None]:
-    """Hold the kit's lock; it goes with this process, however that ends."""
-    import fcntl
-
-    with (kit / "running.lock").open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{kit}: is running already") from None
-        yield
-
-
-class _Stop:
-    """Remembers that this process was asked to end."""
-
-    def __init__(self) -> None:
-        self.is_wanted = False
+    def __init__(self, kit: Path, say: Callable[[str], None], command: Sequence[str]) -> None:
+        self._kit, self._say, self._command = kit, say, command
+        self._folder = state_folder(kit)
+        self._role = role_of(kit)[0]
+        self._console = RotatingFile(kit / "console.txt")
+        self._problem = ""
+        self._beaten = 0.0
+        self.news = News(kit, self._role, time.time())
+        self.is_stopping = False
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._handle)
+            signal.signal(number, self._stop)
 
-    def _handle(self, _number: int, _frame: object) -> None:
-        self.is_wanted = True
+    def _stop(self, _number: int, _frame: object) -> None:
+        self.is_stopping = True
+
+    def live(self) -> None:
+        """Run the process until it ends or this one is told to."""
+        self._prepare()
+        child = subprocess.Popen(
+            self._command,
+            cwd=self._kit,
+            env={**ENVIRONMENT, **os.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            umask=0o077,
+            preexec_fn=end_with_parent,
+        )
+        self.news.begin(time.time())
+        tidied = time.monotonic()
+        while child.poll() is None and not self.is_stopping:
+            self._listen(child, POLL_SECONDS)
+            for sentence in self.news.look(time.time(), self._ports(child.pid)):
+                self._say(sentence)
+            self._beat()
+            if time.monotonic() > tidied + TIDY_SECONDS:
+                tidied = time.monotonic()
+                self._tidy()
+        if self.is_stopping:
+            child.terminate()
+            until = time.monotonic() + STOP_SECONDS
+            while child.poll() is None and time.monotonic() < until:
+                self._listen(child, 0.1)
+            child.kill()
+        code = child.wait()
+        while self._listen(child, 0.0):
+            pass
+        self.news.close()
+        self.news.end(code, time.time())
+        end_processes(self._kit)
+        self._beat(is_due=True)
+
+    def rest(self, seconds: float) -> None:
+        """Wait before the next start."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.is_stopping:
+            time.sleep(POLL_SECONDS)
+            self._beat()
+
+    def _prepare(self) -> None:
+        """End what an earlier life left, and clean up."""
+        end_processes(self._kit)
+        with contextlib.suppress(OSError):
+            (self._kit / "transfer").mkdir(mode=0o700, exist_ok=True)
+        lost = abandon_jobs(self._kit)
+        if lost:
+            self._say(f"{len(lost)} jobs that were running when the server died are given up")
+        self._tidy()
+
+    def _tidy(self) -> None:
+        commands = processes_of(self._kit).values()
+        remove_job_folders(self._kit, {word for words in commands for word in words})
+
+    def _listen(self, child: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Copy what the process writes into its console file; whether there was something.
+
+        A job of the process may hold the pipe open after it, and a closed one stays readable.
+        """
+        if child.stdout is None or child.stdout.closed:
+            time.sleep(seconds)
+            return False
+        if not select.select([child.stdout], [], [], seconds)[0]:
+            return False
+        data = os.read(child.stdout.fileno(), READ_BYTES)
+        if not data:
+            child.stdout.close()
+            return False
+        self.news.hear(data)
+        self._console.write(data)
+        return True
+
+    def _ports(self, process: int) -> list[int]:
+        """Where a server's process listens; asked until it does."""
+        if self._role != "server" or self.news.standing.state == "listening":
+            return []
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            found = psutil.Process(process).net_connections("tcp")
+            return [link.laddr.port for link in found if link.status == psutil.CONN_LISTEN]
+        return []
+
+    def _beat(self, *, is_due: bool = False) -> None:
+        """Write down for `federation health` how the party stands; say when the disk is full."""
+        if not is_due and time.monotonic() < self._beaten + HEALTH_SECONDS:
+            return
+        self._beaten, problem = time.monotonic(), self._console.problem
+        rotate(self._folder / "log.txt")
+        facts = {**self.news.standing._asdict(), "beat": time.time(), "process": os.getpid()}
+        path = self._folder / "supervisor.json"
+        try:
+            beside = path.with_suffix(".new")
+            beside.touch(mode=0o600)
+            beside.write_text(json.dumps(facts), "utf-8")
+            beside.replace(path)
+        except OSError as error:
+            problem = f"{path}: {error.strerror or error}"
+        if problem != self._problem:
+            self._problem = problem
+            self._say(f"cannot write {problem}" if problem else "files can be written again")
+
+
+def _print(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # whoever looked at it may be gone
+        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
+        sys.stderr.flush()
+
+
+def main() -> int:
+    """Supervise the kit that is named on the command line."""
+    os.umask(0o077)
+    try:
+        supervise(Path(sys.argv[1]), _print)
+    except FedGrangerError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename or 'file'}: {error.strerror or error}"
+    else:
+        return 0
+    sys.stderr.write(f"error: {problem}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
