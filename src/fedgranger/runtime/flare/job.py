@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from nvflare.collab import collab
@@ -16,17 +16,17 @@ from nvflare.collab.api.context import get_call_context
 from fedgranger.data.reading import read_client
 from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
-from fedgranger.runtime.federated.coordinator import Coordinator, drive
 from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.outcome import to_result
 from fedgranger.runtime.federated.party import Party
 from fedgranger.runtime.federated.preparation import prepare_party
-from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
 from fedgranger.runtime.flare.engine import FlareEngine
 from fedgranger.runtime.flare.session import OUTCOME, PROGRESS
 from fedgranger.runtime.flare.settings import read_settings, state_folder
+
+if TYPE_CHECKING:
+    from fedgranger.runtime.federated.coordinator import Coordinator
 
 __all__ = ["FlareClient", "FlareServer"]
 
@@ -104,6 +104,11 @@ class FlareServer:
     @collab.main
     def run(self) -> str:
         """Drive one run to its end; a lost client ends the job so that it is submitted again."""
+        # 60 MB of statistics that no client needs
+        from fedgranger.runtime.federated.coordinator import Coordinator, drive
+        from fedgranger.runtime.federated.outcome import to_result
+        from fedgranger.runtime.federated.protocol import Plan, Stopped
+
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
         workspace = collab.workspace
         job = collab.fl_ctx.get_job_id()
