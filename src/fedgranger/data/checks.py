@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from fedgranger.errors import ConfigError, DataError
@@ -167,8 +168,6 @@ def _parse_times(where: str, name: str, column: pa.ChunkedArray) -> tuple[np.nda
         times, bad_row = _parse_numbers(column)
         is_zoned = False
     else:
-        import pandas as pd  # 30 MB that a client with other times does not need
-
         texts = column.to_pylist()
         stamps = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
         # pandas takes "now" and "today" for stamps; a recorded time starts with its year

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
@@ -269,8 +270,6 @@ def _write_client(client: ClientData, time: np.ndarray, path: Path, format: str)
         ]
         arrow_parquet.write_table(pa.table(arrays, names=["time", *client.sensors]), path)
         return
-    import pandas as pd  # only for writing
-
     # pandas, not arrow: arrow writes -0.0 as -0 and 1.0 as 1, which are read back as integers.
     frame = pd.DataFrame(np.where(client.observed, client.values, np.nan), columns=client.sensors)
     frame.insert(0, "time", time)
