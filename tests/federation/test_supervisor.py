@@ -14,7 +14,6 @@ import pytest
 from fedgranger.runtime.flare import logs, tidying
 from fedgranger.runtime.flare.health import read_health
 from fedgranger.runtime.flare.news import News
-from fedgranger.runtime.flare.reach import explain_silence
 from tests.federation.flare import wait_for
 
 SUPERVISE = """
@@ -97,18 +96,18 @@ import json, pathlib, time
 state = pathlib.Path("fedgranger-state")
 def tell(**facts):
     (state / "new").write_text(json.dumps(facts)); (state / "new").replace(state / "status.json")
-tell(state="connecting", sentence="", since=0); time.sleep(1)
-tell(state="connected", sentence="", since=0); time.sleep(1)
+tell(state="connecting", sentence="connecting to the server h:1", since=0); time.sleep(1)
+tell(state="connected", sentence="connected to the server h:1", since=0); time.sleep(1)
 with (state / "log.txt").open("a") as f: f.write("2026-01-01 00:00:00 a run began\\n")
 while not (state / "go").exists(): time.sleep(0.1)
-tell(state="refused", sentence="its certificate was revoked; ask for a new one", since=0)
+tell(state="refused", sentence="not connected: its certificate was revoked; ask for a new one", since=0)
 time.sleep(60)
 """
     (kit / "fedgranger-state").mkdir()
     (kit / "fedgranger-state" / "log.txt").write_text("2025-01-01 00:00:00 old news\n")
     assert "is not started" in read_health(kit).sentence
     with Supervised(kit, program) as party:
-        party.says("connected to the server localhost:1")
+        party.says("connected to the server h:1")
         party.says("a run began")
         assert wait_for(lambda: read_health(kit).is_good, 5), read_health(kit)
         (kit / "fedgranger-state" / "go").touch()
@@ -116,7 +115,7 @@ time.sleep(60)
         assert wait_for(lambda: "revoked" in read_health(kit).sentence, 5)
         assert not read_health(kit).is_good
         time.sleep(1.5)
-        assert party.text.count("connected to the server") == 1
+        assert party.text.count("\nconnected to the server") == 1
         assert party.text.count("a run began") == 1
         assert "old news" not in party.text
     assert not read_health(kit).is_good
@@ -196,112 +195,41 @@ def test_a_second_supervisor_of_a_kit_is_refused(kit):
         assert done.stderr == f"error: {kit}: is running already\n"
 
 
-def test_news_gives_a_reason_after_ten_seconds_and_then_in_growing_pauses(kit):
+def test_what_has_not_come_is_told_after_ten_seconds_and_then_in_growing_pauses(kit):
     (kit / "fedgranger-state").mkdir()
-    news, said = News(kit, "client", 0.0), {}
-    for second in range(400):
-        for sentence in news.look(float(second)):
-            said[second] = sentence
-        if news._question is not None:
-            news._question.wait(20)
-    assert list(said) == [11, 41, 131] or [*said] == [11, 41, 131, 401], said
-    missing = "startup/rootCA.pem is missing in the kit"
-    assert said[11].startswith(f"not connected for 11 s: {missing}")
+    status = kit / "fedgranger-state" / "status.json"
+    news, said = News(kit, 0.0), {}
+    for second in range(600):
+        if second == 5:
+            status.write_text('{"state": "connecting", "sentence": "not connected: nobody"}')
+        if second == 500:
+            status.write_text('{"state": "connected", "sentence": "connected to h:1"}')
+        said |= {second: sentence for sentence in news.look(float(second))}
+    assert said == {
+        5: "not connected: nobody",
+        15: "not connected: nobody (for 10 s)",
+        45: "not connected: nobody (for 40 s)",
+        135: "not connected: nobody (for 130 s)",
+        405: "not connected: nobody (for 400 s)",
+        500: "connected to h:1",
+    }
+    assert news.standing == ("connected", "connected to h:1", 500.0)
 
 
-def test_why_a_server_cannot_be_reached(kit, tmp_path):
-    make_certificate(kit / "startup")
-    assert "nothing listens at localhost:1; is the server started" in explain_silence(kit)
-    (kit / "startup" / "client.key").write_text("no key")
-    assert "certificate or key cannot be read" in explain_silence(kit)
-    (kit / "startup" / "client.key").unlink()
-    assert "startup/client.key is missing" in explain_silence(kit)
-
-
-@pytest.mark.parametrize(
-    ("days", "is_foreign", "sentence"),
-    [
-        (10, False, "answers and accepts the certificate, but has not let this client in"),
-        (-1, False, "does not accept"),
-        (10, True, "shows a certificate that this kit does not accept"),
-    ],
-)
-def test_why_a_server_does_not_let_a_client_in(kit, tmp_path, days, is_foreign, sentence):
-    import socket
-    import ssl
-    import threading
-
-    startup, theirs = kit / "startup", tmp_path / "server"
-    theirs.mkdir()
-    make_certificate(startup, days)
-    root = None if is_foreign else (startup / "rootCA.key", startup / "rootCA.pem")
-    make_certificate(theirs, 10, root)
-    context = ssl.create_default_context(
-        ssl.Purpose.CLIENT_AUTH, cafile=str(startup / "rootCA.pem")
-    )
-    context.load_cert_chain(theirs / "client.crt", theirs / "client.key")
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols(["h2"])
-    with socket.create_server(("localhost", 0)) as listener:
-        config = startup / "fed_client.json"
-        port = listener.getsockname()[1]
-        config.write_text(config.read_text().replace("localhost:1", f"localhost:{port}"))
-
-        def serve():
-            plain, _ = listener.accept()
-            try:
-                with context.wrap_socket(plain, server_side=True) as secure:
-                    secure.sendall(b"settings")
-            except (ssl.SSLError, OSError):
-                plain.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert sentence in explain_silence(kit)
-        thread.join()
-
-
-def make_certificate(folder, days=10, root=None):
-    """A root (its own, or a given one) and a certificate for `localhost` signed by it."""
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    today = datetime.datetime.now(datetime.UTC)
-
-    def signed(subject, key, issuer, signer, days, is_root):
-        name = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in (subject, issuer)]
-        builder = x509.CertificateBuilder(name[1], name[0], key.public_key(), 1 + is_root)
-        builder = builder.not_valid_before(today - datetime.timedelta(days=30))
-        builder = builder.not_valid_after(today + datetime.timedelta(days=days))
-        builder = builder.add_extension(x509.BasicConstraints(is_root, None), critical=True)
-        if not is_root:
-            names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-            builder = builder.add_extension(names, critical=False)
-        return builder.sign(signer, hashes.SHA256())
-
-    def write(path, thing):
-        pem = serialization.Encoding.PEM
-        path.write_bytes(
-            thing.public_bytes(pem)
-            if isinstance(thing, x509.Certificate)
-            else thing.private_bytes(
-                pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-
-    if root is None:
-        authority = ec.generate_private_key(ec.SECP256R1())
-        write(folder / "rootCA.key", authority)
-        write(folder / "rootCA.pem", signed("root", authority, "root", authority, 100, True))
-    else:
-        authority = serialization.load_pem_private_key(root[0].read_bytes(), None)
-    key = ec.generate_private_key(ec.SECP256R1())
-    write(folder / "client.key", key)
-    write(folder / "client.crt", signed("localhost", key, "root", authority, days, False))
+def test_a_log_that_was_moved_aside_is_read_on(kit):
+    (kit / "fedgranger-state").mkdir()
+    log = kit / "fedgranger-state" / "log.txt"
+    log.write_text("2026-01-01 00:00:00 an old line that is long\n")
+    news = News(kit, 0.0)
+    with log.open("a") as file:
+        file.write("2026-01-01 00:00:01 a run began\n2026-01-01 00:00:02 hal")
+    assert news.look(1.0) == ["a run began"]
+    with log.open("a") as file:
+        file.write("f a line\n")
+    assert news.look(2.0) == ["half a line"]
+    log.rename(log.with_name("log.1.txt"))
+    log.write_text("2026-01-01 00:00:03 new\n")
+    assert news.look(3.0) == ["new"]
 
 
 def test_a_log_is_moved_aside_when_it_is_large(tmp_path):

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from fedgranger.runtime.flare.news import GOOD_STATES
 from fedgranger.runtime.flare.processes import is_running
 
 __all__ = ["Health", "read_health"]
 
 STALE_SECONDS = 60.0
 SMALLEST_FREE_BYTES = 50_000_000
-GOOD_STATES = ("connected", "listening")
 
 
 class Health(NamedTuple):
@@ -24,7 +24,7 @@ class Health(NamedTuple):
         is_good: it runs, is connected (a server: listens), and can write to its disk.
         sentence: how it stands, or what is wrong first.
         is_running: a supervisor looks after it.
-        state: `starting`, `connected`, `listening`, `away`, `ended`, or "" when not known.
+        state: of its `Standing`, "" when not known.
         beat_seconds: how long ago the supervisor wrote down how it stands, if ever.
         free_bytes: on the kit's disk.
     """

@@ -120,9 +120,9 @@ class _Party:
         self._console = RotatingFile(kit / "console.txt")
         self._problem = ""
         self._beaten = 0.0
-        self.news = News(kit, self._role, time.time())
+        self.news = News(kit, time.time())
         self.is_stopping = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._stop)
 
     def _stop(self, _number: int, _frame: object) -> None:
@@ -145,9 +145,10 @@ class _Party:
         tidied = time.monotonic()
         while child.poll() is None and not self.is_stopping:
             self._listen(child, POLL_SECONDS)
-            for sentence in self.news.look(time.time(), self._ports(child.pid)):
+            news = self.news.look(time.time(), self._ports(child.pid))
+            for sentence in news:
                 self._say(sentence)
-            self._beat()
+            self._beat(is_due=bool(news))
             if time.monotonic() > tidied + TIDY_SECONDS:
                 tidied = time.monotonic()
                 self._tidy()
@@ -160,7 +161,6 @@ class _Party:
         code = child.wait()
         while self._listen(child, 0.0):
             pass
-        self.news.close()
         self.news.end(code, time.time())
         end_processes(self._kit)
         self._beat(is_due=True)
