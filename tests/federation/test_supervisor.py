@@ -30,6 +30,7 @@ supervisor.supervise(Path(sys.argv[1]), lambda s: print(s, flush=True), sys.argv
 def kit(tmp_path):
     kit = tmp_path / "client-pump"
     (kit / "startup").mkdir(parents=True)
+    (kit / "local").mkdir()
     service = {"target": "localhost:1", "scheme": "grpc"}
     content = {"servers": [{"service": service}], "client": {"fqsn": "pump"}}
     (kit / "startup" / "fed_client.json").write_text(json.dumps(content))
@@ -100,7 +101,7 @@ tell(state="connecting", sentence="connecting to the server h:1", since=0); time
 tell(state="connected", sentence="connected to the server h:1", since=0); time.sleep(1)
 with (state / "log.txt").open("a") as f: f.write("2026-01-01 00:00:00 a run began\\n")
 while not (state / "go").exists(): time.sleep(0.1)
-tell(state="refused", sentence="not connected: its certificate was revoked; ask for a new one", since=0)
+tell(state="refused", sentence="not connected: its certificate was revoked", since=0)
 time.sleep(60)
 """
     (kit / "fedgranger-state").mkdir()
@@ -204,7 +205,8 @@ def test_what_has_not_come_is_told_after_ten_seconds_and_then_in_growing_pauses(
             status.write_text('{"state": "connecting", "sentence": "not connected: nobody"}')
         if second == 500:
             status.write_text('{"state": "connected", "sentence": "connected to h:1"}')
-        said |= {second: sentence for sentence in news.look(float(second))}
+        for sentence in news.look(float(second)):
+            said[second] = sentence
     assert said == {
         5: "not connected: nobody",
         15: "not connected: nobody (for 10 s)",

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.readme import readme
-from fedgranger.runtime.flare.rights import write_rights
+from fedgranger.runtime.flare.rights import restore_rights
 from fedgranger.runtime.flare.settings import write_members
 
 __all__ = [
@@ -69,7 +69,7 @@ def make_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dic
         if party == ADMIN:
             write_members(target, clients)
         else:
-            write_rights(target, is_server=party == "server")
+            restore_rights(target, is_server=party == "server")
         role = party if party in ("server", ADMIN) else "client"
         (target / "README.md").write_text(readme(role, party, host, port, clients), "utf-8")
         _restrict(target)

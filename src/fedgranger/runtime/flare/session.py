@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
+from fedgranger.runtime.flare.job_files import write_job
 from fedgranger.runtime.flare.kits import admin_name, role_of
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _attempt(
 ) -> dict[str, Any] | None:
     """Submit once and watch; None when the job was lost on the way."""
     with tempfile.TemporaryDirectory() as folder:
-        job_folder = _export(Path(folder), settings)
+        job_folder = write_job(Path(folder), settings)
         job = federation.call(lambda session: session.submit_job(str(job_folder)))
     if job is None:
         return None
@@ -267,27 +268,6 @@ def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any]
                 if path.name != OUTCOME:
                     shutil.copy(path, out / path.name)
         return outcome
-
-
-def _export(folder: Path, settings: dict[str, Any]) -> Path:
-    """A job without code: every party runs its own installed fedgranger."""
-    from nvflare.collab import CollabRecipe
-
-    from fedgranger.runtime.flare.job import FlareClient, FlareServer
-
-    recipe = CollabRecipe(
-        job_name=settings["run"],
-        server=FlareServer(),
-        client=FlareClient(),
-        min_clients=len(settings["clients"]),
-        sync_task_timeout=60,
-    )
-    recipe.set_server_prop("fedgranger", settings)
-    with contextlib.redirect_stdout(io.StringIO()):
-        recipe.export(str(folder))
-    for custom in list(folder.rglob("custom")):
-        shutil.rmtree(custom)
-    return folder / settings["run"]
 
 
 def _login(kit: Path) -> Any:

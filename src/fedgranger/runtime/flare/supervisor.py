@@ -28,7 +28,7 @@ from fedgranger.runtime.flare.processes import (
     end_with_parent,
     processes_of,
 )
-from fedgranger.runtime.flare.rights import settle_in
+from fedgranger.runtime.flare.rights import restore_rights
 from fedgranger.runtime.flare.settings import state_folder
 from fedgranger.runtime.flare.tidying import abandon_jobs, remove_job_folders
 
@@ -43,6 +43,7 @@ TIDY_SECONDS = 300.0
 READ_BYTES = 1 << 16
 BEAT_SECONDS = 4  # how soon a client comes back to a server that was restarted (FLARE: 10)
 STOP_SECONDS = 8.0
+ENTRY = "fedgranger.runtime.flare.entry"
 ENVIRONMENT = {
     "FL_LOG_LEVEL": "WARNING",
     # how long a finished job waits for clients that died before they said so (FLARE: 900)
@@ -53,13 +54,13 @@ ENVIRONMENT = {
 def command_of(kit: Path) -> list[str]:
     """The command line of a party's FLARE process."""
     role, name = role_of(kit)
-    module = f"nvflare.private.fed.app.{role}.{role}_train"
     party = [f"uid={name}", f"heart_beat_interval={BEAT_SECONDS}"] if role == "client" else []
     return [
         sys.executable,
         "-u",
         "-m",
-        module,
+        ENTRY,
+        role,
         "-m",
         str(kit.resolve()),
         "-s",
@@ -93,8 +94,6 @@ def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | No
     """
     kit = kit.resolve()
     with alone(kit):
-        if role_of(kit)[0] == "server":
-            settle_in(kit)
         party = _Party(kit, say, command or command_of(kit))
         pause = FIRST_PAUSE_SECONDS
         while not party.is_stopping:
@@ -175,6 +174,8 @@ class _Party:
     def _prepare(self) -> None:
         """End what an earlier life left, and clean up."""
         end_processes(self._kit)
+        for name in restore_rights(self._kit, is_server=self._role == "server"):
+            self._say(f"{self._kit}/local/{name} was missing or changed; it is restored")
         with contextlib.suppress(OSError):
             (self._kit / "transfer").mkdir(mode=0o700, exist_ok=True)
         lost = abandon_jobs(self._kit)

@@ -1,0 +1,65 @@
+"""Start one of FLARE's processes behind the guard: `python -m fedgranger.runtime.flare.entry ROLE`.
+
+What follows the role is FLARE's own command line. A process whose kit lacks the policy that
+`federation init` wrote does not start: FLARE would fall back to rules of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from fedgranger.errors import RunError
+from fedgranger.runtime.federated.audit import AuditLog
+from fedgranger.runtime.flare.connection import Connection
+from fedgranger.runtime.flare.guard import ROLES
+from fedgranger.runtime.flare.rights import check_rights
+from fedgranger.runtime.flare.settings import state_folder
+
+__all__ = ["MODULE", "main"]
+
+MODULE = "fedgranger.runtime.flare.entry"
+ORIGINALS = {
+    "client": "nvflare.private.fed.app.client.client_train",
+    "client-job": "nvflare.private.fed.app.client.worker_process",
+    "server": "nvflare.private.fed.app.server.server_train",
+    "server-job": "nvflare.private.fed.app.server.runner_process",
+}
+REFUSED = 2
+
+
+def main() -> int:
+    """Guard the process, then let FLARE run it."""
+    role = sys.argv.pop(1)
+    if role not in ROLES:
+        raise RunError(f"role is {role!r}; choose one of {', '.join(ROLES)}")
+    kit = Path(sys.argv[sys.argv.index("-m") + 1]).resolve()
+    os.umask(0o077)
+    check_rights(kit, is_server=role.startswith("server"))
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    from fedgranger.runtime.flare import guarded
+
+    log = AuditLog(state_folder(kit) / "audit.jsonl")
+    connection = Connection(kit) if role == "client" else None
+    guarded.guard_cells(role, log.add, connection.heard if connection else lambda _: None)
+    if role == "client":
+        guarded.guard_commands(log.add)
+    module = importlib.import_module(ORIGINALS[role])
+    arguments = module.parse_arguments()
+    from nvflare.fuel.f3.mpm import MainProcessMonitor
+
+    folder = arguments.workspace
+    if role.endswith("job"):
+        folder = os.path.join(folder, arguments.job_id)
+    return MainProcessMonitor.run(main_func=module.main, run_dir=folder, args=arguments)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RunError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(REFUSED)

@@ -1,0 +1,251 @@
+"""Which messages a FLARE process lets in: the few a run needs, from whom they may come.
+
+FLARE's processes answer many more topics than a run needs (files, shell, logs, restarts) and most
+of them to anybody who can reach them; the server passes messages from client to client. Here every
+process gets a list of its own, looked at before a message is decoded or passed on:
+
+    process | came over | from | to | channel | topics
+
+A name is that of the process ("server", "pump", "pump.JOB", "server.JOB", "_admin_..."); who came
+over which connection is certified by mutual TLS, inside a machine too. Whatever is not listed is
+refused and reported. The payload of an `admin` message names a further topic, which `commands`
+checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["JOB_ID", "ROLES", "Envelope", "envelope_of", "reason_to_refuse"]
+
+ROLES = ("server", "server-job", "client", "client-job")
+JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ADMIN = re.compile(r"_admin_[0-9a-f-]{36}")
+
+STREAM, DATA = "sm__STREAM", "sm__DATA"
+"""A long message comes in pieces on this channel; its own channel and topic are further headers."""
+PIECES = frozenset({"sm__ACK", "sm__ERROR"})
+RUN = frozenset({"__end_run__", "__sync_runner__", "__job_heartbeat__", "__task_check__"})
+BYE = ("cellnet.channel", frozenset({"bye"}))
+STREAMED = (STREAM, PIECES)
+REPLIES = ("return_only", None)
+
+Topics = frozenset[str] | None
+
+
+class Rule(NamedTuple):
+    """One line of the list; no topics: all of the channel."""
+
+    process: str
+    over: str
+    sender: str
+    to: str
+    channel: str
+    topics: Topics
+
+
+def _rules(process: str, over: str, sender: str, to: str, *what: tuple[str, Topics]) -> list[Rule]:
+    return [Rule(process, over, sender, to, channel, topics) for channel, topics in what]
+
+
+SERVER_COMMANDS = frozenset({"get_task", "submit_update"})
+PARENT_COMMANDS = frozenset({"get_clients", "heartbeat", "update_run_status"})
+SESSION = ("task", frozenset({"challenge", "register", "heart_beat", "quit", "report_job_failure"}))
+AUX = ("aux_communication", RUN)
+RULES = (
+    # a client's parent process: its server, and its own jobs
+    *_rules("client", "server", "server", "client", ("admin", frozenset({"admin"})), BYE),
+    *_rules(
+        "client",
+        "client-job",
+        "client-job",
+        "client",
+        ("admin", frozenset({"train.notify_job_status"})),
+        BYE,
+    ),
+    # a client's job: its parent, and the server's job of the same run
+    *_rules(
+        "client-job",
+        "client",
+        "client",
+        "client-job",
+        ("client_command", frozenset({"abort"})),
+        BYE,
+    ),
+    *_rules("client-job", "server", "server", "client-job", BYE),
+    *_rules(
+        "client-job",
+        "server",
+        "server-job",
+        "client-job",
+        AUX,
+        ("collab", None),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    # the server's parent process: sessions of clients and of the admin; jobs talk through it
+    *_rules("server", "client", "client", "server", SESSION, BYE),
+    *_rules("server", "client-job", "client-job", "server", BYE),
+    *_rules(
+        "server",
+        "client-job",
+        "client-job",
+        "server-job",
+        AUX,
+        ("server_command", SERVER_COMMANDS),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    *_rules(
+        "server",
+        "admin",
+        "admin",
+        "server",
+        SESSION,
+        ("hci_channel", None),
+        ("aux_communication", None),
+        ("download_service__", None),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    *_rules(
+        "server",
+        "server-job",
+        "server-job",
+        "server",
+        ("server_parent_listener", PARENT_COMMANDS),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    *_rules(
+        "server",
+        "server-job",
+        "server-job",
+        "client-job",
+        AUX,
+        ("collab", None),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    # the server's job: its parent, and the clients' jobs of the same run
+    *_rules(
+        "server-job",
+        "server",
+        "server",
+        "server-job",
+        ("server_command", None),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+    *_rules(
+        "server-job",
+        "server",
+        "client-job",
+        "server-job",
+        AUX,
+        ("server_command", SERVER_COMMANDS),
+        REPLIES,
+        STREAMED,
+        BYE,
+    ),
+)
+ALLOWED = {rule[:5]: rule.topics for rule in RULES}
+WAYS = {rule[:4] for rule in RULES}
+
+
+class Envelope(NamedTuple):
+    """What a message says of itself before it is opened.
+
+    Attributes:
+        kind: `req`, `reply` or `return`.
+        channel: of the message, or of the long message that it is a piece of.
+        topic: likewise.
+        over: the process at the other end of the connection, as its certificate says.
+        sender: the process it says it comes from.
+        to: the process it is for.
+        invites: it asks to open a further connection.
+    """
+
+    kind: str
+    channel: str
+    topic: str
+    over: str
+    sender: str
+    to: str
+    invites: bool
+
+
+def envelope_of(headers: Mapping[str, Any] | None, over: str) -> Envelope:
+    """Read a message's headers; what is not text becomes empty and is refused."""
+    headers = headers if isinstance(headers, Mapping) else {}
+
+    def text(key: str) -> str:
+        value = headers.get(key, "")
+        return value if isinstance(value, str) else ""
+
+    channel, topic = text("cn__channel"), text("cn__topic")
+    if (channel, topic) == (STREAM, DATA):
+        channel, topic = text("sm__ch"), text("sm__tp")
+    return Envelope(
+        text("cn__msg_type"),
+        channel,
+        topic,
+        over,
+        text("cn__origin"),
+        text("cn__destination"),
+        headers.get("cn__conn_url") is not None,
+    )
+
+
+def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
+    """Say why a process must not take in or pass on a message; empty: it may.
+
+    Args:
+        process: one of `ROLES`.
+        me: the process's own name.
+        message: what arrived.
+    """
+    if message.invites:
+        return "it asks for a connection of its own"
+    over, sender, to = (_kind(name, process, me) for name in message[3:6])
+    if not (over and sender and to):
+        return "it comes from or goes to a party that has no business here"
+    way = (process, over, sender, to)
+    if way not in WAYS:
+        return "it takes a way that no message of a run takes"
+    if process in ("server", "client") and message.sender != message.over:
+        return "it names another sender than its connection"
+    jobs = {name.partition(".")[2] for name in (me, *message[3:6])} - {""}
+    if len(jobs) > 1:
+        return "it crosses from one run to another"
+    if message.kind in ("reply", "return"):
+        return ""  # an answer nobody waits for is thrown away unread
+    if message.kind != "req":
+        return "it is neither a request nor an answer"
+    key = (*way, message.channel)
+    if key not in ALLOWED:
+        return "a run has no such channel"
+    topics = ALLOWED[key]
+    return "" if topics is None or message.topic in topics else "a run has no such topic"
+
+
+def _kind(name: str, process: str, me: str) -> str:
+    """What sort of process a name is, seen from here; empty: none that may be met."""
+    site, dot, job = name.partition(".")
+    if dot and not JOB_ID.fullmatch(job):
+        return ""
+    if site == "server":
+        return "server-job" if dot else "server"
+    if ADMIN.fullmatch(name):
+        return "admin"
+    if not site or (process.startswith("client") and site != me.partition(".")[0]):
+        return ""
+    return "client-job" if dot else "client"

@@ -1,0 +1,154 @@
+"""FLARE's processes with a guard at the door: patched before they start, in `entry`.
+
+FLARE makes its cells (its network nodes) deep inside its own code; the classes below take the
+place of the originals, so that no cell of the process exists without a guard, not for a moment.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nvflare.fuel.f3 import communicator
+from nvflare.fuel.f3.cellnet import cell
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.endpoint import EndpointState
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys
+from nvflare.private.admin_defs import Message, error_reply
+from nvflare.private.defs import RequestHeader, new_cell_message
+from nvflare.private.fed.app.client import client_train
+from nvflare.private.fed.client.admin import FedAdminAgent
+
+from fedgranger.runtime.flare.guard import JOB_ID, envelope_of, reason_to_refuse
+
+__all__ = ["COMMANDS", "guard_cells", "guard_commands"]
+
+Report = Callable[..., None]
+
+OF_OWN_JOB = "train.notify_job_status"
+NAMING_A_RUN = frozenset({"train.deploy", "train.start_job", "train.abort", OF_OWN_JOB})
+COMMANDS = NAMING_A_RUN | {"scheduler.check_resource", "scheduler.cancel_resource"}
+"""What a server may ask of a client's parent process; FLARE knows about twenty more."""
+SILENT_SECONDS = 15.0
+"""A connection that was quiet for longer may be replaced by a new one; clients beat every 4 s."""
+REPEAT_SECONDS = 60.0
+
+
+def guard_cells(process: str, report: Report, on_server: Callable[[bool], None]) -> None:
+    """Let every cell that this process will make refuse what `guard` does not list.
+
+    Args:
+        process: one of `guard.ROLES`.
+        report: told every refusal, `report(event, **facts)`; the same one once a minute.
+        on_server: told when the connection to the server comes up or goes down.
+    """
+    seldom = _Seldom(report)
+
+    class GuardedCell(CoreCell):
+        """Looks at every message before anything else does."""
+
+        def process_message(
+            self, endpoint: Any, connection: Any, app_id: int, message: Any
+        ) -> None:
+            """Drop what may not come in; an answer would only help whoever tries."""
+            found = envelope_of(message.headers, endpoint.name)
+            reason = reason_to_refuse(process, self.my_info.fqcn, found)
+            if reason:
+                seldom(
+                    "refused",
+                    reason=reason,
+                    sender=found.sender,
+                    over=found.over,
+                    to=found.to,
+                    channel=found.channel,
+                    topic=found.topic,
+                )
+                return
+            super().process_message(endpoint, connection, app_id, message)
+
+        def state_change(self, endpoint: Any) -> None:
+            """Pass on that the server came or went."""
+            super().state_change(endpoint)
+            if endpoint.name == "server":
+                on_server(endpoint.state == EndpointState.READY)
+
+    class OneSession(ConnManager):
+        """A party that is connected is not displaced by a second process with the same kit."""
+
+        def update_endpoint(self, sfm_conn: Any, data: dict) -> None:
+            """Close the newcomer's connection while the first one is alive."""
+            name = str(data.get(HandshakeKeys.ENDPOINT_NAME, ""))
+            present = self.sfm_endpoints.get(name)
+            others = [
+                other
+                for other in (present.connections if present else [])
+                if other is not sfm_conn and time.time() - other.last_activity < SILENT_SECONDS
+            ]
+            if others:
+                came_from = sfm_conn.conn.get_conn_properties().get("peer_addr", "")
+                seldom("second session", reason="it is connected already", sender=name,
+                       address=str(came_from))  # fmt: skip
+                sfm_conn.conn.close()
+                raise CommError(CommError.BAD_DATA, f"'{name}' is connected already")
+            super().update_endpoint(sfm_conn, data)
+
+    cell.CoreCell = GuardedCell  # type: ignore[misc]
+    communicator.ConnManager = OneSession  # type: ignore[misc]
+
+
+class _Seldom:
+    """Report the same thing once a minute, with how often it happened: logs stay small."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._lock = report, threading.Lock()
+        self._known: dict[tuple, list[float]] = {}
+
+    def __call__(self, event: str, **facts: str) -> None:
+        key, now = (event, *facts.values()), time.monotonic()
+        with self._lock:
+            last = self._known.get(key)
+            if last is not None and now - last[0] < REPEAT_SECONDS:
+                last[1] += 1
+                return
+            if len(self._known) > 1000:  # made-up names must not fill the memory
+                self._known.clear()
+            self._known[key] = [now, 0]
+            times = 1 + int(last[1]) if last else 1
+        self._report(event, **facts, times=times)
+
+
+def guard_commands(report: Report) -> None:
+    """Leave FLARE's client only the commands of a run, for runs with a proper name."""
+
+    class GuardedAgent(FedAdminAgent):
+        """Answers the server's commands."""
+
+        def _dispatch_request(self, request: Any) -> Any:
+            command = request.payload
+            sender = str(request.get_header(MessageHeaderKey.ORIGIN, ""))
+            reason = _reason_to_refuse(command, sender)
+            if reason:
+                topic, job = (str(getattr(command, name, "")) for name in ("topic", "job_id"))
+                report("refused", reason=reason, sender=sender, channel="admin", topic=topic,
+                       run=job)  # fmt: skip
+                return new_cell_message({}, error_reply("refused"))
+            return super()._dispatch_request(request)
+
+    client_train.FedAdminAgent = GuardedAgent  # type: ignore[misc]
+
+
+def _reason_to_refuse(command: Any, sender: str) -> str:
+    if not isinstance(command, Message) or command.topic not in COMMANDS:
+        return "a run has no such command"
+    if (command.topic == OF_OWN_JOB) != ("." in sender):
+        return "it comes from a process that does not give this command"
+    job = command.get_header(RequestHeader.JOB_ID, None)
+    is_name = isinstance(job, str) and JOB_ID.fullmatch(job)
+    if not is_name and (job or command.topic in NAMING_A_RUN):
+        return "it does not name a run"  # FLARE takes it for the name of a folder
+    return ""

@@ -1,0 +1,121 @@
+"""The files of a job: what FLARE is asked to run, the same for every run but for its settings.
+
+Written by whoever starts a run, compared by every site that is asked to take part: a job brings
+options to the server, and nothing at all to a client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedgranger.errors import ConfigError
+
+__all__ = ["CLIENT_CLASSES", "SERVER_CLASSES", "check_job", "write_job"]
+
+CLIENT_CLASSES = (
+    "nvflare.collab.runtime.executor.CollabExecutor",
+    "fedgranger.runtime.flare.job.FlareClient",
+)
+SERVER_CLASSES = (
+    "nvflare.collab.runtime.controller.CollabController",
+    "fedgranger.runtime.flare.job.FlareServer",
+)
+CALLS_AT_ONCE = 100
+SYNC_SECONDS = 60
+CLIENT_FILE = "config/config_fed_client.json"
+SERVER_FILE = "config/config_fed_server.json"
+SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
+LARGEST_FILE = 2**20
+SETTINGS = frozenset({"run", "mode", "clients", "left_out", "call_seconds", "options"})
+
+
+def write_job(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """Write a job that FLARE can be given; return its folder."""
+    job = folder / settings["run"]
+    meta = {
+        "name": settings["run"],
+        "resource_spec": {},
+        "min_clients": len(settings["clients"]),
+        "deploy_map": {"app": ["@ALL"]},
+    }
+    files = {
+        "meta.json": meta,
+        f"app/{CLIENT_FILE}": _client(),
+        f"app/{SERVER_FILE}": _server(settings),
+    }
+    for name, content in files.items():
+        (job / name).parent.mkdir(parents=True, exist_ok=True)
+        (job / name).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    return job
+
+
+def check_job(folder: Path) -> None:
+    """Refuse a job that is anything but a run of fedgranger.
+
+    Raises:
+        ConfigError: with what it brings.
+    """
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    foreign = sorted(
+        name
+        for name in found - {CLIENT_FILE, SERVER_FILE}
+        if name.rpartition("/")[2] not in SIGNATURES or name.count("/") > 1
+    )
+    if foreign:
+        raise ConfigError(f"the job brings a file '{foreign[0][:100]}' that no run has")
+    if _read(folder / CLIENT_FILE) != _client():
+        raise ConfigError("the job asks a client for something else than a run of fedgranger")
+    server = _read(folder / SERVER_FILE)
+    try:
+        settings = server["workflows"][0]["args"]["props"]["fedgranger"]
+        is_run = set(settings) == SETTINGS and server == _server(settings)
+    except (KeyError, IndexError, TypeError):
+        is_run = False
+    if not is_run:
+        raise ConfigError("the job asks the server for something else than a run of fedgranger")
+
+
+def _read(path: Path) -> Any:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > LARGEST_FILE:
+        raise ConfigError(f"the job has no proper file '{path.name}'")
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError, OSError):
+        raise ConfigError(f"the job's file '{path.name}' cannot be read") from None
+
+
+def _client() -> dict[str, Any]:
+    executor, client = CLIENT_CLASSES
+    args = {"client_obj_id": "_client", "collab_obj_ids": [], "props": {}, **_threads()}
+    return {
+        "format_version": 2,
+        "executors": [{"tasks": ["*"], "executor": {"path": executor, "args": args}}],
+        "components": [{"id": "_client", "path": client, "args": {}}],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+
+
+def _server(settings: Mapping[str, Any]) -> dict[str, Any]:
+    controller, server = SERVER_CLASSES
+    args = {
+        "server_obj_id": "_server",
+        "collab_obj_ids": [],
+        "sync_task_timeout": SYNC_SECONDS,
+        "props": {"fedgranger": dict(settings)},
+        **_threads(),
+    }
+    return {
+        "format_version": 2,
+        "workflows": [{"id": "controller", "path": controller, "args": args}],
+        "components": [{"id": "_server", "path": server, "args": {}}],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+
+
+def _threads() -> dict[str, int]:
+    return dict.fromkeys(("max_inbound_call_threads", "max_outbound_call_threads"), CALLS_AT_ONCE)
