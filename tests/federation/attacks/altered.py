@@ -16,6 +16,7 @@ from multiprocessing.connection import Client
 SOCKET = "FEDGRANGER_ATTACK_SOCKET"
 MODULE = "tests.federation.attacks.altered"
 JOB_MODULE = "nvflare.private.fed.app.client.worker_process"
+OUR_JOB = "fedgranger.runtime.flare.entry client-job"
 
 
 def serve(role, hand, line=None):
@@ -94,7 +95,7 @@ def run_client(kit):
     client_train.create_admin_agent = create_admin_agent
     ClientProcessJobLauncher.get_command = lambda self, meta, context: command(
         self, meta, context
-    ).replace(JOB_MODULE, f"{MODULE} job")
+    ).replace(JOB_MODULE, f"{MODULE} job").replace(OUR_JOB, f"{MODULE} job")
     _enter(client_train, kit, "client", f"uid={role_of(kit)[1]}", "heart_beat_interval=4")
 
 

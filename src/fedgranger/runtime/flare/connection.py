@@ -48,6 +48,10 @@ class Connection:
         elif not self._short:
             self._write("connected", f"connected to the server {_say(self._server)}")
 
+    def warned(self, sentence: str) -> None:
+        """Something the user of this site must know; the link stays as it is."""
+        self._write("connected" if self._is_up else "connecting", sentence)
+
     def _reason(self) -> str:
         if self._short:
             return (

@@ -45,8 +45,8 @@ def main() -> int:
     log = AuditLog(state_folder(kit) / "audit.jsonl")
     connection = Connection(kit) if role == "client" else None
     guarded.guard_cells(role, log.add, connection.heard if connection else lambda _: None)
-    if role == "client":
-        guarded.guard_commands(log.add)
+    if connection:
+        guarded.guard_commands(log.add, lambda: warn(log, connection))
     module = importlib.import_module(ORIGINALS[role])
     arguments = module.parse_arguments()
     from nvflare.fuel.f3.mpm import MainProcessMonitor
@@ -54,7 +54,17 @@ def main() -> int:
     folder = arguments.workspace
     if role.endswith("job"):
         folder = os.path.join(folder, arguments.job_id)
-    return MainProcessMonitor.run(main_func=module.main, run_dir=folder, args=arguments)
+    code = MainProcessMonitor.run(main_func=module.main, run_dir=folder, args=arguments)
+    return code if isinstance(code, int) else 0
+
+
+def warn(log: AuditLog, connection: Connection) -> None:
+    """A second process with this kit has tried to connect."""
+    log.add("second session", reason="another process with this kit tried to connect")
+    connection.warned(
+        "another process with this kit tried to connect and was refused; if it was not yours, have "
+        "the certificate revoked and ask for a new one"
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys
-from nvflare.private.admin_defs import Message, error_reply
+from nvflare.private.admin_defs import Message, error_reply, ok_reply
 from nvflare.private.defs import RequestHeader, new_cell_message
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.admin import FedAdminAgent
@@ -32,7 +32,8 @@ Report = Callable[..., None]
 
 OF_OWN_JOB = "train.notify_job_status"
 NAMING_A_RUN = frozenset({"train.deploy", "train.start_job", "train.abort", OF_OWN_JOB})
-COMMANDS = NAMING_A_RUN | {"scheduler.check_resource", "scheduler.cancel_resource"}
+NOTICE = "fedgranger.second_session"
+COMMANDS = NAMING_A_RUN | {"scheduler.check_resource", "scheduler.cancel_resource", NOTICE}
 """What a server may ask of a client's parent process; FLARE knows about twenty more."""
 SILENT_SECONDS = 15.0
 """A connection that was quiet for longer may be replaced by a new one; clients beat every 4 s."""
@@ -48,9 +49,14 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
         on_server: told when the connection to the server comes up or goes down.
     """
     seldom = _Seldom(report)
+    cells: list[CoreCell] = []
 
     class GuardedCell(CoreCell):
         """Looks at every message before anything else does."""
+
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            cells.append(self)
 
         def process_message(
             self, endpoint: Any, connection: Any, app_id: int, message: Any
@@ -94,11 +100,18 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
                 seldom("second session", reason="it is connected already", sender=name,
                        address=str(came_from))  # fmt: skip
                 sfm_conn.conn.close()
+                if process == "server":
+                    threading.Thread(target=_warn, args=(cells[0], name), daemon=True).start()
                 raise CommError(CommError.BAD_DATA, f"'{name}' is connected already")
             super().update_endpoint(sfm_conn, data)
 
     cell.CoreCell = GuardedCell  # type: ignore[misc]
     communicator.ConnManager = OneSession  # type: ignore[misc]
+
+
+def _warn(cell: CoreCell, name: str) -> None:
+    """Tell a client that a second process with its kit has tried to connect."""
+    cell.fire_and_forget("admin", "admin", name, new_cell_message({}, Message(NOTICE, "")))
 
 
 class _Seldom:
@@ -122,8 +135,13 @@ class _Seldom:
         self._report(event, **facts, times=times)
 
 
-def guard_commands(report: Report) -> None:
-    """Leave FLARE's client only the commands of a run, for runs with a proper name."""
+def guard_commands(report: Report, on_notice: Callable[[], None]) -> None:
+    """Leave FLARE's client only the commands of a run, for runs with a proper name.
+
+    Args:
+        report: told every refusal.
+        on_notice: called when the server says that a second process with this kit was there.
+    """
 
     class GuardedAgent(FedAdminAgent):
         """Answers the server's commands."""
@@ -133,10 +151,12 @@ def guard_commands(report: Report) -> None:
             sender = str(request.get_header(MessageHeaderKey.ORIGIN, ""))
             reason = _reason_to_refuse(command, sender)
             if reason:
-                topic, job = (str(getattr(command, name, "")) for name in ("topic", "job_id"))
-                report("refused", reason=reason, sender=sender, channel="admin", topic=topic,
-                       run=job)  # fmt: skip
+                topic = str(getattr(command, "topic", ""))
+                report("refused", reason=reason, sender=sender, channel="admin", topic=topic)
                 return new_cell_message({}, error_reply("refused"))
+            if command.topic == NOTICE:
+                on_notice()
+                return new_cell_message({}, ok_reply())
             return super()._dispatch_request(request)
 
     client_train.FedAdminAgent = GuardedAgent  # type: ignore[misc]
