@@ -19,9 +19,9 @@ from tests.federation.flare import wait_for
 SUPERVISE = """
 import sys
 from pathlib import Path
-from fedgranger.runtime.flare import supervisor
+from fedgranger.runtime.flare import party_process, supervisor
 supervisor.FIRST_PAUSE_SECONDS = float(sys.argv[2])
-supervisor.HEALTH_SECONDS = 0.2
+party_process.HEALTH_SECONDS = 0.2
 supervisor.supervise(Path(sys.argv[1]), lambda s: print(s, flush=True), sys.argv[3:])
 """
 
