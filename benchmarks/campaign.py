@@ -33,11 +33,11 @@ WAIT_SECONDS = 300
 RUN_SECONDS = 600
 STOP_SECONDS = 30
 LARGEST_FAILURES = 5
-VICTIMS = {
-    "client job": "client.worker_process",
-    "client parent": "client.client_train",
-    "server job": "server.runner_process",
-    "server parent": "server.server_train",
+VICTIMS = {  # and the word that follows the module on their command lines
+    "client job": "client-job",
+    "client parent": "client",
+    "server job": "server-job",
+    "server parent": "server",
 }
 
 
@@ -117,7 +117,8 @@ class Federation:
             modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
             if len(modules) < 2 or self.kits not in Path(modules[1]).parents:
                 continue
-            kind = next((kind for kind, end in VICTIMS.items() if modules[0].endswith(end)), None)
+            role = words[words.index(modules[0]) + 1]
+            kind = next((kind for kind, word in VICTIMS.items() if role == word), None)
             if kind is not None:
                 job = words[words.index("-n") + 1] if "-n" in words else ""
                 found.append((process, kind, Path(modules[1]).name, job))

@@ -1,14 +1,23 @@
-"""Uncertainty-aware federated Granger causality."""
+"""Uncertainty-aware federated Granger causality.
 
-from fedgranger import plot
+Public names are imported when they are first used: the command line, and the process that looks
+after a party of a federation for months, need no numerical library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fedgranger._version import __version__
-from fedgranger.api import fit
-from fedgranger.client.params import LocalModel
-from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, Panel
-from fedgranger.data.synthetic import simulate
-from fedgranger.data.truth import Truth
-from fedgranger.results import Result
+
+if TYPE_CHECKING:
+    from fedgranger import plot
+    from fedgranger.api import fit
+    from fedgranger.client.params import LocalModel
+    from fedgranger.config import RunConfig
+    from fedgranger.data.panel import ClientData, Panel
+    from fedgranger.data.synthetic import simulate
+    from fedgranger.data.truth import Truth
+    from fedgranger.results import Result
 
 __all__ = [
     "ClientData",
@@ -22,3 +31,30 @@ __all__ = [
     "plot",
     "simulate",
 ]
+
+_HOMES = {
+    "ClientData": "data.panel",
+    "LocalModel": "client.params",
+    "Panel": "data.panel",
+    "Result": "results",
+    "RunConfig": "config",
+    "Truth": "data.truth",
+    "fit": "api",
+    "simulate": "data.synthetic",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from where it is defined, and keep it."""
+    if name == "plot":
+        return import_module("fedgranger.plot")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedgranger' has no attribute '{name}'")
+    found = getattr(import_module(f"fedgranger.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Public names, imported yet or not."""
+    return sorted({*globals(), *__all__})

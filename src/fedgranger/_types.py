@@ -4,13 +4,10 @@ Axis names used in annotations: `time`, `window` (time steps of one round), `cli
 `state_dim` (p_m), `obs_dim` (d_m), `total_dim` (sum of the padded state dims).
 """
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-__all__ = ["Array", "Auto", "Bool", "Float", "Key", "NpBool", "NpFloat"]
+__all__ = ["Array", "Bool", "Float", "Key", "NpBool", "NpFloat"]
 
-Auto = Literal["auto"]
 NpFloat = Float[np.ndarray, "..."]
 NpBool = Bool[np.ndarray, "..."]

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import tomli_w
 
-from fedgranger._types import Auto
 from fedgranger.errors import ConfigError
 
 __all__ = ["RunConfig", "check_choice", "read_toml", "unknown_key"]
+
+Auto = Literal["auto"]
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,15 @@ class RealFederation:
 
     def start(self, party):
         data = [] if party == "server" else ["--data", str(self.folder / "data" / f"{party}.csv")]
-        self.processes[party] = subprocess.Popen(
-            [*FEDGRANGER, "federation", "start", str(self.kits[party]), *data],
-            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        with (self.folder / f"{party}.out").open("ab") as said:
+            self.processes[party] = subprocess.Popen(
+                [*FEDGRANGER, "federation", "start", str(self.kits[party]), *data],
+                env=ENVIRONMENT, stdout=said, stderr=said,
+            )  # fmt: skip
+
+    def said(self, party):
+        """What a party's terminal shows."""
+        return (self.folder / f"{party}.out").read_text()
 
     def kill(self, party):
         self.processes[party].send_signal(signal.SIGKILL)

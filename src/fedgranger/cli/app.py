@@ -7,38 +7,62 @@ from typing import Annotated
 import typer
 
 from fedgranger._version import __version__
-from fedgranger.cli.compare import compare
-from fedgranger.cli.datasets import datasets
-from fedgranger.cli.demo import demo
-from fedgranger.cli.diagnose import diagnose
-from fedgranger.cli.edges import edges
-from fedgranger.cli.evaluate import evaluate
-from fedgranger.cli.export import export
-from fedgranger.cli.federation import federation
-from fedgranger.cli.fit import fit
-from fedgranger.cli.rca import rca
-from fedgranger.cli.report import report
-from fedgranger.cli.reproduce import reproduce
-from fedgranger.cli.simulate import simulate
-from fedgranger.cli.study import study
-from fedgranger.cli.watch import watch
+from fedgranger.cli.lazy import lazy_group
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main"]
+
+COMMANDS = {
+    "demo": (
+        "fedgranger.cli.demo",
+        "Simulate six plants, learn who drives whom, compare with the truth, write a report.",
+    ),
+    "simulate": (
+        "fedgranger.cli.simulate",
+        "Write simulated data, one file per client, and the truth behind them.",
+    ),
+    "fit": (
+        "fedgranger.cli.fit",
+        "Learn which client drives which; all parties are simulated on this machine.",
+    ),
+    "edges": ("fedgranger.cli.edges", "List the edges of a run, most certain first."),
+    "diagnose": (
+        "fedgranger.cli.diagnose",
+        "Show residual checks, stationarity, conditioning, detectable strengths and other levels.",
+    ),
+    "evaluate": (
+        "fedgranger.cli.evaluate",
+        "Compare a run with what is known to be true; also written to RUN/evaluation.json.",
+    ),
+    "report": (
+        "fedgranger.cli.report",
+        "Write the report of a run again: one page that needs no network.",
+    ),
+    "rca": (
+        "fedgranger.cli.rca",
+        "Rank the clients by how likely they started an anomaly, with the evidence.",
+    ),
+    "watch": (
+        "fedgranger.cli.watch",
+        "Follow a running fit until it ends; Ctrl-C leaves it alone.",
+    ),
+    "compare": (
+        "fedgranger.cli.compare",
+        "Say which edges appeared, disappeared or stayed between two runs, or against a graph.",
+    ),
+    "export": ("fedgranger.cli.export", "Write the graph of a run for another tool."),
+    "datasets": ("fedgranger.cli.datasets", "Prepare public data sets; nothing is downloaded."),
+    "federation": ("fedgranger.cli.federation", "Run between parties that keep their data."),
+    "study": ("fedgranger.cli.study", "Monte Carlo studies."),
+    "reproduce": ("fedgranger.cli.reproduce", "The paper's figures and tables, made again."),
+}
 
 app = typer.Typer(
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Federated Granger causality: which party drives which, without sharing raw data.",
 )
-for command in (demo, simulate, fit, edges, diagnose, evaluate, report, rca):
-    app.command()(command)
-for command in (watch, compare, export):
-    app.command()(command)
-app.add_typer(datasets, name="datasets")
-app.add_typer(federation, name="federation")
-app.add_typer(study, name="study")
-app.add_typer(reproduce, name="reproduce")
 
 
 def _show_version(value: bool) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -51,7 +50,9 @@ def friendly(command: Command) -> Command:
                 result = command(*args, **kwargs)
         except FedGrangerError as error:
             fail(str(error))
-        except np.linalg.LinAlgError as error:
+        except ValueError as error:
+            if type(error).__name__ != "LinAlgError":  # numpy's; most commands do not import it
+                raise
             fail(f"a matrix could not be computed with ({error}); check the scale of the data")
         except OSError as error:
             fail(f"{error.filename or 'file'}: {error.strerror or error}")

@@ -77,7 +77,9 @@ def read_client(
     """
     checks.check_choice("missing", missing, ("error", "mask"))
     checks.check_choice("constant", constant, ("error", "drop", "keep"))
-    if not path.is_file() or not is_table(path):
+    if not path.exists():
+        raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
+    if not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
     client = _client_table(name, path, time_column)
     if missing == "error":

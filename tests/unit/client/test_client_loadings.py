@@ -1,5 +1,7 @@
 """Loadings and measurement noise from a covariance that is known exactly."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -298,3 +300,21 @@ def test_readout_without_noise():
     W, E = state_readout(C, np.zeros((7, 7)))
     np.testing.assert_allclose(W, np.linalg.pinv(C), atol=1e-12)
     assert not E.any()
+
+
+@pytest.mark.parametrize(("d", "p", "seed"), [(4, 1, 0), (8, 2, 1), (8, 3, 2), (20, 4, 3)])
+def test_factor_analysis_is_scikit_learns_to_the_last_bit(d, p, seed):
+    from sklearn.decomposition import FactorAnalysis
+
+    from fedgranger.client.loadings import FACTOR_ITERATIONS, FACTOR_TOLERANCE, analyse_factors
+
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(50, p)) @ random.normal(size=(p, d)) + random.normal(size=(50, d))
+    model = FactorAnalysis(p, tol=FACTOR_TOLERANCE, max_iter=FACTOR_ITERATIONS, svd_method="lapack")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two of these do not converge
+        model.fit(rows)
+    loadings, noise, num_iterations = analyse_factors(rows, p)
+    np.testing.assert_array_equal(loadings, model.components_)
+    np.testing.assert_array_equal(noise, model.noise_variance_)
+    assert num_iterations == model.n_iter_ > 1

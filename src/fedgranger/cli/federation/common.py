@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import err
+from fedgranger.cli.lazy import lazy_group
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.certificates import check_certificates
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fedgranger.runtime.flare.settings import ClientSettings
 
 __all__ = [
+    "HEAVY_COMMANDS",
     "AuthorityFolder",
     "AuthorityKey",
     "Constant",
@@ -35,10 +37,22 @@ __all__ = [
     "say",
 ]
 
+HEAVY_COMMANDS = {
+    "check": (
+        "fedgranger.cli.federation.runs",
+        "Test connection, certificates, versions, clocks and common time, without a run.",
+    ),
+    "run": (
+        "fedgranger.cli.federation.runs",
+        "Learn which client drives which; goes on by itself after faults, and when given again.",
+    ),
+}
+"""Commands that need numerical libraries; the others register themselves."""
+
 federation = typer.Typer(
+    cls=lazy_group(HEAVY_COMMANDS),
     no_args_is_help=True,
-    help="Run between parties that keep their data: init, request, preview, start, check, run, "
-    "status.",
+    help="Run between parties that keep their data.",
 )
 Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
 DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]

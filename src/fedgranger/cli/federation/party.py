@@ -25,11 +25,10 @@ from fedgranger.cli.federation.common import (
     look_at_data,
     say,
 )
-from fedgranger.cli.tables import format_size
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.kits import require_flare, role_of
 from fedgranger.runtime.flare.settings import audit_log, state_folder, write_settings
-from fedgranger.runtime.flare.supervisor import supervise
+from fedgranger.runtime.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
     from fedgranger.runtime.federated.policy import SitePolicy
@@ -63,8 +62,8 @@ def start(
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
     who = "server" if role == "server" else f"client '{name}'"
-    out.print(f"{escape(who)} is running; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
-    supervise(kit, say)
+    out.print(f"{escape(who)} starts; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
+    become_supervisor(kit)
 
 
 @federation.command()
@@ -93,6 +92,8 @@ def preview(
 
 
 def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
+    from fedgranger.cli.tables import format_size
+
     p, d, rounds = found.state_dim, found.num_sensors, found.rounds
     out.print(
         f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"

@@ -1,4 +1,4 @@
-"""`federation check`, `run` and `status`: what the admin does."""
+"""`federation check` and `run`: what the admin does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, check_kit, federation, say
+from fedgranger.cli.federation.common import Kit, check_kit, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -29,14 +29,13 @@ from fedgranger.runtime.flare.kits import require_flare
 from fedgranger.runtime.flare.session import connect, run_job
 from fedgranger.runtime.flare.settings import read_members
 
-__all__ = ["check", "run", "status"]
+__all__ = ["check", "run"]
 
 DEFAULTS = {"solver": "none"}
 """States leave once; FedGC's rounds are asked for by name."""
 PRIVATE = ("augmentation_prior_location", "augmentation_prior_scale")
 
 
-@federation.command()
 @friendly
 def check(
     kit: Kit,
@@ -78,7 +77,6 @@ def check(
         raise RunError("; ".join(problems))
 
 
-@federation.command()
 @friendly
 @functools.partial(with_run_options, kinds=(RunConfig,), defaults=DEFAULTS)  # no data here
 def run(
@@ -136,25 +134,6 @@ def run(
         f"{escape(str(out_folder))} (open report.html)",
         soft_wrap=True,
     )
-
-
-@federation.command()
-@friendly
-def status(kit: Kit) -> None:
-    """Show who is connected and what is running."""
-    require_flare()
-    names = read_members(kit)
-    check_kit(kit)
-    with connect(kit) as session:
-        found = session.clients()
-        if found is None:
-            raise RunError("the server cannot be reached; is it started, and is its port open?")
-        jobs = session.call(lambda s: s.list_jobs()) or []
-    for name in names:
-        mark = "[green]connected[/]" if name in found else "[red]away[/]"
-        out.print(f"client '{escape(name)}': {mark}")
-    running = [job for job in jobs if not str(job.get("status", "")).startswith("FINISHED")]
-    out.print(f"jobs: {len(jobs)} so far, {len(running)} not finished")
 
 
 def _check_private(config: RunConfig) -> None:

@@ -8,26 +8,23 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.results import write_atomically
 from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
-from fedgranger.runtime.federated.coordinator import Coordinator, drive
 from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.outcome import to_result
 from fedgranger.runtime.federated.party import Edges, Party
 from fedgranger.runtime.federated.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
 from fedgranger.runtime.federated.preparation import prepare_party, seeded_preparation
-from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.secret import read_secret
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.validation import check_answer, check_sender
 from fedgranger.runtime.flare.engine import FlareEngine
+from fedgranger.runtime.flare.private_files import write_private
 from fedgranger.runtime.flare.session import OUTCOME, PROGRESS
 from fedgranger.runtime.flare.settings import (
     audit_log,
@@ -37,6 +34,9 @@ from fedgranger.runtime.flare.settings import (
     site_log,
     state_folder,
 )
+
+if TYPE_CHECKING:
+    from fedgranger.runtime.federated.coordinator import Coordinator
 
 __all__ = ["FlareClient", "FlareServer"]
 
@@ -97,8 +97,7 @@ def _party(folder: Path) -> Party:
     def finish(edges: Edges) -> None:
         rows = ["cause,effect,p_value,strength"]
         rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
-        text = "\n".join(rows) + "\n"
-        write_atomically(folder / "edges.csv", lambda path: path.write_text(text, "utf-8"))
+        write_private(folder / "edges.csv", ("\n".join(rows) + "\n").encode())
 
     return Party(
         series,
@@ -149,6 +148,11 @@ class FlareServer:
     @collab.main
     def run(self) -> str:
         """Drive one run to its end; a lost client ends the job so that it is submitted again."""
+        # 60 MB of statistics that no client needs
+        from fedgranger.runtime.federated.coordinator import Coordinator, drive
+        from fedgranger.runtime.federated.outcome import to_result
+        from fedgranger.runtime.federated.protocol import Plan, Stopped
+
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
         workspace = collab.workspace
         job = collab.fl_ctx.get_job_id()

@@ -6,17 +6,20 @@ import contextlib
 import io
 import json
 import logging
+import math
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
-from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.flare.job_files import write_job
 from fedgranger.runtime.flare.kits import admin_name, role_of
+
+if TYPE_CHECKING:
+    from fedgranger.runtime.federated.options import FederationOptions
 
 __all__ = ["Federation", "connect", "run_job"]
 
@@ -26,7 +29,13 @@ LARGEST_SUBMISSIONS = 50
 CALL_SECONDS = 60.0
 PROGRESS_SECONDS = 2.0
 SILENT_SECONDS = 90.0
-NOTICE_SECONDS = 20.0
+NOTICE_SECONDS = 10.0
+KEPT_JOBS = 20
+STAGES = {
+    "SUBMITTED": "submitted; waiting for the server to start it (another run may be going on)",
+    "DISPATCHED": "the server sends it to the clients",
+    "RUNNING": "the parties start their processes",
+}
 OUTCOME = "outcome.json"
 PROGRESS = "fedgranger.progress"
 
@@ -63,19 +72,36 @@ class Federation:
                 self._session.close()
         self._session = None
 
-    def clients(self) -> set[str] | None:
-        """Names of the connected clients; None without a server."""
+    def last_heard(self) -> dict[str, float] | None:
+        """When the server last heard of each connected client; None without a server."""
         found = self.call(lambda session: session.get_connected_client_list())
-        return None if found is None else {client.name for client in found}
+        return None if found is None else {c.name: float(c.last_connect_time) for c in found}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Jobs that the server keeps, oldest first: id, name, submitted, state, is_finished."""
+        found = [
+            {
+                "id": job["job_id"],
+                "name": job.get("job_name", ""),
+                "submitted": str(job.get("submit_time", "")),
+                "state": str(job.get("status", "")).removeprefix("FINISHED:").lower(),
+                "is_finished": str(job.get("status", "FINISHED")).startswith("FINISHED"),
+            }
+            for job in self.call(lambda session: session.list_jobs()) or []
+        ]
+        return sorted(found, key=lambda job: job["submitted"])
 
     def abort(self, run: str) -> None:
         """End jobs that earlier starts of a run left behind: only one at a time gets its turn."""
-        for job in self.call(lambda session: session.list_jobs()) or []:
-            is_over = str(job.get("status", "FINISHED")).startswith("FINISHED")
-            if job.get("job_name") == run and not is_over:
-                self.call(
-                    lambda session, job=job: session.abort_job(job["job_id"]), is_optional=True
-                )
+        for job in self.jobs():
+            if job["name"] == run and not job["is_finished"]:
+                self.call(lambda session, job=job: session.abort_job(job["id"]), is_optional=True)
+
+    def forget_old_jobs(self, kept: int = KEPT_JOBS) -> None:
+        """Have the server delete finished jobs with their results, except the last ones."""
+        finished = [job for job in self.jobs() if job["is_finished"]]
+        for job in finished[: max(len(finished) - kept, 0)]:
+            self.call(lambda session, job=job: session.delete_job(job["id"]), is_optional=True)
 
     def progress(self, job: str) -> dict[str, Any]:
         """What the server's job says of itself; nothing while it starts or ends."""
@@ -138,8 +164,9 @@ def run_job(
         }
         outcome = _attempt(federation, settings, out, log, report)
         if outcome is not None:
+            federation.forget_old_jobs()
             return outcome
-        log("the job was lost; submitting it again, it goes on from its last round")
+        log("the job was lost; submitting it again, with what the parties have on record")
     raise RunError(f"the job was lost {LARGEST_SUBMISSIONS} times; look at the parties' logs")
 
 
@@ -152,20 +179,20 @@ def _await(
     """Wait until everybody is connected; then, or when the time is over, say who takes part."""
     since, noticed = time.monotonic(), 0.0
     while True:
-        found = federation.clients()
-        missing = sorted(set(clients) - (found or set()))
+        found = federation.last_heard()
+        missing = sorted(set(clients) - set(found or ()))
         if found is not None and not missing:
             return set(clients)
         waited = time.monotonic() - since
         who = "the server" if found is None else ", ".join(f"'{name}'" for name in missing)
         if waited > options.wait_seconds:
-            present = set(clients) & (found or set())
+            present = set(clients) & set(found or ())
             if found is not None and options.on_missing == "drop" and len(present) >= 2:
                 log(f"going on without {who}: not connected for {waited:.0f} s")
                 return present
             raise RunError(
                 f"{who} not connected for {waited:.0f} s; start it, then give the same command "
-                "again: the run goes on where it stopped"
+                "again: what the parties have on record is used"
             )
         if waited > noticed + 5:
             noticed = waited
@@ -187,7 +214,8 @@ def _attempt(
     if job is None:
         return None
     told: set[str] = set()
-    asked = heard = noticed = time.monotonic()
+    stage, submitted = "", time.monotonic()
+    asked = heard = noticed = submitted
     while True:
         time.sleep(POLL_SECONDS)
         now = time.monotonic()
@@ -200,17 +228,17 @@ def _attempt(
         if status.startswith("FINISHED"):
             log(f"the job ended early ({status.removeprefix('FINISHED:').lower()})")
             return None
+        if status in STAGES and (status != stage or now > noticed + NOTICE_SECONDS):
+            stage, noticed = status, now
+            log(f"{STAGES[status]} ({now - submitted:.0f} s)")
         if status == "SUBMITTED":
             heard = now
-            if now > noticed + NOTICE_SECONDS:
-                noticed = now
-                log("waiting for the server to start the job; another run may be going on")
             continue
         if now < asked + PROGRESS_SECONDS:
             continue
         asked, progress = now, federation.progress(job)
         if progress:
-            heard = now
+            heard, noticed = now, math.inf  # from here on it speaks for itself
             report(progress)
         elif now > heard + SILENT_SECONDS:
             log(f"the job has not said anything for {now - heard:.0f} s")

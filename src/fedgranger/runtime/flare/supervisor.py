@@ -1,27 +1,30 @@
-"""Run a party's FLARE process in the foreground, and start it again when it dies."""
+"""Run a party's FLARE process in the foreground, and start it again when it dies.
+
+`federation start` becomes this program after it has checked settings and data: what stays for
+months is small. It imports neither numerical libraries nor FLARE.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from fedgranger.errors import RunError
+from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.flare.kits import ORGANISATION, role_of
-from fedgranger.runtime.flare.rights import restore_rights
+from fedgranger.runtime.flare.party_process import PartyProcess
+from fedgranger.runtime.flare.processes import alone
 
-__all__ = ["command_of", "end_processes", "supervise"]
+__all__ = ["become_supervisor", "command_of", "supervise"]
 
-POLL_SECONDS = 0.2
-RESTART_SECONDS = 2.0
+FIRST_PAUSE_SECONDS = 2.0
+LARGEST_PAUSE_SECONDS = 60.0
+LONG_LIFE_SECONDS = 60.0  # a process that lived so long is started again without a long pause
 BEAT_SECONDS = 4  # how soon a client comes back to a server that was restarted (FLARE: 10)
-STOP_SECONDS = 10.0
 ENTRY = "fedgranger.runtime.flare.entry"
 ENVIRONMENT = {
     "FL_LOG_LEVEL": "WARNING",
@@ -52,75 +55,62 @@ def command_of(kit: Path) -> list[str]:
     ]
 
 
-def supervise(kit: Path, log: Callable[[str], None]) -> None:
+def become_supervisor(kit: Path) -> NoReturn:
+    """Replace this process, and all it imported, by a supervisor of the kit."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    module = "fedgranger.runtime.flare.supervisor"
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, str(kit)])
+
+
+def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | None = None) -> None:
     """Keep the party's process alive until this one is told to end.
+
+    Args:
+        kit: the party's.
+        say: told what whoever looks at the terminal should know.
+        command: what to run instead of FLARE.
 
     Raises:
         RunError: the party is running already.
     """
     kit = kit.resolve()
-    with _alone(kit), (kit / "console.txt").open("ab") as console:
-        end_processes(kit)
-        for name in restore_rights(kit, is_server=role_of(kit)[0] == "server"):
-            log(f"{kit}/local/{name} was missing or changed; it is restored")
-        (kit / "transfer").mkdir(exist_ok=True)
-        environment = {**ENVIRONMENT, **os.environ}
-        stop = _Stop()
-        while not stop.is_wanted:
-            child = subprocess.Popen(
-                command_of(kit),
-                cwd=kit,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-            )
-            while child.poll() is None and not stop.is_wanted:
-                time.sleep(POLL_SECONDS)
-            if not stop.is_wanted:
-                code, pause = child.returncode, f"{RESTART_SECONDS:.0f} s"
-                log(f"the FLARE process ended ({code}); starting it again in {pause}")
-                end_processes(kit)
-                time.sleep(RESTART_SECONDS)
-                continue
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(STOP_SECONDS)
-        end_processes(kit)
+    with alone(kit):
+        party = PartyProcess(kit, say, command or command_of(kit), ENVIRONMENT)
+        pause = FIRST_PAUSE_SECONDS
+        while not party.is_stopping:
+            started = time.monotonic()
+            party.live()
+            if party.is_stopping:
+                break
+            if time.monotonic() - started > LONG_LIFE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            say(f"{party.news.standing.sentence}; starting it again in {pause:.0f} s")
+            party.rest(pause)
+            pause = min(2 * pause, LARGEST_PAUSE_SECONDS)
+        say("ended")
 
 
-def end_processes(kit: Path) -> None:
-    """Kill what is left of a kit's FLARE processes: jobs outlive a parent that was killed."""
-    import psutil
-
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
-        if modules[1:] == [str(kit)] and modules[0] == ENTRY:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+def _print(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # whoever looked at it may be gone
+        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
+        sys.stderr.flush()
 
 
-@contextlib.contextmanager
-def _alone(kit: Path) -> Iterator[None]:
-    """Hold the kit's lock; it goes with this process, however that ends."""
-    import fcntl
+def main() -> int:
+    """Supervise the kit that is named on the command line."""
+    os.umask(0o077)
+    try:
+        supervise(Path(sys.argv[1]), _print)
+    except FedGrangerError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename or 'file'}: {error.strerror or error}"
+    else:
+        return 0
+    sys.stderr.write(f"error: {problem}\n")
+    return 2
 
-    with (kit / "running.lock").open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{kit}: is running already") from None
-        yield
 
-
-class _Stop:
-    """Remembers that this process was asked to end."""
-
-    def __init__(self) -> None:
-        self.is_wanted = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._handle)
-
-    def _handle(self, _number: int, _frame: object) -> None:
-        self.is_wanted = True
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""`federation status` and `health`: how a federation and its parties are."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedgranger.cli.console import friendly, out
+from fedgranger.cli.federation.common import Kit, check_kit, federation
+from fedgranger.errors import RunError
+from fedgranger.runtime.flare.health import read_health
+from fedgranger.runtime.flare.kits import require_flare, role_of
+from fedgranger.runtime.flare.session import connect
+from fedgranger.runtime.flare.settings import read_members
+
+__all__ = ["health", "status"]
+
+SHOWN_JOBS = 5
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+@federation.command()
+@friendly
+def status(kit: Kit, json_output: Json = False) -> None:
+    """Show who is connected and what is running; exit code 1 if a client is away."""
+    require_flare()
+    names = read_members(kit)
+    check_kit(kit)
+    with connect(kit) as session:
+        heard = session.last_heard()
+        if heard is None:
+            raise RunError("the server cannot be reached; is it started, and is its port open?")
+        jobs = session.jobs()
+    away = [name for name in names if name not in heard]
+    if json_output:
+        clients = {
+            name: {"connected": name in heard, "last_heard": _stamp(heard.get(name))}
+            for name in names
+        }
+        strangers = sorted(set(heard) - set(names))
+        facts = {"clients": clients, "unknown_clients": strangers, "jobs": jobs}
+        typer.echo(json.dumps(facts, indent=1))
+    else:
+        _show(names, heard, jobs)
+    if away:
+        raise typer.Exit(1)
+
+
+@federation.command()
+@friendly
+def health(
+    kit: Annotated[Path, typer.Argument(help="The kit of a server or client.")],
+    json_output: Json = False,
+) -> None:
+    """Say how this party is, from its own files; exit code 1 if it is not well."""
+    role, name = role_of(kit)
+    if role == "admin":
+        raise RunError(f"{kit}: is the admin's kit and runs nothing; use 'federation status'")
+    found = read_health(kit)
+    if json_output:
+        typer.echo(json.dumps(found._asdict(), indent=1))
+    else:
+        who = "server" if role == "server" else f"client '{name}'"
+        out.print(f"{escape(who)}: {escape(found.sentence)}", soft_wrap=True)
+        beat = "never" if found.beat_seconds is None else f"{found.beat_seconds:.0f} s ago"
+        out.print(f"last sign of life: {beat}; {found.free_bytes / 1e9:.1f} GB of disk free")
+    if not found.is_good:
+        raise typer.Exit(1)
+
+
+def _show(names: tuple[str, ...], heard: dict[str, float], jobs: list[dict[str, Any]]) -> None:
+    table = Table(box=None, header_style="bold")
+    for column in ("client", "state", "last heard"):
+        table.add_column(column)
+    for name in names:
+        if name in heard:
+            ago = max(time.time() - heard[name], 0.0)
+            table.add_row(escape(name), "[green]connected[/]", f"{ago:.0f} s ago")
+        else:
+            table.add_row(escape(name), "[red]away[/]", "")
+    out.print(table)
+    running = sum(not job["is_finished"] for job in jobs)
+    out.print(f"\njobs: {len(jobs)} kept, {running} not finished")
+    for job in jobs[-SHOWN_JOBS:]:
+        out.print(f"  {job['submitted']}  {escape(job['name'])}  {job['state']}", soft_wrap=True)
+
+
+def _stamp(seconds: float | None) -> str | None:
+    """Universal time."""
+    if seconds is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,76 @@
+"""The operating system's side of a party: one supervisor per kit, and no process left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedgranger.errors import RunError
+
+__all__ = ["alone", "end_processes", "end_with_parent", "is_running", "processes_of"]
+
+LOCK = "running.lock"
+PARENT_DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
+_library = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def processes_of(kit: Path) -> dict[Any, list[str]]:
+    """FLARE's processes of a kit with their command lines: `-m MODULE -m KIT ...`."""
+    import psutil
+
+    found = {}
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
+        if modules[1:] == [str(kit)] and process.pid != os.getpid():
+            found[process] = words
+    return found
+
+
+def end_processes(kit: Path) -> None:
+    """Kill what is left of a kit's FLARE processes: jobs outlive a parent that was killed."""
+    for process in processes_of(kit):
+        with contextlib.suppress(Exception):  # it ended by itself, or is another user's
+            process.kill()
+
+
+def end_with_parent() -> None:
+    """Run in a child before its program: have it killed when its parent dies, even by SIGKILL.
+
+    Linux only; elsewhere the next start of the party ends what was left.
+    """
+    if _library is not None:
+        _library.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def alone(kit: Path) -> Iterator[None]:
+    """Hold the kit's lock; it goes with this process, however that ends.
+
+    Raises:
+        RunError: the party is running already.
+    """
+    import fcntl
+
+    with os.fdopen(os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{kit}: is running already") from None
+        yield
+
+
+def is_running(kit: Path) -> bool:
+    """Whether a supervisor holds the kit's lock."""
+    try:
+        with alone(kit):
+            return False
+    except RunError:
+        return True
