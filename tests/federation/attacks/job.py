@@ -1,0 +1,115 @@
+"""The job object of an altered client: plays along, and calls the other clients on the side."""
+
+import contextlib
+import threading
+
+HELD_KIND = "finish"
+HOLD_SECONDS = 55.0
+CALL_SECONDS = 5.0
+
+
+def alter():
+    """Replace `handle` of this process's job object; ask `JobHand` what it does then."""
+    from nvflare.collab import collab
+
+    from fedgranger.runtime.flare.job import FlareClient
+
+    answer, hand = FlareClient.handle, JobHand()
+
+    @collab.publish
+    def handle(self, payload: bytes) -> bytes:
+        hand.meet(payload)
+        return answer(self, payload)
+
+    FlareClient.handle = handle
+
+
+class JobHand:
+    """Holds the last request of a run until told otherwise, so that there is time to attack."""
+
+    def __init__(self):
+        self._requests, self._is_serving = {}, False
+        self._free = threading.Event()
+
+    def meet(self, payload):
+        """Take note of a request to this client."""
+        from nvflare.collab import collab
+        from nvflare.collab.api.context import get_call_context
+
+        from fedgranger.runtime.federated.codec import decode
+        from tests.federation.attacks.altered import serve
+        from tests.federation.attacks.wire import Wire
+
+        self._requests[decode(payload).kind] = payload
+        if not self._is_serving:
+            self._is_serving = True
+            context = collab.fl_ctx
+            self.job = context.get_job_id()
+            cell = context.get_engine().get_cell()
+            self._context = get_call_context()
+            self._proxies = {proxy.name: proxy for proxy in collab.clients}
+            self._wire = Wire(cell, {"own": _own_token(cell)})
+            self.send_all = self._wire.send_all
+            serve("job", self)
+        if decode(payload).kind == HELD_KIND:
+            self._free.wait(HOLD_SECONDS)
+
+    def facts(self):
+        """The job's name, whom it can call, and which requests it has seen."""
+        return {"job": self.job, "others": sorted(self._proxies), "kinds": list(self._requests)}
+
+    def lend(self, tokens):
+        """Take tokens of the parent."""
+        self._wire.tokens.update(tokens)
+
+    def free(self):
+        """Let the run go on."""
+        self._free.set()
+
+    def call(self, client, kind, *, origin=None, token="own", **values):
+        """Send another client the request of a kind that came to this one; what it answers."""
+        from fedgranger.runtime.federated.codec import decode, encode
+
+        seen = decode(self._requests[kind])
+        packet = seen._replace(client=client, values={**seen.values, **values})
+        return self._call(client, origin, token, lambda proxy: _facts(proxy.handle(encode(packet))))
+
+    def ping(self, client):
+        """FLARE's other published method."""
+        return self._call(client, None, "own", lambda proxy: {"answer": proxy.ping()})
+
+    def _call(self, client, origin, token, act):
+        from nvflare.collab.api.context import set_call_context
+
+        set_call_context(self._context)
+        target = f"{client}.{self.job}"
+        with contextlib.ExitStack() as stack:
+            if origin or token != "own":
+                stack.enter_context(self._wire.forging(target, origin, token))
+            try:
+                return act(self._proxies[client](timeout=CALL_SECONDS))
+            except Exception as error:
+                return {"error": repr(error)}
+
+
+def _facts(answer):
+    from fedgranger.runtime.federated.codec import decode
+
+    packet = decode(answer)
+    arrays = {name: (array.shape, float(abs(array).sum())) for name, array in packet.arrays.items()}
+    return {"kind": packet.kind, "values": dict(packet.values), "arrays": arrays}
+
+
+def _own_token(cell):
+    """What FLARE's own filter would put into this job's messages."""
+    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+    from nvflare.fuel.f3.message import Message
+    from nvflare.private.defs import CellMessageHeaderKeys as Auth
+
+    core = cell.core_cell
+    here = {MessageHeaderKey.ORIGIN: core.my_info.fqcn, MessageHeaderKey.DESTINATION: "server"}
+    message = Message(headers=here)
+    for found in core.out_req_filter_reg.find("*", "*"):
+        found.cb(message, *found.args, **found.kwargs)
+    keys = (Auth.CLIENT_NAME, Auth.TOKEN, Auth.TOKEN_SIGNATURE, Auth.SSID)
+    return tuple(message.get_header(key) for key in keys)

@@ -1,0 +1,67 @@
+"""An altered client behind an honest server gets nothing, ends nothing and changes no bit."""
+
+import pytest
+
+import fedgranger as fg
+from tests.federation.flare import RealFederation
+
+pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+
+from tests.federation.attacks import from_client, from_job
+from tests.federation.attacks.attempts import carry_out, open_doors
+from tests.federation.attacks.calls import call_peer
+from tests.federation.attacks.orders import Altered
+from tests.federation.attacks.victim import Victim
+
+
+def test_an_altered_client_gets_nothing_and_changes_no_bit(tmp_path):
+    panel = fg.simulate(3, 301, seed=0)[0]
+    with RealFederation(panel, tmp_path) as federation:
+        done = federation.command("run", "--out", str(tmp_path / "quiet"))
+        assert done.returncode == 0, done.stderr
+        victim, third, server = (Victim(federation, n) for n in ("client2", "client3", "server"))
+        watchers = [victim, third, server]
+        with Altered(federation, "client1") as altered, from_client.listening() as listener:
+            for kind in ("relay", "regular"):
+                altered.order("client", "register", kind)
+            attacks = [
+                *from_client.reading(victim), *from_client.asking(victim),
+                *from_client.deleting(victim), *from_client.connecting(victim, listener),
+                *from_client.ending(third),
+            ]  # fmt: skip
+            records = carry_out(altered, "client", attacks, watchers)
+            with altered.held_run(tmp_path / "attacked") as job:
+                records += call_peer(altered, victim, watchers, job)
+                for role in ("client", "job"):
+                    attacks = from_job.asking(victim, job)
+                    records += carry_out(altered, role, list(attacks), watchers)
+                attacks = from_job.ending(victim, server, job)
+                records += carry_out(altered, "job", list(attacks), watchers)
+    assert not open_doors(records)
+    edges = [(tmp_path / run / "edges.csv").read_bytes() for run in ("quiet", "attacked")]
+    assert edges[0] == edges[1]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """A federation of three with client1 altered, for attacks of which each may end a run."""
+    folder = tmp_path_factory.mktemp("scene")
+    panel = fg.simulate(3, 301, seed=0)[0]
+    with RealFederation(panel, folder) as federation:
+        done = federation.command("run", "--out", str(folder / "quiet"))
+        assert done.returncode == 0, done.stderr
+        victims = [Victim(federation, name) for name in ("client2", "server")]
+        with Altered(federation, "client1") as altered:
+            yield folder, altered, *victims
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+def test_no_single_message_ends_a_run(scene, number):
+    folder, altered, victim, server = scene
+    out = folder / f"run{number}"
+    with altered.held_run(out) as job:
+        attack = list(from_job.ending(victim, server, job))[number]
+        records = carry_out(altered, "job", [attack], [victim, server])
+    assert not open_doors(records)
+    assert (out / "edges.csv").read_bytes() == (folder / "quiet" / "edges.csv").read_bytes()
