@@ -68,6 +68,10 @@ class Hand:
             party.communicator.set_auth(name, *before)
         return sorted(self._wire.tokens)
 
+    def peers(self):
+        """The cells this one is connected to."""
+        return sorted(self._wire.core.agents)
+
     def tokens(self):
         """By a word of the attacker's; see `register`."""
         return self._wire.tokens

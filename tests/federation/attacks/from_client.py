@@ -72,19 +72,19 @@ def asking(victim):
 
 def deleting(victim, tokens=("relay", "old")):
     """Folders of the victim: plainly, hidden in bulk messages, under forged names."""
-    yield _deletion("delete a folder", victim)
+    yield deletion("delete a folder", victim)
     for name, origin in (("the server", "server"), ("itself", victim.name)):
         for token in tokens:
-            yield _deletion(
+            yield deletion(
                 f"delete a folder in the name of {name}, token {token}", victim,
                 options={"origin": origin, "token": token},
             )  # fmt: skip
-    yield _deletion(
+    yield deletion(
         "delete a folder in the name of the server, own token", victim, is_flares=True,
         options={"origin": "server"},
     )  # fmt: skip
     for depth in (1, 2):
-        yield _deletion(
+        yield deletion(
             f"delete a folder by a bulk message, depth {depth}", victim, how="bulk",
             options={"depth": depth}, traces=("bulk", "train.delete_run", MAIN),
         )  # fmt: skip
@@ -115,7 +115,7 @@ def listening():
     return found
 
 
-def _deletion(name, victim, **more):
+def deletion(name, victim, **more):
     path = victim.decoy()
     payload = request("train.delete_run", job_id=path.name)
     return Attack(name, victim.name, MAIN, "train.delete_run", payload, _is_gone(path), **more)
@@ -140,7 +140,7 @@ def _is_visited(listener):
     def proof(_):
         if not found:
             try:
-                found.append(listener.accept()[0])
+                found.append(listener.accept()[0].close())
             except TimeoutError:
                 return ""
         return "it connected"

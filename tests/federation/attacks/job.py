@@ -84,12 +84,28 @@ class JobHand:
         set_call_context(self._context)
         target = f"{client}.{self.job}"
         with contextlib.ExitStack() as stack:
-            if origin or token != "own":
+            proxy = self._proxies[client]
+            if origin:
                 stack.enter_context(self._wire.forging(target, origin, token))
+                stack.enter_context(_named(proxy, "server"))
             try:
-                return act(self._proxies[client](timeout=CALL_SECONDS))
+                return act(proxy(timeout=CALL_SECONDS))
             except Exception as error:
                 return {"error": repr(error)}
+
+
+@contextlib.contextmanager
+def _named(proxy, name):
+    """FLARE compares the caller inside a call with the sender of the message."""
+    backends = [one.backend for one in (proxy, *proxy.children.values())]
+    before = [backend.caller for backend in backends]
+    for backend in backends:
+        backend.caller = name
+    try:
+        yield
+    finally:
+        for backend, caller in zip(backends, before, strict=True):
+            backend.caller = caller
 
 
 def _facts(answer):

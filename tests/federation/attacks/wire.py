@@ -94,7 +94,8 @@ class Wire:
             inner = {"headers": dict(message.headers), "payload": _joined(message.payload)}
             payload = [{"target": target, "channel": channel, "topic": topic, "message": inner}]
             channel, topic = CellChannel.CELLNET, "bulk"
-        return self.ask(target, channel, topic, payload, timeout=1.0)
+        token = "own" if "own" in self.tokens else None
+        return self.ask(target, channel, topic, payload, token=token, timeout=1.0)
 
     def stream(self, target, channel, topic, payload, *, origin=None, token="own"):
         """Send a request as a stream: the true channel and topic are in headers of the stream."""
