@@ -44,7 +44,7 @@ class Hand:
 
     def __init__(self, wire, party=None):
         self._wire, self._party = wire, party
-        self.send_all = wire.send_all
+        self.send_all, self.name = wire.send_all, wire.name
 
     def register(self, kind):
         """Register once more, as a `regular` client or a `relay`; the token gets that name."""
@@ -81,13 +81,13 @@ class Hand:
 
 
 def run_client(kit):
-    from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+    from nvflare.app_common.job_launcher import process_launcher
     from nvflare.private.fed.app.client import client_train
 
     from fedgranger.runtime.flare.kits import role_of
     from tests.federation.attacks.wire import Wire
 
-    make_agent, command = client_train.create_admin_agent, ClientProcessJobLauncher.get_command
+    make_agent, spawn = client_train.create_admin_agent, process_launcher.spawn_process
 
     def create_admin_agent(processors, party, engine):
         agent = make_agent(processors, party, engine)
@@ -96,10 +96,17 @@ def run_client(kit):
         return agent
 
     client_train.create_admin_agent = create_admin_agent
-    ClientProcessJobLauncher.get_command = lambda self, meta, context: command(
-        self, meta, context
-    ).replace(JOB_MODULE, f"{MODULE} job")
+    process_launcher.spawn_process = lambda words, environment: spawn(
+        _altered_job(words), environment
+    )
     _enter(client_train, kit, "client", f"uid={role_of(kit)[1]}", "heart_beat_interval=4")
+
+
+def _altered_job(words):
+    """A job's command line with this module in place of whatever would run it."""
+    start = words.index("-m") + 1
+    end = next(k for k in range(start, len(words)) if words[k].startswith("-"))
+    return [*words[:start], MODULE, "job", *words[end:]]
 
 
 def run_server(kit):
@@ -110,7 +117,7 @@ def run_server(kit):
     make_server = server_train.create_admin_server
 
     def create_admin_server(services, **options):
-        serve("server", Hand(Wire(services.cell, {})))
+        serve("server", Hand(Wire(services.cell, {"own": None})))
         return make_server(services, **options)
 
     server_train.create_admin_server = create_admin_server

@@ -2,46 +2,34 @@
 
 import secrets
 
-from tests.federation.attacks.attempts import SETTLE_SECONDS, Attack, judge, keep
-from tests.federation.flare import wait_for
-
-TRACES = ("handle", "ping", "collab", "call", "sm__STREAM")
+from tests.federation.attacks.attempts import Attack, judge, keep, settle
 
 
 def call_peer(altered, victim, watchers, job):
     """Repeat every request to another client, then write false edges there; a record for each."""
     altered.order("job", "lend", altered.order("client", "tokens"))
-    before = {one.name: len(one.refusals()) for one in watchers}
+    me = altered.order("job", "name")
 
-    def lines():
-        return [line for one in watchers for line in one.refusals()[before[one.name] :]]
+    def try_it(name, proof, *order, **options):
+        answer = {"code": "", **altered.order("job", *order, **options)}
+        attack = Attack(name, "", "collab", "call", None, proof, options=options)
+        return settle(lambda: [judge(attack, answer, me, watchers)])
 
     records = []
     for kind in altered.order("job", "facts")["kinds"]:
-        answer = altered.order("job", "call", victim.name, kind)
-        records.append(_record(f"call handle: {kind}", answer, _is_served, lines))
-    answer = altered.order("job", "ping", victim.name)
-    records.append(_record("call ping", answer, lambda a: a.get("answer", ""), lines))
-    for origin, token in ((None, "own"), (f"server.{job}", "relay"), (f"server.{job}", "old")):
-        who = "own name" if origin is None else f"name of the server's job, token {token}"
+        records += try_it(f"call handle: {kind}", _is_served, "call", victim.name, kind)
+    records += try_it("call ping", lambda answer: answer.get("answer", ""), "ping", victim.name)
+    for who, options in (
+        ("its own name", {}),
+        ("the name of the server's job, token relay", {"origin": f"server.{job}", "token": "relay"}),
+        ("the name of the server's job, token old", {"origin": f"server.{job}", "token": "old"}),
+    ):
         word = f"word{secrets.token_hex(4)}"
-        false_edges = f'[["{word}", "b", 0.5, 0.5]]'
-        answer = altered.order(
-            "job", "call", victim.name, "finish", origin=origin, token=token, edges=false_edges
+        proof, edges = _is_written(victim, word), f'[["{word}", "b", 0.5, 0.5]]'
+        records += try_it(
+            f"write false edges in {who}", proof, "call", victim.name, "finish", edges=edges, **options
         )
-        proof = _is_written(victim, word)
-        records.append(_record(f"write false edges in the {who}", answer, proof, lines))
     return keep(records)
-
-
-def _record(name, answer, proof, lines):
-    attack = Attack(name, "", "collab", "call", None, proof, traces=TRACES)
-    answer = {"code": None if "timed out" in answer.get("error", "") else "", **answer}
-    wait_for(
-        lambda: judge(attack, answer, lines())["outcome"] in ("succeeded", "refused"),
-        SETTLE_SECONDS if proof(answer) == "" else 0.1,
-    )
-    return judge(attack, answer, lines())
 
 
 def _is_served(answer):

@@ -40,7 +40,7 @@ def reading(victim):
     yield Attack("read a private file", target, MAIN, "sys.shell", cat, _holds(word))
     yield Attack("read raw rows", target, MAIN, "sys.shell", head, _holds(victim.first_row))
     yield Attack(
-        "read a file under another topic", target, MAIN, "train.check_status", cat, _holds(word)
+        "read a file under the server's topic", target, MAIN, "admin", cat, _holds(word)
     )
     yield Attack(
         "read a file, signed rights claimed", target, MAIN, "sys.shell",
@@ -73,20 +73,20 @@ def asking(victim):
 def deleting(victim, tokens=("relay", "old")):
     """Folders of the victim: plainly, hidden in bulk messages, under forged names."""
     yield deletion("delete a folder", victim)
-    for name, origin in (("the server", "server"), ("itself", victim.name)):
+    for name, origin in (("the server", "server"), ("itself", victim.name)) if tokens else ():
         for token in tokens:
             yield deletion(
                 f"delete a folder in the name of {name}, token {token}", victim,
                 options={"origin": origin, "token": token},
             )  # fmt: skip
-    yield deletion(
-        "delete a folder in the name of the server, own token", victim, is_flares=True,
-        options={"origin": "server"},
-    )  # fmt: skip
+        yield deletion(
+            f"delete a folder in the name of {name}, own token", victim, is_flares=True,
+            options={"origin": origin},
+        )  # fmt: skip
     for depth in (1, 2):
         yield deletion(
             f"delete a folder by a bulk message, depth {depth}", victim, how="bulk",
-            options={"depth": depth}, traces=("bulk", "train.delete_run", MAIN),
+            options={"depth": depth}, named=(CellChannel.CELLNET, "bulk"),
         )  # fmt: skip
 
 

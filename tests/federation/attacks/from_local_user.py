@@ -1,13 +1,14 @@
 """What another user of the machine sends to a party's loopback port."""
 
+from dataclasses import replace
+
 from tests.federation.attacks import from_client
-from tests.federation.attacks.attempts import Attack, carry_out, keep
+from tests.federation.attacks.attempts import carry_out, keep
 from tests.federation.attacks.orders import Attacker
 from tests.federation.flare import wait_for
 
 MODULE = "tests.federation.attacks.local_user"
 BEAT_SECONDS = 12.0
-NO_TOKEN = {"token": None}
 
 
 def attack_client(federation, victim, watchers):
@@ -61,12 +62,9 @@ def _attack(stranger, victim, watchers, who):
     if not facts["peers"]:
         return keep([_record(f"connect {who}", "refused", "no connection")])
     attacks = [
-        Attack(
-            f"{attack.name} {who}", attack.target, attack.channel, attack.topic, attack.payload,
-            attack.proof, attack.traces, {**attack.options, **NO_TOKEN}, attack.how,
-        )
-        for attack in (*from_client.reading(victim), from_client.deletion("delete a folder", victim))
+        *from_client.reading(victim), from_client.deletion("delete a folder", victim)
     ]  # fmt: skip
+    attacks = [replace(attack, name=f"{attack.name} {who}") for attack in attacks]
     records = carry_out(stranger, "stranger", attacks, watchers)
     if who == "as 'server'":
         records += _listen(stranger, victim)

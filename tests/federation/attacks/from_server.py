@@ -3,6 +3,7 @@
 import io
 import secrets
 import zipfile
+from dataclasses import replace
 
 from nvflare.private.defs import RequestHeader
 
@@ -10,26 +11,24 @@ from tests.federation.attacks import from_client
 from tests.federation.attacks.attempts import Attack
 from tests.federation.attacks.from_client import MAIN, request
 
-NEEDED = {
-    "scheduler.check_resource", "scheduler.cancel_resource", "train.abort", "train.check_status",
-    "train.notify_job_status",
-}  # fmt: skip
-"""Topics with which FLARE itself runs a job; a client may answer them to its server."""
+NEEDED = {"scheduler.check_resource", "scheduler.cancel_resource"}
+"""Topics with which FLARE itself runs a job, and which name no job; a client may answer them."""
 
 
-def reading_and_asking(victim):
-    """Files, machine and settings of a client."""
-    yield from _untraced(from_client.reading(victim))
-    for attack in _untraced(from_client.asking(victim)):
-        if attack.topic not in NEEDED:
-            yield attack
+def attacks_on(victim, signed):
+    """All of them but those that end the victim."""
+    found = [
+        *from_client.reading(victim), *from_client.asking(victim),
+        *from_client.deleting(victim, ()), *deploying(victim, signed),
+    ]  # fmt: skip
+    return [as_server(attack) for attack in found if attack.topic not in NEEDED]
 
 
-def deleting(victim):
-    """Folders, plainly and hidden."""
-    for attack in from_client.deleting(victim, ()):
-        if "in the name" not in attack.name:
-            yield _as_server(attack)
+def as_server(attack):
+    """The same under the topic that FLARE's server gives all its commands in a header."""
+    if attack.channel != MAIN or attack.how != "ask":
+        return attack
+    return replace(attack, topic="admin", named=(MAIN, attack.payload.topic))
 
 
 def deploying(victim, signed):
@@ -45,7 +44,7 @@ def deploying(victim, signed):
     for claim, role in (("the administrator", "project_admin"), ("a lead", "lead")):
         yield Attack(
             f"deploy code in the name of {claim}", victim.name, MAIN, "train.deploy",
-            _job(_zip(code), run, role), lambda _: _found(victim, word),
+            _job(_zip(code), run, role), lambda _: _found(victim, word), is_flares=True,
         )  # fmt: skip
     decoy = victim.decoy()
     (decoy / "kept").write_text("x")
@@ -53,24 +52,6 @@ def deploying(victim, signed):
         "put a signed job over another folder", victim.name, MAIN, "train.deploy",
         _job(_zip_folder(signed), decoy.name, "project_admin"),
         lambda _: "" if (decoy / "kept").exists() else f"{decoy.name} was replaced",
-    )  # fmt: skip
-
-
-def ending(victim):
-    """End the client's process."""
-    return from_client.ending(victim)
-
-
-def _untraced(attacks):
-    return [_as_server(attack) for attack in attacks]
-
-
-def _as_server(attack):
-    """The same without a client's token: a client does not ask its server for one."""
-    options = attack.options if attack.how == "bulk" else {**attack.options, "token": None}
-    return Attack(
-        attack.name, attack.target, attack.channel, attack.topic, attack.payload, attack.proof,
-        attack.traces, options, attack.how,
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class JobHand:
             self._context = get_call_context()
             self._proxies = {proxy.name: proxy for proxy in collab.clients}
             self._wire = Wire(cell, {"own": _own_token(cell)})
-            self.send_all = self._wire.send_all
+            self.send_all, self.name = self._wire.send_all, self._wire.name
             serve("job", self)
         if decode(payload).kind == HELD_KIND:
             self._free.wait(HOLD_SECONDS)

@@ -19,7 +19,7 @@ class StrangerHand:
     """Sends, and notes what the victim sends here."""
 
     def __init__(self, wire):
-        self.send_all, self._heard = wire.send_all, []
+        self.send_all, self.name, self._heard = wire.send_all, wire.name, []
         self._wire = wire
         wire.core.add_incoming_filter("*", "*", self._note)
 
@@ -62,7 +62,7 @@ def main(port, victim, name):
     os.setuid(NOBODY)
     cell.start()
     time.sleep(CONNECT_SECONDS)
-    serve("stranger", StrangerHand(Wire(cell, {})), line)
+    serve("stranger", StrangerHand(Wire(cell, {"own": None})), line)
     while True:
         time.sleep(1.0)
 

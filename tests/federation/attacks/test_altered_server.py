@@ -7,7 +7,7 @@ from tests.federation.flare import RealFederation, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 
-from tests.federation.attacks import from_server
+from tests.federation.attacks import from_client, from_server
 from tests.federation.attacks.attempts import carry_out, open_doors
 from tests.federation.attacks.orders import Altered
 from tests.federation.attacks.victim import Victim
@@ -23,12 +23,9 @@ def test_an_altered_server_gets_nothing_from_its_clients(tmp_path):
         signed = next(victim.kit.glob("*/app*/.__nvfl_sig.json")).parent
         with Altered(federation, "server") as altered:
             assert wait_for(lambda: "client2" in altered.order("server", "peers"), 60)
-            attacks = [
-                *from_server.reading_and_asking(victim), *from_server.deleting(victim),
-                *from_server.deploying(victim, signed),
-            ]  # fmt: skip
+            attacks = from_server.attacks_on(victim, signed)
             records = carry_out(altered, "server", attacks, [victim])
-            attacks = list(from_server.ending(victim))
+            attacks = [from_server.as_server(attack) for attack in from_client.ending(victim)]
             records += carry_out(altered, "server", attacks, [victim])
         federation.start("server")
         done = federation.command("run", "--out", str(tmp_path / "after"))

@@ -28,7 +28,7 @@ class Wire:
     Args:
         cell: the party's FLARE cell.
         tokens: by a word of the attacker's, what proves to the server who it is: client name,
-            token, signature, session.
+            token, signature, session; none where nobody asks (a server, a job's port).
     """
 
     def __init__(self, cell, tokens):
@@ -38,6 +38,10 @@ class Wire:
         self.core._process_reply = self._listen
         self.core.add_outgoing_request_filter("*", "*", self._forge)
         self._forged = {}
+
+    def name(self):
+        """The attacker's name in the network."""
+        return self.core.my_info.fqcn
 
     def send_all(self, messages):
         """Send many at once: how (`ask`, `stream`, `bulk`), words, options of each; the answers."""
@@ -94,8 +98,7 @@ class Wire:
             inner = {"headers": dict(message.headers), "payload": _joined(message.payload)}
             payload = [{"target": target, "channel": channel, "topic": topic, "message": inner}]
             channel, topic = CellChannel.CELLNET, "bulk"
-        token = "own" if "own" in self.tokens else None
-        return self.ask(target, channel, topic, payload, token=token, timeout=1.0)
+        return self.ask(target, channel, topic, payload, timeout=1.0)
 
     def stream(self, target, channel, topic, payload, *, origin=None, token="own"):
         """Send a request as a stream: the true channel and topic are in headers of the stream."""
@@ -130,7 +133,7 @@ class Wire:
             self._forged.pop(target)
 
     def _credentials(self, token):
-        if token is None:
+        if self.tokens[token] is None:
             return {}
         name, word, signature, session = self.tokens[token]
         return {
