@@ -81,6 +81,7 @@ class Hand:
 
 
 def run_client(kit):
+    """FLARE's client, whose jobs are altered too."""
     from nvflare.app_common.job_launcher import process_launcher
     from nvflare.private.fed.app.client import client_train
 
@@ -110,11 +111,16 @@ def _altered_job(words):
 
 
 def run_server(kit):
+    """FLARE's server without a policy of its own: everybody may do everything."""
+    from nvflare.fuel.sec.authz import AuthorizationService
     from nvflare.private.fed.app.server import server_train
+    from nvflare.private.fed.utils.app_authz import AppAuthzService
 
     from tests.federation.attacks.wire import Wire
 
     make_server = server_train.create_admin_server
+    AuthorizationService.authorize = staticmethod(lambda _: (True, ""))
+    AppAuthzService.validate_app = staticmethod(lambda _: ("", {}))
 
     def create_admin_server(services, **options):
         serve("server", Hand(Wire(services.cell, {"own": None})))
@@ -134,6 +140,7 @@ def _enter(entry, kit, role, *party):
 
 
 def run_job():
+    """FLARE's job process with an altered job object."""
     importlib.import_module("tests.federation.attacks.job").alter()
     worker = importlib.import_module(JOB_MODULE)
     from nvflare.fuel.f3.mpm import MainProcessMonitor

@@ -8,27 +8,36 @@ from tests.federation.attacks.attempts import Attack, judge, keep, settle
 def call_peer(altered, victim, watchers, job):
     """Repeat every request to another client, then write false edges there; a record for each."""
     altered.order("job", "lend", altered.order("client", "tokens"))
-    me = altered.order("job", "name")
+    me, name = altered.order("job", "name"), victim.name
 
-    def try_it(name, proof, *order, **options):
-        answer = {"code": "", **altered.order("job", *order, **options)}
-        attack = Attack(name, "", "collab", "call", None, proof, options=options)
-        return settle(lambda: [judge(attack, answer, me, watchers)])
+    def try_all(*tries):
+        answers = altered.order("job", "call_all", [call for _, _, call in tries])
+        pairs = [
+            (
+                Attack(what, "", "collab", "call", None, proof, options=call[2]),
+                {"code": "", **answer},
+            )
+            for (what, proof, call), answer in zip(tries, answers, strict=True)
+        ]
+        return settle(lambda: [judge(*pair, me, watchers) for pair in pairs])
 
-    records = []
-    for kind in altered.order("job", "facts")["kinds"]:
-        records += try_it(f"call handle: {kind}", _is_served, "call", victim.name, kind)
-    records += try_it("call ping", lambda answer: answer.get("answer", ""), "ping", victim.name)
+    records = try_all(
+        ("call ping", lambda answer: answer.get("answer", ""), ("ping", (name,), {})),
+        *(
+            (f"call handle: {kind}", _is_served, ("call", (name, kind), {}))
+            for kind in altered.order("job", "facts")["kinds"]
+        ),
+    )
+    forged = {"origin": f"server.{job}"}
     for who, options in (
         ("its own name", {}),
-        ("the name of the server's job, token relay", {"origin": f"server.{job}", "token": "relay"}),
-        ("the name of the server's job, token old", {"origin": f"server.{job}", "token": "old"}),
+        ("the name of the server's job, token relay", {**forged, "token": "relay"}),
+        ("the name of the server's job, token old", {**forged, "token": "old"}),
     ):
         word = f"word{secrets.token_hex(4)}"
-        proof, edges = _is_written(victim, word), f'[["{word}", "b", 0.5, 0.5]]'
-        records += try_it(
-            f"write false edges in {who}", proof, "call", victim.name, "finish", edges=edges, **options
-        )
+        options["edges"] = f'[["{word}", "b", 0.5, 0.5]]'
+        call = ("call", (name, "finish"), options)
+        records += try_all((f"write false edges in {who}", _is_written(victim, word), call))
     return keep(records)
 
 

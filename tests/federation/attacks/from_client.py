@@ -39,9 +39,7 @@ def reading(victim):
     head = request("sys.shell", f"head -n 2 {victim.data}")
     yield Attack("read a private file", target, MAIN, "sys.shell", cat, _holds(word))
     yield Attack("read raw rows", target, MAIN, "sys.shell", head, _holds(victim.first_row))
-    yield Attack(
-        "read a file under the server's topic", target, MAIN, "admin", cat, _holds(word)
-    )
+    yield Attack("read a file under the server's topic", target, MAIN, "admin", cat, _holds(word))
     yield Attack(
         "read a file, signed rights claimed", target, MAIN, "sys.shell",
         request("sys.shell", f"cat {victim.marker}", USER_NAME="admin", USER_ROLE="project_admin"),

@@ -1,4 +1,4 @@
-"""What an altered client sends while a run goes on: to the server's job, and to other clients' jobs."""
+"""What an altered client sends while a run goes on: to the jobs of the server and of others."""
 
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.defs import CellChannel

@@ -16,8 +16,9 @@ from tests.federation.attacks.attempts import keep
 
 JOB_SECONDS = 60.0
 CODE = """
-import os, pathlib
-pathlib.Path({loot!r}, f"code-{{os.getpid()}}").write_text("ran")
+import pathlib, sys
+kits = [word for word in sys.orig_argv if pathlib.Path(word, "startup").is_dir()]
+pathlib.Path({loot!r}, pathlib.Path(kits[0]).name).write_text("ran")
 """
 
 
@@ -90,8 +91,13 @@ def _watch(session, number, proof):
 
 def make_admin(kits, role, folder):
     """An administrator's kit of another role, signed with the organiser's own key."""
-    from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert
-    from nvflare.lighter.utils import serialize_pri_key
+    from nvflare.lighter.utils import (
+        Identity,
+        generate_cert,
+        generate_keys,
+        serialize_cert,
+        serialize_pri_key,
+    )
 
     user = f"{role}@{ORGANISATION}.local"
     shutil.copytree(kits / "admin", folder)
@@ -117,9 +123,8 @@ def _signing_key(kits, root):
             continue
         text = path.read_bytes()
         texts = [text]
-        if path.suffix == ".json":
-            content = json.loads(text)
-            values = content.values() if isinstance(content, dict) else []
+        with contextlib.suppress(ValueError, AttributeError):  # keys are also kept in JSON
+            values = json.loads(text).values()
             texts += [value.encode() for value in values if isinstance(value, str)]
         for candidate in texts:
             with contextlib.suppress(ValueError, TypeError):

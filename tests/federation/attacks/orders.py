@@ -87,7 +87,6 @@ class Attacker:
         return self._process.poll() is not None
 
 
-
 class Altered(Attacker):
     """A party of a running federation, replaced by an altered one with the same kit.
 

@@ -1,5 +1,6 @@
 """An administrator, of whatever role, starts runs and nothing else."""
 
+import json
 import shutil
 
 import pytest
@@ -19,6 +20,7 @@ from tests.federation.attacks.jobs import (
     send,
     settings_of,
 )
+from tests.federation.attacks.orders import Altered
 
 
 @pytest.fixture(scope="module")
@@ -33,31 +35,11 @@ def scene(tmp_path_factory):
 
 
 def settings(run="x"):
-    import json
-
     options = json.loads(FederationOptions(fg.RunConfig(solver="newton")).to_text())
     return {
         "run": run, "mode": "check", "clients": ["client1"], "left_out": [], "call_seconds": 5.0,
         "options": options,
     }  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("role", ["project_admin", "org_admin", "lead"])
-def test_no_administrator_brings_code(scene, tmp_path, role):
-    """Also not to a client whose policy was taken away: without one FLARE allows everything."""
-    loot = tmp_path / "loot"
-    loot.mkdir()
-    job = make_job(tmp_path / "job", settings())
-    add_code(job, loot)
-    kit, user = scene.kits["admin"], None
-    if role != "project_admin":
-        kit, user = make_admin(scene.folder / "kits", role, tmp_path / role)
-
-    def proof():
-        return ", ".join(path.name for path in loot.iterdir())
-
-    assert not open_doors(send(kit, job, f"bring code as {role}", proof, user))
 
 
 @pytest.mark.slow
@@ -88,4 +70,26 @@ def test_a_job_makes_nothing_but_the_objects_of_a_run(scene, tmp_path):
         scene.kits["admin"], job, "write outside the server's store",
         lambda: str(outside) if outside.exists() else "",
     )  # fmt: skip
+    assert not open_doors(records)
+
+
+@pytest.mark.slow
+def test_no_role_brings_code_to_a_client_even_with_the_server(scene, tmp_path):
+    """The server asks for no rights; client2's policy was taken away, so that FLARE has its own."""
+    records = []
+    with Altered(scene, "server") as altered:
+        assert wait_for(lambda: "client1" in altered.order("server", "peers"), 60)
+        for role in ("project_admin", "org_admin", "lead"):
+            loot = tmp_path / f"loot-{role}"
+            loot.mkdir()
+            job = make_job(tmp_path / f"job-{role}", settings())
+            add_code(job, loot)
+            kit, user = scene.kits["admin"], None
+            if role != "project_admin":
+                kit, user = make_admin(scene.folder / "kits", role, tmp_path / role)
+
+            def proof(loot=loot):
+                return ", ".join(path.name for path in loot.glob("client-*"))
+
+            records += send(kit, job, f"bring code as {role}", proof, user)
     assert not open_doors(records)

@@ -11,8 +11,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageType
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
 from nvflare.fuel.f3.cellnet.utils import decode_payload, encode_payload
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
