@@ -16,7 +16,6 @@ from multiprocessing.connection import Client
 SOCKET = "FEDGRANGER_ATTACK_SOCKET"
 MODULE = "tests.federation.attacks.altered"
 JOB_MODULE = "nvflare.private.fed.app.client.worker_process"
-OUR_JOB = "fedgranger.runtime.flare.entry client-job"
 
 
 def serve(role, hand, line=None):
@@ -45,7 +44,7 @@ class Hand:
 
     def __init__(self, wire, party=None):
         self._wire, self._party = wire, party
-        self.send_all = wire.send_all
+        self.send_all, self.name = wire.send_all, wire.name
 
     def register(self, kind):
         """Register once more, as a `regular` client or a `relay`; the token gets that name."""
@@ -69,6 +68,10 @@ class Hand:
             party.communicator.set_auth(name, *before)
         return sorted(self._wire.tokens)
 
+    def peers(self):
+        """The cells this one is connected to."""
+        return sorted(self._wire.core.agents)
+
     def tokens(self):
         """By a word of the attacker's; see `register`."""
         return self._wire.tokens
@@ -78,13 +81,14 @@ class Hand:
 
 
 def run_client(kit):
-    from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+    """FLARE's client, whose jobs are altered too."""
+    from nvflare.app_common.job_launcher import process_launcher
     from nvflare.private.fed.app.client import client_train
 
     from fedgranger.runtime.flare.kits import role_of
     from tests.federation.attacks.wire import Wire
 
-    make_agent, command = client_train.create_admin_agent, ClientProcessJobLauncher.get_command
+    make_agent, spawn = client_train.create_admin_agent, process_launcher.spawn_process
 
     def create_admin_agent(processors, party, engine):
         agent = make_agent(processors, party, engine)
@@ -93,23 +97,33 @@ def run_client(kit):
         return agent
 
     client_train.create_admin_agent = create_admin_agent
-    ClientProcessJobLauncher.get_command = lambda self, meta, context: (
-        command(self, meta, context)
-        .replace(JOB_MODULE, f"{MODULE} job")
-        .replace(OUR_JOB, f"{MODULE} job")
+    process_launcher.spawn_process = lambda words, environment: spawn(
+        _altered_job(words), environment
     )
     _enter(client_train, kit, "client", f"uid={role_of(kit)[1]}", "heart_beat_interval=4")
 
 
+def _altered_job(words):
+    """A job's command line with this module in place of whatever would run it."""
+    start = words.index("-m") + 1
+    end = next(k for k in range(start, len(words)) if words[k].startswith("-"))
+    return [*words[:start], MODULE, "job", *words[end:]]
+
+
 def run_server(kit):
+    """FLARE's server without a policy of its own: everybody may do everything."""
+    from nvflare.fuel.sec.authz import AuthorizationService
     from nvflare.private.fed.app.server import server_train
+    from nvflare.private.fed.utils.app_authz import AppAuthzService
 
     from tests.federation.attacks.wire import Wire
 
     make_server = server_train.create_admin_server
+    AuthorizationService.authorize = staticmethod(lambda _: (True, ""))
+    AppAuthzService.validate_app = staticmethod(lambda _: ("", {}))
 
     def create_admin_server(services, **options):
-        serve("server", Hand(Wire(services.cell, {})))
+        serve("server", Hand(Wire(services.cell, {"own": None})))
         return make_server(services, **options)
 
     server_train.create_admin_server = create_admin_server
@@ -126,6 +140,7 @@ def _enter(entry, kit, role, *party):
 
 
 def run_job():
+    """FLARE's job process with an altered job object."""
     importlib.import_module("tests.federation.attacks.job").alter()
     worker = importlib.import_module(JOB_MODULE)
     from nvflare.fuel.f3.mpm import MainProcessMonitor

@@ -26,7 +26,7 @@ class Attack:
         topic: FLARE's topic, as the header says.
         payload: the message.
         proof: evidence of success given the answer, or an empty text.
-        traces: channels and topics under which a log may name it; the ones above if empty.
+        named: channel and topic under which a log must name it; the ones above if empty.
         options: forged sender, token, headers.
         how: `ask`, or `stream`.
         is_flares: FLARE 2.9 itself stops it, without a line in our logs.
@@ -38,7 +38,7 @@ class Attack:
     topic: str
     payload: object
     proof: Callable[[dict], str]
-    traces: tuple[str, ...] = ()
+    named: tuple[str, str] = ()
     options: dict = field(default_factory=dict)
     how: str = "ask"
     is_flares: bool = False
@@ -49,42 +49,49 @@ class Attack:
         return self.how, (self.target, self.channel, self.topic, self.payload), self.options
 
 
-def carry_out(altered, role, attacks, watchers):
-    """Have an altered party send all of them at once; a record per attack.
+def carry_out(attacker, role, attacks, watchers):
+    """Have an attacker send all of them at once; a record per attack.
 
     Args:
-        altered: the altered party.
+        attacker: the altered party, or the stranger.
         role: which of its processes sends.
         attacks: the attacks.
         watchers: parties whose logs may name a refusal.
     """
-    before = {one.name: len(one.refusals()) for one in watchers}
-    answers = altered.order(role, "send_all", [attack.message for attack in attacks])
-    until, records = time.monotonic() + SETTLE_SECONDS, []
+    me = attacker.order(role, "name")
+    answers = attacker.order(role, "send_all", [attack.message for attack in attacks])
+    pairs = list(zip(attacks, answers, strict=True))
+    return keep(settle(lambda: [judge(*pair, me, watchers) for pair in pairs]))
+
+
+def settle(judge_all):
+    """Judge until everything is clear, or for a few seconds: effects and logs take their time."""
+    until = time.monotonic() + SETTLE_SECONDS
     while True:
-        lines = [
-            {**line, "at": one.name}
-            for one in watchers
-            for line in one.refusals()[before[one.name] :]
-        ]
-        records = [
-            judge(attack, answer, lines) for attack, answer in zip(attacks, answers, strict=True)
-        ]
-        is_settled = all(record["outcome"] in ("succeeded", "refused") for record in records)
-        if is_settled or time.monotonic() > until:
-            return keep(records)
+        records = judge_all()
+        is_clear = all(record["outcome"] in ("succeeded", "refused") for record in records)
+        if is_clear or time.monotonic() > until:
+            return records
         time.sleep(0.3)
 
 
-def judge(attack, answer, lines):
-    """Tell what came of an attack."""
+def judge(attack, answer, me, watchers):
+    """Tell what came of an attack.
+
+    Args:
+        attack: the attack.
+        answer: what the attacker got.
+        me: the attacker's name in the network.
+        watchers: parties whose logs may name it: its sender (as claimed), channel and topic.
+    """
     evidence = attack.proof(answer)
-    traces = attack.traces or (attack.channel, attack.topic)
-    named = [line for line in lines if {line.get("channel"), line.get("topic")} & set(traces)]
+    channel, topic = attack.named or (attack.channel, attack.topic)
+    wanted = {"sender": attack.options.get("origin", me), "channel": channel, "topic": topic}
+    lines = [line for one in watchers for line in one.refusals() if wanted.items() <= line.items()]
     if evidence:
         outcome = "succeeded"
-    elif named:
-        outcome, evidence = "refused", named[0]
+    elif lines:
+        outcome, evidence = "refused", lines[0]
     elif answer.get("code") is None:
         outcome, evidence = "no answer", ""
     else:

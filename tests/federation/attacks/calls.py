@@ -2,46 +2,43 @@
 
 import secrets
 
-from tests.federation.attacks.attempts import SETTLE_SECONDS, Attack, judge, keep
-from tests.federation.flare import wait_for
-
-TRACES = ("handle", "ping", "collab", "call", "sm__STREAM")
+from tests.federation.attacks.attempts import Attack, judge, keep, settle
 
 
 def call_peer(altered, victim, watchers, job):
     """Repeat every request to another client, then write false edges there; a record for each."""
     altered.order("job", "lend", altered.order("client", "tokens"))
-    before = {one.name: len(one.refusals()) for one in watchers}
+    me, name = altered.order("job", "name"), victim.name
 
-    def lines():
-        return [line for one in watchers for line in one.refusals()[before[one.name] :]]
+    def try_all(*tries):
+        answers = altered.order("job", "call_all", [call for _, _, call in tries])
+        pairs = [
+            (
+                Attack(what, "", "collab", "call", None, proof, options=call[2]),
+                {"code": "", **answer},
+            )
+            for (what, proof, call), answer in zip(tries, answers, strict=True)
+        ]
+        return settle(lambda: [judge(*pair, me, watchers) for pair in pairs])
 
-    records = []
-    for kind in altered.order("job", "facts")["kinds"]:
-        answer = altered.order("job", "call", victim.name, kind)
-        records.append(_record(f"call handle: {kind}", answer, _is_served, lines))
-    answer = altered.order("job", "ping", victim.name)
-    records.append(_record("call ping", answer, lambda a: a.get("answer", ""), lines))
-    for origin, token in ((None, "own"), (f"server.{job}", "relay"), (f"server.{job}", "old")):
-        who = "own name" if origin is None else f"name of the server's job, token {token}"
-        word = f"word{secrets.token_hex(4)}"
-        false_edges = f'[["{word}", "b", 0.5, 0.5]]'
-        answer = altered.order(
-            "job", "call", victim.name, "finish", origin=origin, token=token, edges=false_edges
-        )
-        proof = _is_written(victim, word)
-        records.append(_record(f"write false edges in the {who}", answer, proof, lines))
-    return keep(records)
-
-
-def _record(name, answer, proof, lines):
-    attack = Attack(name, "", "collab", "call", None, proof, traces=TRACES)
-    answer = {"code": None if "timed out" in answer.get("error", "") else "", **answer}
-    wait_for(
-        lambda: judge(attack, answer, lines())["outcome"] in ("succeeded", "refused"),
-        SETTLE_SECONDS if proof(answer) == "" else 0.1,
+    records = try_all(
+        ("call ping", lambda answer: answer.get("answer", ""), ("ping", (name,), {})),
+        *(
+            (f"call handle: {kind}", _is_served, ("call", (name, kind), {}))
+            for kind in altered.order("job", "facts")["kinds"]
+        ),
     )
-    return judge(attack, answer, lines())
+    forged = {"origin": f"server.{job}"}
+    for who, options in (
+        ("its own name", {}),
+        ("the name of the server's job, token relay", {**forged, "token": "relay"}),
+        ("the name of the server's job, token old", {**forged, "token": "old"}),
+    ):
+        word = f"word{secrets.token_hex(4)}"
+        options["edges"] = f'[["{word}", "b", 0.5, 0.5]]'
+        call = ("call", (name, "finish"), options)
+        records += try_all((f"write false edges in {who}", _is_written(victim, word), call))
+    return keep(records)
 
 
 def _is_served(answer):

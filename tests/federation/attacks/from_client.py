@@ -39,9 +39,7 @@ def reading(victim):
     head = request("sys.shell", f"head -n 2 {victim.data}")
     yield Attack("read a private file", target, MAIN, "sys.shell", cat, _holds(word))
     yield Attack("read raw rows", target, MAIN, "sys.shell", head, _holds(victim.first_row))
-    yield Attack(
-        "read a file under another topic", target, MAIN, "train.check_status", cat, _holds(word)
-    )
+    yield Attack("read a file under the server's topic", target, MAIN, "admin", cat, _holds(word))
     yield Attack(
         "read a file, signed rights claimed", target, MAIN, "sys.shell",
         request("sys.shell", f"cat {victim.marker}", USER_NAME="admin", USER_ROLE="project_admin"),
@@ -72,21 +70,21 @@ def asking(victim):
 
 def deleting(victim, tokens=("relay", "old")):
     """Folders of the victim: plainly, hidden in bulk messages, under forged names."""
-    yield _deletion("delete a folder", victim)
-    for name, origin in (("the server", "server"), ("itself", victim.name)):
+    yield deletion("delete a folder", victim)
+    for name, origin in (("the server", "server"), ("itself", victim.name)) if tokens else ():
         for token in tokens:
-            yield _deletion(
+            yield deletion(
                 f"delete a folder in the name of {name}, token {token}", victim,
                 options={"origin": origin, "token": token},
             )  # fmt: skip
-    yield _deletion(
-        "delete a folder in the name of the server, own token", victim, is_flares=True,
-        options={"origin": "server"},
-    )  # fmt: skip
+        yield deletion(
+            f"delete a folder in the name of {name}, own token", victim, is_flares=True,
+            options={"origin": origin},
+        )  # fmt: skip
     for depth in (1, 2):
-        yield _deletion(
+        yield deletion(
             f"delete a folder by a bulk message, depth {depth}", victim, how="bulk",
-            options={"depth": depth}, traces=("bulk", "train.delete_run", MAIN),
+            options={"depth": depth}, named=(CellChannel.CELLNET, "bulk"),
         )  # fmt: skip
 
 
@@ -115,7 +113,7 @@ def listening():
     return found
 
 
-def _deletion(name, victim, **more):
+def deletion(name, victim, **more):
     path = victim.decoy()
     payload = request("train.delete_run", job_id=path.name)
     return Attack(name, victim.name, MAIN, "train.delete_run", payload, _is_gone(path), **more)
@@ -140,7 +138,7 @@ def _is_visited(listener):
     def proof(_):
         if not found:
             try:
-                found.append(listener.accept()[0])
+                found.append(listener.accept()[0].close())
             except TimeoutError:
                 return ""
         return "it connected"

@@ -1,4 +1,4 @@
-"""What an altered client sends while a run goes on: to the server's job, and to other clients' jobs."""
+"""What an altered client sends while a run goes on: to the jobs of the server and of others."""
 
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.cellnet.defs import CellChannel
@@ -24,8 +24,7 @@ def asking(victim, job):
     yield Attack("ask another's job how it stands", own, CellChannel.CLIENT_COMMAND,
                  "check_status", Shareable(), is_answered)  # fmt: skip
     yield Attack("stream to another's job", own, CellChannel.AUX_COMMUNICATION, "x", Shareable(),
-                 is_answered, traces=("sm__STREAM", CellChannel.AUX_COMMUNICATION),
-                 how="stream")  # fmt: skip
+                 is_answered, how="stream")  # fmt: skip
     yield Attack("set another's job's log", victim.name, MAIN, "train.configure_job_log",
                  request("train.configure_job_log", "DEBUG", job_id=job), is_answered)  # fmt: skip
 
@@ -46,8 +45,7 @@ def ending(victim, server, job):
     yield Attack("tell the server that its job failed", "server", PARENT, "update_run_status",
                  {"execution_error": True}, server_ends, options=about)  # fmt: skip
     yield Attack("crash the server's job by a stream", theirs, COMMAND, "submit_update",
-                 b"not readable", server_ends, traces=("sm__STREAM", COMMAND),
-                 how="garble")  # fmt: skip
+                 b"not readable", server_ends, how="garble")  # fmt: skip
 
 
 def _holds(word):

@@ -2,9 +2,10 @@
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 HELD_KIND = "finish"
-HOLD_SECONDS = 55.0
+HOLD_SECONDS = 150.0
 CALL_SECONDS = 5.0
 
 
@@ -49,7 +50,7 @@ class JobHand:
             self._context = get_call_context()
             self._proxies = {proxy.name: proxy for proxy in collab.clients}
             self._wire = Wire(cell, {"own": _own_token(cell)})
-            self.send_all = self._wire.send_all
+            self.send_all, self.name = self._wire.send_all, self._wire.name
             serve("job", self)
         if decode(payload).kind == HELD_KIND:
             self._free.wait(HOLD_SECONDS)
@@ -65,6 +66,13 @@ class JobHand:
     def free(self):
         """Let the run go on."""
         self._free.set()
+
+    def call_all(self, calls):
+        """Many calls at once: the method's name here, its words and options; the answers."""
+        with ThreadPoolExecutor(len(calls)) as pool:
+            made = [pool.submit(getattr(self, what), *words, **options)
+                    for what, words, options in calls]  # fmt: skip
+            return [one.result() for one in made]
 
     def call(self, client, kind, *, origin=None, token="own", **values):
         """Send another client the request of a kind that came to this one; what it answers."""
@@ -84,12 +92,28 @@ class JobHand:
         set_call_context(self._context)
         target = f"{client}.{self.job}"
         with contextlib.ExitStack() as stack:
-            if origin or token != "own":
+            proxy = self._proxies[client]
+            if origin:
                 stack.enter_context(self._wire.forging(target, origin, token))
+                stack.enter_context(_named(proxy, "server"))
             try:
-                return act(self._proxies[client](timeout=CALL_SECONDS))
+                return act(proxy(timeout=CALL_SECONDS))
             except Exception as error:
                 return {"error": repr(error)}
+
+
+@contextlib.contextmanager
+def _named(proxy, name):
+    """FLARE compares the caller inside a call with the sender of the message."""
+    backends = [one.backend for one in (proxy, *proxy.children.values())]
+    before = [backend.caller for backend in backends]
+    for backend in backends:
+        backend.caller = name
+    try:
+        yield
+    finally:
+        for backend, caller in zip(backends, before, strict=True):
+            backend.caller = caller
 
 
 def _facts(answer):

@@ -18,35 +18,29 @@ JOIN_SECONDS = 90.0
 ORDER_SECONDS = 40.0
 
 
-class Altered:
-    """A party of a running federation, replaced by an altered one with the same kit.
+class Attacker:
+    """A process that obeys the test.
 
     Args:
-        federation: the federation.
-        party: its name there; its honest process is ended first.
+        federation: the federation it attacks.
+        words: its command line, after `python -m`.
     """
 
-    def __init__(self, federation, party):
-        self._federation, self._party = federation, party
+    def __init__(self, federation, words):
+        self._federation, self._words = federation, words
         self._folder = tempfile.TemporaryDirectory()  # a socket's path must be short
-        self._lines, self._news, self._turn = {}, threading.Condition(), threading.Lock()
-        self._is_free = True
+        self._lines, self._turn = {}, threading.Lock()
+        self._opened, self._is_free = [], True
 
     def __enter__(self):
-        honest = self._federation.processes.pop(self._party, None)
-        if honest is not None:
-            honest.terminate()
-            honest.wait(30)
         path = str(Path(self._folder.name) / "orders")
         self._listener = Listener(path, "AF_UNIX")
         threading.Thread(target=self._accept, daemon=True).start()
-        kit = self._federation.kits[self._party]
-        paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         words = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), SOCKET: path}
-        self._console = (self._federation.folder / f"altered-{self._party}.txt").open("ab")
-        role = "server" if self._party == "server" else "client"
+        self._console = (self._federation.folder / "attacker.txt").open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", MODULE, role, str(kit)],
+            [sys.executable, "-u", "-m", *self._words],
             env={**ENVIRONMENT, **words, "FL_LOG_LEVEL": "WARNING"},
             stdin=subprocess.DEVNULL, stdout=self._console, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -55,16 +49,19 @@ class Altered:
     def __exit__(self, *_):
         self._process.kill()
         self._process.wait()
+        for line in self._opened:
+            line.close()
         self._listener.close()
         self._console.close()
         self._folder.cleanup()
 
     def order(self, role, what, *words, **options):
         """Have the party's process of a role (`client`, `server`, `job`) do something."""
-        with self._news:
-            if not self._news.wait_for(lambda: role in self._lines, JOIN_SECONDS):
-                raise TimeoutError(f"no altered {role} within {JOIN_SECONDS} s")
-            line = self._lines[role]
+        if not wait_for(lambda: role in self._lines or self._has_ended(), JOIN_SECONDS):
+            raise TimeoutError(f"no {role} that obeys within {JOIN_SECONDS} s")
+        if role not in self._lines:
+            raise RuntimeError(f"{' '.join(self._words)} ended; see attacker.txt")
+        line = self._lines[role]
         with self._turn:
             line.send((what, words, options))
             if not line.poll(ORDER_SECONDS):
@@ -80,10 +77,35 @@ class Altered:
                 line = self._listener.accept()
             except OSError:
                 return
-            with self._news:
-                self._lines[line.recv()] = line
+            self._opened.append(line)
+            with contextlib.suppress(EOFError):  # it ended before it said who it is
+                role = line.recv()
                 line.send("free" if self._is_free else "hold")
-                self._news.notify_all()
+                self._lines[role] = line
+
+    def _has_ended(self):
+        return self._process.poll() is not None
+
+
+class Altered(Attacker):
+    """A party of a running federation, replaced by an altered one with the same kit.
+
+    Args:
+        federation: the federation.
+        party: its name there; its honest process is ended first.
+    """
+
+    def __init__(self, federation, party):
+        role = "server" if party == "server" else "client"
+        super().__init__(federation, [MODULE, role, str(federation.kits[party])])
+        self._party = party
+
+    def __enter__(self):
+        honest = self._federation.processes.pop(self._party, None)
+        if honest is not None:
+            honest.terminate()
+            honest.wait(30)
+        return super().__enter__()
 
     @contextlib.contextmanager
     def held_run(self, out):

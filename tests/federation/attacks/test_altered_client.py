@@ -35,8 +35,9 @@ def test_an_altered_client_gets_nothing_and_changes_no_bit(tmp_path):
                 for role in ("client", "job"):
                     attacks = from_job.asking(victim, job)
                     records += carry_out(altered, role, list(attacks), watchers)
-                attacks = from_job.ending(victim, server, job)
-                records += carry_out(altered, "job", list(attacks), watchers)
+                *attacks, crash = from_job.ending(victim, server, job)
+                records += carry_out(altered, "job", attacks, watchers)
+                records += carry_out(altered, "job", [crash], watchers)
     assert not open_doors(records)
     edges = [(tmp_path / run / "edges.csv").read_bytes() for run in ("quiet", "attacked")]
     assert edges[0] == edges[1]

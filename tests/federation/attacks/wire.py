@@ -11,8 +11,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageType
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey as Key
 from nvflare.fuel.f3.cellnet.utils import decode_payload, encode_payload
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
@@ -28,7 +28,7 @@ class Wire:
     Args:
         cell: the party's FLARE cell.
         tokens: by a word of the attacker's, what proves to the server who it is: client name,
-            token, signature, session.
+            token, signature, session; none where nobody asks (a server, a job's port).
     """
 
     def __init__(self, cell, tokens):
@@ -38,6 +38,10 @@ class Wire:
         self.core._process_reply = self._listen
         self.core.add_outgoing_request_filter("*", "*", self._forge)
         self._forged = {}
+
+    def name(self):
+        """The attacker's name in the network."""
+        return self.core.my_info.fqcn
 
     def send_all(self, messages):
         """Send many at once: how (`ask`, `stream`, `bulk`), words, options of each; the answers."""
@@ -129,7 +133,7 @@ class Wire:
             self._forged.pop(target)
 
     def _credentials(self, token):
-        if token is None:
+        if self.tokens[token] is None:
             return {}
         name, word, signature, session = self.tokens[token]
         return {
