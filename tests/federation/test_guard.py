@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.runtime.flare.guard import ROLES, RULES, Envelope, envelope_of, reason_to_refuse
+from fedgranger.runtime.flare.guard import (
+    ROLES,
+    RULES,
+    Envelope,
+    envelope_of,
+    goes_astray,
+    reason_to_refuse,
+)
 from fedgranger.runtime.flare.job_files import check_job, write_job
 from fedgranger.runtime.flare.rights import check_rights, restore_rights
 
@@ -128,6 +135,16 @@ def test_answers_come_back_only_on_ways_of_a_run():
 
 def test_an_invitation_to_connect_elsewhere_is_refused():
     assert "connection of its own" in judge(*ORDINARY[0], invites=True)
+
+
+def test_only_a_jobs_news_to_its_own_parent_are_dropped_without_a_line():
+    news = ("admin", "train.notify_job_status")
+    for sender, to, quiet in ((f"pump.{JOB}", "pump", True), (f"pump.{JOB}", "tank", False)):
+        message = Envelope("req", *news, f"pump.{JOB}", sender, to, False)
+        assert reason_to_refuse("server", "server", message)
+        assert goes_astray(message) is quiet
+    forged = Envelope("req", *news, f"pump.{JOB}", f"tank.{JOB}", "tank", False)
+    assert not goes_astray(forged)
 
 
 def test_no_rule_lets_a_client_reach_another_client():

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["JOB_ID", "ROLES", "Envelope", "envelope_of", "reason_to_refuse"]
+__all__ = ["JOB_ID", "ROLES", "Envelope", "envelope_of", "goes_astray", "reason_to_refuse"]
 
 ROLES = ("server", "server-job", "client", "client-job")
 JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -235,6 +235,16 @@ def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
         return "a run has no such channel"
     topics = ALLOWED[key]
     return "" if topics is None or message.topic in topics else "a run has no such topic"
+
+
+def goes_astray(message: Envelope) -> bool:
+    """Whether an honest job sent this, refused as it must be, with its parent already gone.
+
+    FLARE then tries to reach the parent through the server; nobody need be told.
+    """
+    site, dot, _ = message.sender.partition(".")
+    news = (message.channel, message.topic) == ("admin", "train.notify_job_status")
+    return bool(dot) and news and message.to == site and message.over == message.sender
 
 
 def _kind(name: str, process: str, me: str) -> str:

@@ -24,7 +24,7 @@ from nvflare.private.defs import RequestHeader, new_cell_message
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.admin import FedAdminAgent
 
-from fedgranger.runtime.flare.guard import JOB_ID, envelope_of, reason_to_refuse
+from fedgranger.runtime.flare.guard import JOB_ID, envelope_of, goes_astray, reason_to_refuse
 
 __all__ = ["COMMANDS", "guard_cells", "guard_commands"]
 
@@ -65,6 +65,8 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
             found = envelope_of(message.headers, endpoint.name)
             reason = reason_to_refuse(process, self.my_info.fqcn, found)
             if reason:
+                if goes_astray(found):
+                    return
                 seldom(
                     "refused",
                     reason=reason,
@@ -107,6 +109,23 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
 
     cell.CoreCell = GuardedCell  # type: ignore[misc]
     communicator.ConnManager = OneSession  # type: ignore[misc]
+    _survive_garbage(seldom)
+
+
+def _survive_garbage(report: Report) -> None:
+    """A long message that cannot be decoded ends nothing; FLARE's server job would end itself."""
+    original = cell.Adapter.call
+
+    def call(self: Any, future: Any, *words: Any, **options: Any) -> None:
+        try:
+            original(self, future, *words, **options)
+        except Exception:
+            found = envelope_of(future.headers, "")
+            report("refused", reason="it cannot be read", sender=found.sender, to=found.to,
+                   channel=found.channel, topic=found.topic)  # fmt: skip
+
+    cell.Adapter.call = call  # type: ignore[method-assign]
+    cell._is_server_job_cell = lambda _: False
 
 
 def _warn(cell: CoreCell, name: str) -> None:
