@@ -29,8 +29,9 @@ class RunConfig:
             command line client=number,client=number.
         max_state_dim: largest number of states "auto" may choose.
         standardise: divide every sensor by its standard deviation before identification.
-        solver: "sgd", the paper's step-wise descent, or "newton": both sides solve exactly in
-            turn, which reaches the same limit in a few rounds.
+        solver: of FedGC: "sgd", the paper's step-wise descent; "newton": both sides solve exactly
+            in turn, which reaches the same limit in a few rounds; "none": FedGC is not run, the
+            edges come from the tests alone.
         window: time steps per round (1 is the paper's loop), or "full" for all data at once; a
             round of newton always takes all data.
         passes: largest number of passes over the data (rounds of newton).
@@ -145,9 +146,14 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
-        check_choice("solver", self.solver, ("sgd", "newton"))
+        check_choice("solver", self.solver, ("sgd", "newton", "none"))
         check_choice("test", self.test, ("debiased", "asymptotic", "none"))
         check_choice("uncertainty", self.uncertainty, ("none", "joint", "blockwise"))
+        if self.solver == "none" and (self.test != "debiased" or self.uncertainty != "none"):
+            raise ConfigError(
+                "solver='none' runs no FedGC, so test must be 'debiased' and uncertainty 'none'; "
+                "choose solver='sgd' or 'newton' for the others"
+            )
         check_choice("correction", self.correction, ("bh", "by", "holm", "none"))
         check_choice("covariance", self.covariance, ("sandwich", "homoskedastic"))
         check_choice("hac", self.hac, ("model", "newey-west", "andrews"))

@@ -2,18 +2,28 @@
 
 | kind | direction | when | content |
 |---|---|---|---|
-| `offer` | down | at every start | the run's options, a random word |
-| `range` | up | answer | first and last time stamp, sampling interval, clock, version, progress |
+| `offer` | down | at every start | the options a client needs, a random word |
+| `range` | up | answer | first and last time stamp, interval, clock, version, progress, data hash |
 | `begin` | down | at every start | the common time range, the round to go on from |
-| `hello` | up | answer | `ClientHello`, `StateHello` |
+| `hello` | up | answer | `StateHello` |
 | `join` | down | at every start | how many states all clients have |
-| `step` | down | every round | `ServerMessage` of the round before; which states are wanted |
-| `message` | up | answer | `ClientMessage`, `PassReport` when a pass has ended |
 | `upload` | down | edge tests | which time steps are wanted |
 | `states` | up | answer | `StateMessage` |
 | `finish` | down | at the end | the edges that were found |
 | `done` | up | answer | nothing |
 | `refusal` | up | answer | why the client does not answer, one sentence |
+
+That is the default run between parties. FedGC's rounds are asked for by name and add:
+
+| kind | direction | when | content |
+|---|---|---|---|
+| `train` | down | at every start | nothing |
+| `model` | up | answer | `ClientHello` |
+| `step` | down | every round | `ServerMessage` of the round before; which states are wanted |
+| `message` | up | answer | `ClientMessage`, `PassReport` when a pass has ended |
+
+Every round shows the server p more combinations of a client's d sensors: after about d/p rounds it
+holds all of them up to a linear map. A site's policy allows no round unless the site says so.
 
 Root-cause analysis needs a `MonitorMessage` per client and window of new data: its states and one
 number of surprise per step, and once the upper end of its normal range. It runs in one process so
@@ -37,8 +47,9 @@ from jaxtyping import Array, Bool, Float
 
 __all__ = [
     "CONTENTS",
+    "OLDEST_PROTOCOL",
     "PASS_REPORT_BYTES",
-    "SCHEMA_VERSION",
+    "PROTOCOL_VERSION",
     "ClientHello",
     "ClientMessage",
     "Content",
@@ -53,7 +64,10 @@ __all__ = [
     "state_bytes",
 ]
 
-SCHEMA_VERSION = 1
+PROTOCOL_VERSION = 2
+"""Raised whenever a kind or a field changes."""
+OLDEST_PROTOCOL = 2
+"""The oldest version of the other side that this side understands."""
 
 
 class Content(NamedTuple):
@@ -80,6 +94,7 @@ CONTENTS: Mapping[str, Content] = {
             "version": str,
             "epoch": int,
             "rounds": str,
+            "data": str,
         }
     ),
     "begin": Content(
@@ -92,10 +107,10 @@ CONTENTS: Mapping[str, Content] = {
             "num_steps": int,
         }
     ),
-    "hello": Content(
-        {}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0), "error_cov": ("f8", 2)}
-    ),
+    "hello": Content({}, {"error_cov": ("f8", 2)}),
     "join": Content({"epoch": int, "total_dim": int}),
+    "train": Content({"epoch": int}),
+    "model": Content({}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0)}),
     "step": Content(
         {
             "epoch": int,
@@ -124,7 +139,7 @@ CONTENTS: Mapping[str, Content] = {
 
 
 class ClientHello(eqx.Module):
-    """Sent once, before the first round.
+    """Sent once, before the first round of FedGC.
 
     Attributes:
         self_transition: A_mm, needed for the server's prediction.

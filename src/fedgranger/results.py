@@ -27,6 +27,7 @@ from fedgranger.uncertainty.views import QUANTITIES, Quantities
 __all__ = ["ROOT_CAUSE_FILE", "Result", "write_atomically"]
 
 ROOT_CAUSE_FILE = "rca.json"
+FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Result:
         clients: names, in the order of the panel.
         state_dims: states per client, same order.
         granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
-            on m.
+            on m. None when FedGC was not run (solver='none').
         augmentations: θ_m per client (in a deployment they stay with their client).
         inference: the tested estimate (debiased, or FedGC's own with test='asymptotic') and its
             edge tests, or None when there are none.
@@ -52,7 +53,7 @@ class Result:
 
     clients: tuple[str, ...]
     state_dims: tuple[int, ...]
-    granger: np.ndarray
+    granger: np.ndarray | None
     augmentations: dict[str, np.ndarray]
     inference: EdgeInference | None
     trace: pd.DataFrame
@@ -72,7 +73,7 @@ class Result:
         m, n = self.clients.index(effect), self.clients.index(cause)
         rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
         if estimate == "fedgc":
-            return self.granger[rows, columns]
+            return self._fedgc()[rows, columns]
         transition = self._debiased().transition
         P = offsets[-1]
         lags = transition.shape[1] // P
@@ -102,7 +103,7 @@ class Result:
         """
         self._check_estimate(estimate)
         if estimate == "fedgc" or self.inference is None:
-            table = self._fedgc_edges()
+            table = self._untested_edges()
         else:
             table = decide(
                 self.inference.edges,
@@ -124,6 +125,8 @@ class Result:
         self._check_estimate(estimate)
         if estimate != "fedgc" and self.inference is not None:
             return self.inference.entries
+        if self.granger is None:
+            return pd.DataFrame(columns=list(ENTRY_COLUMNS))
         rows = [
             (cause, effect, i, j, float(value))
             for effect in self.clients
@@ -149,15 +152,33 @@ class Result:
         check_choice("estimate", estimate, ("auto", "debiased", "fedgc"))
         if estimate == "debiased":
             self._debiased()
+        if estimate == "fedgc":
+            self._fedgc()
+
+    def fedgc_edges(self) -> pd.DataFrame | None:
+        """FedGC's own edges, to look at beside the tested ones; None when FedGC was not run."""
+        return None if self.granger is None else self._untested_edges()
+
+    def _fedgc(self) -> np.ndarray:
+        if self.granger is None:
+            raise RunError("FedGC was not run (solver='none'); run with solver='newton' or 'sgd'")
+        return self.granger
 
     def _debiased(self) -> EdgeInference:
         if self.inference is None or self.inference.facts.get("test") != "debiased":
             raise RunError("this run has no debiased estimate; fit with test='debiased'")
         return self.inference
 
-    def _fedgc_edges(self) -> pd.DataFrame:
+    def _untested_edges(self) -> pd.DataFrame:
+        """All pairs with FedGC's strength, empty when FedGC was not run."""
+
+        def strength(effect: str, cause: str) -> float:
+            if self.granger is None:
+                return float("nan")
+            return float(np.linalg.norm(self.block(effect, cause)))
+
         rows = [
-            (cause, effect, float(np.linalg.norm(self.block(effect, cause))))
+            (cause, effect, strength(effect, cause))
             for effect in self.clients
             for cause in self.clients
             if cause != effect
@@ -175,10 +196,11 @@ class Result:
             if name in self.augmentations
         }
         arrays |= {
-            "granger": self.granger,
             "clients": np.array(self.clients),
             "state_dims": np.array(self.state_dims),
         }
+        if self.granger is not None:
+            arrays["granger"] = self.granger
         if self.inference is not None:
             kind = self.inference.facts["test"]
             arrays[kind] = self.inference.transition
@@ -192,9 +214,13 @@ class Result:
         tables = {
             "edges.csv": self.edges(),
             "entries.csv": self.entries(),
-            "edges_fedgc.csv": self.edges(estimate="fedgc"),
-            "entries_fedgc.csv": self.entries(estimate="fedgc"),
         }
+        if self.granger is None:
+            for old in FEDGC_FILES:  # of an earlier run in the same folder
+                (folder / old).unlink(missing_ok=True)
+        else:
+            views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
+            tables |= dict(zip(FEDGC_FILES, views, strict=True))
         for name, table in tables.items():
             write_atomically(folder / name, partial(table.to_csv, index=False))
         write_atomically(
@@ -248,7 +274,7 @@ class Result:
             return cls(
                 clients,
                 tuple(int(dim) for dim in arrays["state_dims"]),
-                arrays["granger"],
+                arrays.get("granger"),
                 {
                     name: arrays[f"augmentation_{m}"]
                     for m, name in enumerate(clients)

@@ -22,12 +22,17 @@ def free_port(host="127.0.0.1"):
 class RealFederation:
     """A server and its clients as processes; a context manager that leaves none behind."""
 
-    def __init__(self, panel, folder, host="localhost"):
+    def __init__(self, panel, folder, host="localhost", policy=None):
         self.folder, self.host, self.names = folder, host, panel.names
         self.port = free_port("127.0.0.1" if host == "localhost" else host)
         panel.write(folder / "data")
-        self.kits = make_kits(folder / "kits", host, list(panel.names), self.port)
+        self.kits = self.make_kits(folder / "kits")
+        for name in panel.names if policy else ():
+            (self.kits[name] / "policy.toml").write_text(policy)
         self.processes = {}
+
+    def make_kits(self, folder):
+        return make_kits(folder, self.host, list(self.names), self.port)
 
     def __enter__(self):
         self.start("server")

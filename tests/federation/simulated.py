@@ -15,7 +15,8 @@ import fedgranger as fg
 from fedgranger.runtime.federated.coordinator import Coordinator, drive
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.preparation import prepare_party
+from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
+from fedgranger.runtime.federated.preparation import seeded_preparation
 from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import LocalSeries
@@ -121,6 +122,9 @@ class World:
         if self.happens("crash"):
             raise Crash
 
+    def pass_time(self, seconds):
+        self.now += seconds
+
     def _later(self, what, *content):
         delay = self.rng.exponential(5.0) if self.happens("slow") else self.rng.exponential(0.05)
         self.order += 1
@@ -177,7 +181,7 @@ class World:
             try:
                 store = Store(self.server_disk)
                 self.server = Coordinator(plan, store, lambda: self.now, self.hear)
-                return drive(self.server, self, timeout=1.0), stops
+                return drive(self.server, self, timeout=1.0, pause=self.pass_time), stops
             except Crash:
                 self.server_disk.crash()
                 self.now += self.rng.exponential(2.0)
@@ -194,7 +198,9 @@ class Case:
         self.panel = fg.simulate(num_clients, num_steps, sensor_dims=3, state_dims=1, seed=5)[0]
         self.names = self.panel.names
         self.prepare = cache(
-            lambda name, grid: prepare_party(self.series(name), grid, self.options)
+            lambda name, grid: seeded_preparation(config)(
+                self.series(name), grid, self.options.for_client(name), None
+            )
         )
         self.reference = self.undisturbed()
 
@@ -205,8 +211,10 @@ class Case:
         return Party(
             self.series(name),
             Store(disk),
-            lambda series, grid, _: self.prepare(series.client.name, grid),
-            clock,
+            lambda series, grid, *_: self.prepare(series.client.name, grid),
+            policy=SitePolicy(**UNLIMITED),
+            secret=b"s" * 32,
+            clock=clock,
         )
 
     def plan(self, nonce):

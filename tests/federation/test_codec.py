@@ -78,15 +78,29 @@ def test_numbers_survive_to_the_last_bit():
 def test_content_that_is_not_listed_is_refused_on_both_sides(bad, sentence):
     with pytest.raises(MessageError, match=sentence):
         encode(bad)
-    header = {"schema": 1, **{k: getattr(bad, k) for k in ("kind", "run", "client", "answers")}}
+    header = {
+        "protocol": 2,
+        "oldest_protocol": 2,
+        **{k: getattr(bad, k) for k in ("kind", "run", "client", "answers")},
+    }
     values = {k: (None if v != v else v) for k, v in bad.values.items()}
     with pytest.raises(MessageError):
         decode(pack({**header, "values": values}, bad.arrays))
 
 
-def test_other_schema_is_refused_with_the_remedy():
-    with pytest.raises(MessageError, match=r"schema version 99.*same version"):
-        decode(pack({"schema": 99}, {}))
+@pytest.mark.parametrize(
+    ("protocol", "oldest"), [(1, 1), (99, 98), (2, 3), (None, None), ("2", "2"), (True, True)]
+)
+def test_protocols_that_do_not_meet_are_refused_with_the_remedy(protocol, oldest):
+    header, arrays = unpack(encode(packet("done")))
+    header |= {"protocol": protocol, "oldest_protocol": oldest}
+    with pytest.raises(MessageError, match="install the newer version of fedgranger at both"):
+        decode(pack(header, arrays))
+
+
+def test_a_newer_side_that_still_speaks_our_protocol_is_understood():
+    header, arrays = unpack(encode(packet("done")))
+    assert decode(pack({**header, "protocol": 7}, arrays)).kind == "done"
 
 
 def seal(rest):
@@ -108,9 +122,14 @@ def seal(rest):
         b'{"arrays": [["a", "f8", [99999999999999]]]}',
         b'{"arrays": [["a", "f8", [0]], ["a", "f8", [0]]]}',
         b'{"arrays": [["a", "f8"]]}',
+        b'{"arrays": [["a", "f8", [0, 1000000000000000000]]]}',
+        b'{"arrays": [["a", "f8", [1, 1, 1, 1, 1]]]}',
+        b'{"arrays": [["a", "f8", [true]]]}',
+        b'{"arrays": [["a", "f8", [' + b", ".join([b"9" * 4000] * 200) + b"]]]}",
+        b'{"arrays": [], "kind": ' + b"9" * 30 + b"}",
         b"[" * 50_000,
         b"\xff\xfe",
-        json.dumps({"arrays": [], "schema": 1, "kind": 3}).encode(),
+        json.dumps({"arrays": [], "protocol": 2, "kind": 3}).encode(),
     ],
 )
 def test_sealed_nonsense_is_refused(header):

@@ -6,6 +6,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.cli.tables import edge_table, headline, ledger_table
 from fedgranger.report.html import write_report
+from fedgranger.report.run import write_run_report
 from fedgranger.runtime.federated.coordinator import drive
 from fedgranger.runtime.federated.outcome import to_result
 from tests.federation.test_parties import Federation, Ticking, silent_after
@@ -16,8 +17,8 @@ def panel():
     return fg.simulate(3, 301, seed=0)[0]
 
 
-def result_of(panel, folder, config, *, silent=False, **options):
-    wrap = silent_after(5, "client3") if silent else lambda name, handle: handle
+def result_of(panel, folder, config, *, silent=None, **options):
+    wrap = silent_after(3, silent) if silent else lambda name, handle: handle
     federation = Federation(panel, folder, config, wrap, **options)
     server = federation.coordinator()
     found = drive(server, Ticking(federation))
@@ -40,6 +41,75 @@ def test_run_folder_can_be_read_and_reported(panel, tmp_path):
         assert f">{sensor}<" not in text
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_without_rounds_says_so_and_shows_no_estimate_of_fedgc(panel, tmp_path):
+    trained = result_of(panel, tmp_path / "trained", fg.RunConfig(solver="newton"))
+    trained.save(tmp_path / "run")  # whose tables must not stay behind
+    result = result_of(panel, tmp_path / "parties", fg.RunConfig(solver="none"))
+    alone = fg.fit(panel, config=fg.RunConfig(solver="none"))
+    for found in (result, alone):
+        found.save(tmp_path / "run")
+        again = fg.Result.load(tmp_path / "run")
+        names = {path.name for path in (tmp_path / "run").iterdir()}
+        assert not {"edges_fedgc.csv", "entries_fedgc.csv"} & names
+        assert again.granger is None
+        assert again.fedgc_edges() is None
+        assert again.manifest["training"]["status"].startswith("FedGC was not run")
+        for ask in (
+            lambda run: run.edges(estimate="fedgc"),
+            lambda run: run.block(*run.clients[:2]),
+        ):
+            with pytest.raises(fg.errors.RunError, match="FedGC was not run"):
+                ask(again)
+        write_run_report(tmp_path / "r.html", again)
+        text = (tmp_path / "r.html").read_text()
+        assert "FedGC was not run" in text
+        assert "FedGC, not tested" not in text
+        assert "supported" in headline(again)
+        edge_table(again.edges(sort=True), None, again.fedgc_edges())
+
+
+def test_the_manifest_names_every_clients_data_by_a_hash(panel, tmp_path):
+    data = result_of(panel, tmp_path, fg.RunConfig(solver="none")).manifest["data"]
+    hashes = {name: facts["hash"] for name, facts in data["clients"].items()}
+    assert len(set(hashes.values())) == len(hashes) == 3
+    assert len(data["hash"]) == 64
+
+
+def test_edges_without_an_absent_client_are_called_conditional(tmp_path):
+    """client2 -> client1 -> client3 seen without client1: client2 -> client3 looks direct."""
+    rng = np.random.default_rng(0)
+    T, state, arrays = 1500, np.zeros(3), {name: [] for name in ("client1", "client2", "client3")}
+    loadings = [rng.standard_normal(6) for _ in range(3)]
+    for _ in range(T):
+        driver, middle, last = state
+        new = np.array([0.7 * driver, 0.2 * middle + driver, 0.2 * last + middle])
+        state = new + rng.standard_normal(3) * [1.0, 0.2, 0.2]
+        for value, name, C in zip(state, ("client2", "client1", "client3"), loadings, strict=True):
+            arrays[name].append(C * value + 0.1 * rng.standard_normal(6))
+    panel = fg.Panel.from_arrays({name: np.array(rows) for name, rows in arrays.items()})
+    config = fg.RunConfig(solver="none", state_dim=1, lags=2)
+
+    def indirect(result):
+        return result.edges().query("cause == 'client2' and effect == 'client3'").iloc[0]
+
+    whole = result_of(panel, tmp_path / "whole", config)
+    assert not indirect(whole)["is_edge"]
+    assert whole.manifest["left_out"] == []
+    result = result_of(
+        panel, tmp_path / "cut", config, silent="client1", wait_seconds=60, on_missing="drop"
+    )
+    assert indirect(result)["is_edge"]
+    first = result.manifest["inference"]["warnings"][0]
+    assert "client 'client1' stayed away: every edge below was tested without it" in first
+    assert "can look like a direct edge" in first
+    assert "Tested without 'client1'" in headline(result)
+    write_run_report(tmp_path / "r.html", result)
+    text = (tmp_path / "r.html").read_text()
+    assert "Tested without &#x27;client1&#x27;" in text or "Tested without 'client1'" in text
+    assert text.index("every edge below was tested without it") < text.index("<table")
+
+
 def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path):
     config = fg.RunConfig(
         solver="newton", couplings=(("client1", "client2"), ("client3", "client2"))
@@ -47,7 +117,7 @@ def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path)
     for options in (fg.RunConfig(solver="newton"), config):
         result = result_of(
             panel, tmp_path / str(options == config), options,
-            silent=True, wait_seconds=60, on_missing="drop",
+            silent="client3", wait_seconds=60, on_missing="drop",
         )  # fmt: skip
         result.save(tmp_path / "run")
         again = fg.Result.load(tmp_path / "run")
@@ -57,7 +127,7 @@ def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path)
         assert len(away) == 4
         assert away["p_value"].isna().all()
         assert away["is_edge"].isna().all()
-        assert "client 'client3' stayed away" in again.manifest["inference"]["warnings"][-1]
+        assert "client 'client3' stayed away" in again.manifest["inference"]["warnings"][0]
         write_report(tmp_path / "r.html", edges, again.manifest, again.trace)
         headline(again), ledger_table(again.manifest["bytes"])
         edge_table(again.edges(sort=True), None, again.edges(estimate="fedgc"))

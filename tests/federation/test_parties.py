@@ -1,6 +1,6 @@
 """Coordinator and parties: same numbers as in one process, refusals, policies, records."""
 
-import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from fedgranger.runtime.federated.coordinator import Coordinator, drive
 from fedgranger.runtime.federated.loopback import LoopbackEngine
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.preparation import prepare_party
+from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
+from fedgranger.runtime.federated.preparation import seeded_preparation
 from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
@@ -22,24 +23,36 @@ def panel():
     return fg.simulate(3, 301, seed=0)[0]
 
 
+OPEN = SitePolicy(**UNLIMITED)
+"""Sites that allow every option and any number of rounds."""
+
+
 class Federation:
     """All parties of one run over loopback, with a log and a tap on the wire."""
 
-    def __init__(self, panel, folder, config, wrap=lambda name, handle: handle, **options):
-        self.folder, self.log, self.wire, self.now = folder, [], [], 0.0
+    def __init__(
+        self, panel, folder, config, wrap=lambda name, handle: handle, policy=OPEN, **options
+    ):
+        self.folder, self.log, self.wire, self.now, self.audit = folder, [], [], 0.0, []
         self.options = FederationOptions(config, **options)
         self.names = panel.names
         self.parties = {
             client.name: Party(
                 LocalSeries(client, panel.time),
                 Store(DiskFiles(folder / client.name)),
-                prepare_party,
-                lambda: self.now,
-                self.log.append,
+                seeded_preparation(config),
+                policy=policy,
+                secret=b"s" * 32,
+                clock=lambda: self.now,
+                log=self.log.append,
+                audit=partial(self._note, client.name),
             )
             for client in panel
         }
         self.wrap = wrap
+
+    def _note(self, name, event, **facts):
+        self.audit.append((name, event, facts))
 
     def handlers(self):
         def tapped(name, handle):
@@ -60,9 +73,12 @@ class Federation:
         store = Store(DiskFiles(self.folder / "server"))
         return Coordinator(plan, store, lambda: self.now, self.log.append)
 
-    def run(self, coordinator=None):
+    def pass_time(self, seconds):
+        self.now += seconds
+
+    def run(self, coordinator=None, **options):
         self.server = coordinator or self.coordinator()
-        return drive(self.server, LoopbackEngine(self.handlers()))
+        return drive(self.server, LoopbackEngine(self.handlers()), **options)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +105,23 @@ def test_parties_find_what_one_process_finds(panel, tmp_path, config):
     assert found.rounds == alone.manifest["training"]["rounds"]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_once(panel, tmp_path):
+    config = fg.RunConfig(solver="none")
+    federation = Federation(panel, tmp_path, config, policy=SitePolicy(), message_steps=37)
+    found, alone = federation.run(), fg.fit(panel, config=config)
+    trained = fg.fit(panel, config=fg.RunConfig(solver="newton"))
+    for other in (alone, trained):
+        assert found.inference.edges.equals(other.inference.edges)
+        assert found.inference.entries.equals(other.inference.entries)
+    assert found.granger is alone.granger is None
+    for name in panel.names:
+        kinds = [decode(answer).kind for who, _, answer in federation.wire if who == name]
+        assert kinds == ["range", "hello", "done", *["states"] * 9, "done"]
+    sent = sum(len(answer) for _, _, answer in federation.wire)
+    assert sent < 3 * (301 * (2 * 8 + 1) + 13 * 800)
+
+
 def test_small_messages_change_nothing(panel, tmp_path):
     config = fg.RunConfig(solver="newton")
     whole = Federation(panel, tmp_path / "whole", config).run()
@@ -103,7 +136,7 @@ def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
     federation.run()
     everything = b"".join(part for _, *pair in federation.wire for part in pair)
     for name, party in federation.parties.items():
-        model = party._ready().site.stream.model
+        model = party._ready().model
         private = [panel[name].values, model.scaled(panel[name].values)]
         private += [model.observation_matrix, model.measurement_cov, model.predicted_observation]
         private += [party._rounds[max(party._rounds)].augmentation]
@@ -268,10 +301,12 @@ def test_a_party_refuses_what_is_not_for_it(panel, tmp_path):
 
 def test_what_is_wrong_with_a_clients_data_stays_at_its_site(tmp_path):
     panel = fg.simulate(2, 60, seed=0)[0]
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", state_dim=40))
+    federation = Federation(
+        panel, tmp_path, fg.RunConfig(state_model="factor", solver="newton", state_dim=6)
+    )
     with pytest.raises(Stopped, match="client 'client1': it cannot take part; its own log says"):
         federation.run()
-    assert any("40" in line and "client1" in line for line in federation.log)
+    assert any("factor" in line and "client1" in line for line in federation.log)
 
 
 def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
@@ -287,7 +322,7 @@ def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
     def wrap(_, handle):
         def call(payload):
             count["calls"] += 1
-            if count["calls"] == 20:
+            if count["calls"] == 23:
                 raise Killed
             return handle(payload)
 
@@ -361,7 +396,7 @@ def test_or_the_run_finishes_without_it(panel, tmp_path):
     np.testing.assert_array_equal(found.granger, alone.granger)
 
 
-def test_clocks_and_versions_must_agree(panel, tmp_path):
+def test_clocks_must_agree(panel, tmp_path):
     stamps = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(1, "s")
     config = fg.RunConfig(solver="newton", test="none")
     federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config)
@@ -390,10 +425,10 @@ def test_the_parties_are_told_the_edges(panel, tmp_path):
     federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
     told = {}
     for name, party in federation.parties.items():
-        party._on_finish = lambda text, name=name: told.__setitem__(name, json.loads(text))
+        party._on_finish = lambda edges, name=name: told.__setitem__(name, edges)
     found = federation.run()
     assert set(told) == set(panel.names)
-    assert [row[:2] for row in told["client1"]] == found.inference.edges[
+    assert [list(row[:2]) for row in told["client1"]] == found.inference.edges[
         ["cause", "effect"]
     ].values.tolist()
 

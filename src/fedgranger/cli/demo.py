@@ -49,7 +49,7 @@ def demo(
     )
     result = run_fit(data, run, DataOptions(), RunConfig())
     out.print(f"\n{headline(result)}", soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), NUM_EDGES + 3, result.edges(estimate="fedgc")))
+    out.print(edge_table(result.edges(sort=True), NUM_EDGES + 3, result.fedgc_edges()))
     out.print("\nAgainst the truth:")
     out.print(score_table(evaluate(result, truth)))
     out.print("\nWhat left each plant:")

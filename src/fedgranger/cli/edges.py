@@ -46,7 +46,7 @@ def edges(
     if json_output:
         typer.echo(table.head(top if top is not None else len(table)).to_json(orient="records"))
         return
-    fedgc = None if estimate == "fedgc" else result.edges(estimate="fedgc")
+    fedgc = None if estimate == "fedgc" else result.fedgc_edges()
     out.print(edge_table(table, top, fedgc))
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)

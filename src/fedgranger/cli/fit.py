@@ -52,9 +52,10 @@ def fit(
     )
     training = result.manifest["training"]
     out.print(headline(result), soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))
+    out.print(edge_table(result.edges(sort=True), 10, result.fedgc_edges()))
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
-    out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
+    if "step_size_reason" in training:
+        out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
     out.print("\nwhat left each client:")
     sent = result.manifest["bytes"]
     out.print(ledger_table(sent) if runtime == "flare" else bytes_table(sent))

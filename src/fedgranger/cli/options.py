@@ -6,9 +6,10 @@ import functools
 import inspect
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -40,14 +41,19 @@ class DataOptions:
 
 
 def with_run_options(
-    command: Callable[..., Any], kinds: tuple[type, ...] = (DataOptions, RunConfig)
+    command: Callable[..., Any],
+    kinds: tuple[type, ...] = (DataOptions, RunConfig),
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[..., Any]:
     """Add one option per field of the kinds; pass those given as a dict.
 
-    The command receives them as `given`, with values parsed but not yet checked.
+    The command receives them as `given`, with values parsed but not yet checked; `defaults` are
+    those of the command that differ from the fields', for the help.
     """
     names = [field.name for kind in kinds for field in fields(kind)]
-    help_texts = {name: text for kind in kinds for name, text in _help_texts(kind).items()}
+    help_texts = {
+        name: text for kind in kinds for name, text in _help_texts(kind, defaults).items()
+    }
 
     @functools.wraps(command)
     def run(**kwargs: Any) -> Any:
@@ -79,9 +85,13 @@ def with_run_options(
     return run
 
 
-def merge(file: Path | None, given: dict[str, Any]) -> tuple[DataOptions, RunConfig]:
-    """Combine a TOML file with options from the command line; the latter win."""
-    values = {**(read_toml(file) if file else {}), **given}
+def merge(
+    file: Path | None,
+    given: dict[str, Any],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[DataOptions, RunConfig]:
+    """Combine a command's defaults, a TOML file and the command line; what comes later wins."""
+    values = {**defaults, **(read_toml(file) if file else {}), **given}
     data_names = [field.name for field in fields(DataOptions)]
     known = data_names + [field.name for field in fields(RunConfig)]
     for key in values:
@@ -114,11 +124,11 @@ def _value(text: str) -> Any:
     return value if isinstance(value, bool | int | float) else text
 
 
-def _help_texts(kind: type) -> dict[str, str]:
+def _help_texts(kind: type, changed: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
     """Take each option's help from the class docstring, so that it is written once."""
     section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:")[2]
     entries = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE)
-    defaults = {field.name: field.default for field in fields(kind)}
+    defaults = {field.name: changed.get(field.name, field.default) for field in fields(kind)}
     return {
         name: escape(" ".join(text.split()))
         + ("" if defaults[name] is None else f" Default: {defaults[name]}.")

@@ -10,9 +10,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.inference.edges import EDGE_COLUMNS
+from fedgranger.report.headline import absence
 from fedgranger.results import Result
 
-__all__ = ["bytes_table", "edge_table", "headline", "ledger_table", "score_table"]
+__all__ = [
+    "bytes_table",
+    "edge_table",
+    "format_size",
+    "headline",
+    "ledger_table",
+    "score_table",
+]
 
 
 def headline(result: Result) -> str:
@@ -20,7 +28,8 @@ def headline(result: Result) -> str:
     facts = result.manifest["inference"]
     edges = result.edges()
     if result.inference is None:
-        return f"{len(edges)} possible edges, ranked by strength; none was tested."
+        how = "ranked by strength; none was tested" if result.granger is not None else "none tested"
+        return f"{len(edges)} possible edges, {how}."
     count = int(edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_).sum())
     correction = {
         "bh": "false discovery rate",
@@ -28,9 +37,10 @@ def headline(result: Result) -> str:
         "holm": "chance of any false edge",
         "none": "level of every single test",
     }[facts["correction"]]
-    return (
+    found = (
         f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})."
     )
+    return " ".join([found, *absence(result.manifest)])
 
 
 def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:
@@ -101,8 +111,8 @@ def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
             escape(client),
             f"{row['up_per_step']} B",
             f"{row['down_per_step']} B",
-            _size(row["up_total"]),
-            _size(row["down_total"]),
+            format_size(row["up_total"]),
+            format_size(row["down_total"]),
         )
     return table
 
@@ -116,15 +126,16 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
         table.add_row(
             escape(client),
             str(row["messages_up"]),
-            _size(row["bytes_up"]),
-            _size(row["bytes_down"]),
+            format_size(row["bytes_up"]),
+            format_size(row["bytes_down"]),
             str(row["refused"]),
             str(row["repeated"]),
         )
     return table
 
 
-def _size(count: int) -> str:
+def format_size(count: int) -> str:
+    """A number of bytes as people say it."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -88,6 +88,11 @@ class LocalModel(eqx.Module):
         return self.observation_matrix.shape[0]
 
     @property
+    def augmentation_shape(self) -> tuple[int, int]:
+        """Shape of θ: a row per state, a column per sensor."""
+        return self.state_dim, self.num_sensors
+
+    @property
     def predicted_observation(self) -> np.ndarray:
         """C A: the next measurement that the local model expects of a state."""
         return self.observation_matrix @ self.self_transition

@@ -20,7 +20,14 @@ from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError, UnstableRecursionError
 from fedgranger.messages import ClientHello
 
-__all__ = ["Site", "augment_params", "check_length", "initial_augmentation", "set_up_site"]
+__all__ = [
+    "Site",
+    "augment_params",
+    "check_length",
+    "identify_site",
+    "initial_augmentation",
+    "set_up_site",
+]
 
 
 class Site(NamedTuple):
@@ -37,6 +44,18 @@ class Site(NamedTuple):
     hello: ClientHello
     step_sizes: ClientStepSizes
     second_moment: np.ndarray
+
+
+def identify_site(client: ClientData, segment_starts: np.ndarray, config: RunConfig) -> LocalModel:
+    """Identify a client's local model as the options ask for."""
+    return identify(
+        client,
+        segment_starts,
+        method=config.state_model,
+        state_dim=config.state_dim_of(client.name),
+        max_state_dim=config.max_state_dim,
+        standardise=config.standardise,
+    )
 
 
 def set_up_site(
@@ -58,14 +77,7 @@ def set_up_site(
     Raises:
         FedGrangerError: one sentence on what cannot work and what to do.
     """
-    model = model or identify(
-        client,
-        segment_starts,
-        method=config.state_model,
-        state_dim=config.state_dim_of(client.name),
-        max_state_dim=config.max_state_dim,
-        standardise=config.standardise,
-    )
+    model = model or identify_site(client, segment_starts, config)
     stream = prepare(client, model, segment_starts)
     moments = measured_moments(stream, window)
     sizes = step_sizes.choose(
@@ -98,25 +110,25 @@ def augment_params(site: Site, config: RunConfig) -> AugmentParams:
     )
 
 
-def check_length(stream: ClientStream, num_other_states: int) -> None:
+def check_length(client: ClientData, model: LocalModel, num_other_states: int) -> None:
     """Refuse data that are too short for the row's equations."""
-    needed = stream.model.num_sensors + num_other_states
-    usable = int(stream.is_observed[:-1].sum())
+    needed = model.num_sensors + num_other_states
+    usable = int(client.row_observed[:-1].sum())
     if usable <= needed:
         raise DataError(
-            f"client '{stream.name}': {usable} usable rows for {needed} parameters per "
-            f"equation ({stream.model.num_sensors} sensors and {num_other_states} states of the "
+            f"client '{client.name}': {usable} usable rows for {needed} parameters per "
+            f"equation ({model.num_sensors} sensors and {num_other_states} states of the "
             "other clients); give more rows, fewer sensors or fewer states"
         )
 
 
-def initial_augmentation(stream: ClientStream, config: RunConfig) -> np.ndarray:
-    """Draw θ⁰ from its prior."""
-    key = priors.named_key(jax.random.key(config.seed), "augmentation", stream.name)
+def initial_augmentation(name: str, shape: tuple[int, int], config: RunConfig) -> np.ndarray:
+    """Draw θ⁰ from its prior with the run's seed: in one process, where nothing is hidden."""
+    key = priors.named_key(jax.random.key(config.seed), "augmentation", name)
     return np.asarray(
         priors.draw(
             key,
-            (stream.model.state_dim, stream.model.num_sensors),
+            shape,
             family=config.prior,
             df=config.prior_df,
             location=config.augmentation_prior_location,

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.data.truth import Truth
-from fedgranger.errors import DataError
+from fedgranger.errors import DataError, RunError
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.results import Result
@@ -33,6 +33,8 @@ def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
             f"the run and the truth have different clients, for example '{odd[0]}'; "
             "give the truth.json that belongs to the data"
         )
+    if result.inference is None and result.granger is None:
+        raise RunError("the run has neither tests nor FedGC's estimate, so nothing can be scored")
     scores: dict[str, Any] = {
         "num_clients": len(truth.clients),
         "num_true_edges": len(truth.edges),
@@ -42,7 +44,8 @@ def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
     if result.inference is not None:
         kind = result.inference.facts["test"]
         scores[kind] = _score_tested(result, result.inference, truth)
-    scores["fedgc"] = _score_fedgc(result, truth)
+    if result.granger is not None:
+        scores["fedgc"] = _score_fedgc(result, result.granger, truth)
     return scores
 
 
@@ -117,10 +120,10 @@ def _score_tested(result: Result, found: EdgeInference, truth: Truth) -> dict[st
     return out
 
 
-def _score_fedgc(result: Result, truth: Truth) -> dict[str, Any]:
+def _score_fedgc(result: Result, granger: np.ndarray, truth: Truth) -> dict[str, Any]:
     edges = result.edges(estimate="fedgc")
-    is_true, is_within = _entry_truth(result, truth, len(result.granger))
-    size = np.abs(result.granger)
+    is_true, is_within = _entry_truth(result, truth, len(granger))
+    size = np.abs(granger)
     return {
         "edges": score(pairs_are_true(edges, truth), edges["strength"].to_numpy()),
         "entries_across": score(is_true[~is_within], size[~is_within]),

@@ -12,7 +12,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-__all__ = ["PairChunk", "StateChunk", "StateSource", "complete_rows", "lagged_pairs"]
+__all__ = [
+    "CHUNK_STEPS",
+    "PairChunk",
+    "StateChunk",
+    "StateSource",
+    "complete_rows",
+    "lagged_pairs",
+]
+
+CHUNK_STEPS = 16_384
+"""Time steps per chunk; the same for every source, so that sums have the same last bits."""
 
 
 class StateChunk(NamedTuple):

@@ -9,7 +9,7 @@ from fedgranger.report.facts import section_of
 from fedgranger.report.markup import escape, format_number
 from fedgranger.report.selection import by_strength, edge_flags, has_test
 
-__all__ = ["cautions", "headline"]
+__all__ = ["absence", "cautions", "headline"]
 
 NAMED = 3
 
@@ -23,6 +23,7 @@ def headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
         verb = "is" if len(supported) == 1 else "are"
         level = _level_text(pairs, manifest)
         text = f"{len(supported)} of {tested} possible edges {verb} supported{level}."
+        text = " ".join([text, *absence(manifest)])
         return f"<p class='headline'>{escape(text)}</p>{_strongest(pairs, supported)}"
     if not order or not abs(pairs["strength"].iloc[order[0]]) > 0:
         return "<p class='headline'>No influence between clients was found; no test was run.</p>"
@@ -33,6 +34,17 @@ def headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
         "edges are ranked by strength, no test was run."
     )
     return f"<p class='headline'>{escape(text)}</p>"
+
+
+def absence(manifest: Mapping[str, Any]) -> list[str]:
+    """Say that every edge is conditional on fewer clients when some stayed away."""
+    names = [f"'{name}'" for name in manifest.get("left_out") or []]
+    if not names:
+        return []
+    return [
+        f"Tested without {', '.join(names)}: what runs through an absent client can look like a "
+        "direct edge."
+    ]
 
 
 def cautions(manifest: Mapping[str, Any]) -> str:

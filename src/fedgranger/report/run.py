@@ -28,7 +28,7 @@ def write_run_report(path: Path, result: Result, folder: Path | None = None) -> 
         result.manifest,
         result.trace,
         entries=result.entries() if has_tests else None,
-        fedgc=result.edges(estimate="fedgc") if has_tests else None,
+        fedgc=result.fedgc_edges() if has_tests else None,
         uncertainty=None if uncertainty is None else uncertainty.table,
         prior_time=None if uncertainty is None else uncertainty.prior_time,
         root_causes=_root_causes(folder or path.parent),

@@ -27,7 +27,10 @@ def training_section(
 ) -> str:
     """Return losses, and variances where the run has them; otherwise how to get them."""
     chart = draw_training_chart(trace)
-    status = section_of(manifest, "training").get("status")
+    training = section_of(manifest, "training")
+    status = training.get("status")
+    if training.get("solver") == "none":
+        return f"<section id='training'><h2>Training</h2>\n<p>{escape(status)}.</p>\n</section>"
     if not chart and uncertainty is None:
         return ""
     parts = []

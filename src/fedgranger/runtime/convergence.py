@@ -13,7 +13,8 @@ decide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,10 +22,25 @@ from jaxtyping import Float
 if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
     from fedgranger.rounds import RoundState
 
-__all__ = ["CRITERION", "Progress", "correction_size", "measure", "row_size", "start", "update"]
+__all__ = [
+    "CRITERION",
+    "NOT_TRAINED",
+    "Progress",
+    "correction_size",
+    "measure",
+    "row_size",
+    "start",
+    "update",
+]
 
 
 CRITERION = "estimated relative distance of the parameters to their limit"
+NOT_TRAINED: Mapping[str, Any] = {
+    "solver": "none",
+    "rounds": 0,
+    "status": "FedGC was not run; the edges come from tests on the clients' least-squares states",
+}
+"""What a manifest says of training when there was none."""
 
 REST = 1e-12
 """Relative change per pass below which only rounding moves the parameters."""

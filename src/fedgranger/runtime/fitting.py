@@ -74,10 +74,12 @@ def fit_panel(
             if checkpoint_folder is not None:
                 checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
 
-        follower.begin("starting training")
-        final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report, follower)
+        final = None
+        if config.solver != "none":
+            follower.begin("starting training")
+            final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report, follower)
+            save(final)
         trained = time.perf_counter()
-        save(final)
         follower.begin("edge tests")
         inference, facts = _infer(panel, setup, config, final)
         tested = time.perf_counter()
@@ -99,7 +101,7 @@ def fit_panel(
     manifest = describe(panel, config, setup, final, data_hash, timings)
     manifest["inference"] = facts
     manifest["normal"] = normal
-    if not manifest["training"]["converged"] and config.tolerance > 0:
+    if manifest["training"].get("converged") is False and config.tolerance > 0:
         warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
@@ -145,13 +147,13 @@ def _run(
 
 
 def _infer(
-    panel: Panel, setup: Setup, config: RunConfig, final: Snapshot
+    panel: Panel, setup: Setup, config: RunConfig, final: Snapshot | None
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
     try:
-        if config.test == "asymptotic":
+        if config.test == "asymptotic" and final is not None:
             found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
@@ -201,26 +203,28 @@ def _result(
     panel: Panel,
     config: RunConfig,
     setup: Setup,
-    final: Snapshot,
+    final: Snapshot | None,
     trace: list[TraceRow],
     manifest: dict[str, Any],
     inference: EdgeInference | None,
     uncertainty: Propagation | None,
 ) -> Result:
     """Remove the padding and go back from sorted to panel order."""
-    dims, granger = setup.state_dims, _granger(setup, final)
+    dims, granger, thetas = setup.state_dims, None, {}
     order = [setup.names.index(name) for name in panel.names]
-    places = state_order(setup, panel.names)
-    thetas = np.asarray(final.state.clients.augmentation)
-    augmentations = {
-        stream.name: thetas[m, : dims[m], : stream.model.num_sensors]
-        for m, stream in enumerate(setup.streams)
-    }
+    if final is not None:
+        places = state_order(setup, panel.names)
+        granger = _granger(setup, final)[np.ix_(places, places)]
+        padded = np.asarray(final.state.clients.augmentation)
+        thetas = {
+            name: padded[m, : dims[m], : setup.streams[m].model.num_sensors]
+            for name, m in zip(panel.names, order, strict=True)
+        }
     return Result(
         panel.names,
         tuple(dims[m] for m in order),
-        granger[np.ix_(places, places)],
-        {name: augmentations[name] for name in panel.names},
+        granger,
+        thetas,
         inference,
         _trace_table(setup.names, trace),
         manifest,
@@ -242,6 +246,8 @@ def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
 
 def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
     M = len(names)
+    if not trace:
+        return pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
     return pd.DataFrame(
         {
             "pass_index": np.repeat([row.pass_index for row in trace], M),

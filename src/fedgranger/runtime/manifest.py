@@ -14,7 +14,7 @@ from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
-from fedgranger.runtime.convergence import CRITERION
+from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.setup import Setup
@@ -40,23 +40,16 @@ def describe(
     panel: Panel,
     config: RunConfig,
     setup: Setup,
-    final: Snapshot,
+    final: Snapshot | None,
     data_hash: str,
     timings: dict[str, float],
 ) -> dict[str, Any]:
-    """Collect versions, data facts, how training ended, step sizes and bytes."""
-    exact = config.solver == "newton"
-    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
-    distance, converged = final.progress.distance, final.progress.distance <= tolerance
-    chosen = [
-        name
-        for name in ("local_step_size", "feedback_step_size", "server_step_size")
-        if getattr(config, name) == "auto"
-    ]
+    """Collect versions, data facts, how training ended (None: there was none) and bytes."""
     clients, sent = {}, {}
+    passes = 0 if final is None else final.pass_index
     for stream in setup.streams:
         p = stream.model.state_dim
-        sent[stream.name] = _bytes(p, setup.num_pairs, final.pass_index, panel.num_steps, config)
+        sent[stream.name] = _bytes(p, setup.num_pairs, passes, panel.num_steps, config)
         clients[stream.name] = {
             "num_sensors": stream.model.num_sensors,
             "state_dim": p,
@@ -67,12 +60,6 @@ def describe(
                 panel[stream.name].sensors, 1 - panel[stream.name].observed.mean(axis=0)
             ),
         }
-    step_sizes = {
-        stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
-        for stream, c, s in zip(
-            setup.streams, setup.client_step_sizes, setup.server_step_sizes, strict=True
-        )
-    }
     return {
         "fedgranger_version": __version__,
         "versions": {
@@ -89,28 +76,47 @@ def describe(
             "notes": list(panel.notes),
             "clients": clients,
         },
-        "training": {
-            "solver": config.solver,
-            "window": setup.num_pairs if exact else setup.window,
-            "passes": final.pass_index,
-            "rounds": final.pass_index * (1 if exact else setup.num_rounds),
-            "converged": converged,
-            "criterion": CRITERION,
-            "distance": distance if np.isfinite(distance) else None,
-            "status": _status(final, tolerance, exact=exact),
-            "step_sizes": step_sizes,
-            "step_size_reason": (
-                "only feedback_step_size / local_step_size matters to exact solves"
-                if exact
-                else f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
-                f"{config.step_safety:g} (divergence is possible from 2 for both together)"
-                if chosen
-                else "given"
-            ),
-        },
+        "training": dict(NOT_TRAINED) if final is None else _training(setup, config, final),
         "bytes": sent,
         "timings": timings,
         "config": config.to_mapping(),
+    }
+
+
+def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any]:
+    """How training ended, and with which step sizes."""
+    exact = config.solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    distance, converged = final.progress.distance, final.progress.distance <= tolerance
+    chosen = [
+        name
+        for name in ("local_step_size", "feedback_step_size", "server_step_size")
+        if getattr(config, name) == "auto"
+    ]
+    step_sizes = {
+        stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
+        for stream, c, s in zip(
+            setup.streams, setup.client_step_sizes, setup.server_step_sizes, strict=True
+        )
+    }
+    return {
+        "solver": config.solver,
+        "window": setup.num_pairs if exact else setup.window,
+        "passes": final.pass_index,
+        "rounds": final.pass_index * (1 if exact else setup.num_rounds),
+        "converged": converged,
+        "criterion": CRITERION,
+        "distance": distance if np.isfinite(distance) else None,
+        "status": _status(final, tolerance, exact=exact),
+        "step_sizes": step_sizes,
+        "step_size_reason": (
+            "only feedback_step_size / local_step_size matters to exact solves"
+            if exact
+            else f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
+            f"{config.step_safety:g} (divergence is possible from 2 for both together)"
+            if chosen
+            else "given"
+        ),
     }
 
 
@@ -121,6 +127,8 @@ def _bytes(
     up, down = message_bytes(state_dim)
     hello, state_hello = hello_bytes(state_dim)
     for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
+    if config.solver == "none":
+        up = down = hello = 0
     steps, filtered = passes * num_pairs, 8 * state_dim
     up_training = up * steps + PASS_REPORT_BYTES * passes
     if config.solver == "newton":  # filtered states only once; one more message than answers

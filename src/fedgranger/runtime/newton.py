@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.augment import AugmentState
+from fedgranger.client.site import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack, unpack_square
 from fedgranger.rounds import RoundState
@@ -30,7 +31,14 @@ def solve(
     There are few and they are cheap, so a resumed run begins anew and ends the same.
     """
     del resume
-    learners = [NewtonLearner(site, config, setup.num_pairs) for site in setup.sites]
+    starts = [
+        initial_augmentation(stream.name, stream.model.augmentation_shape, config)
+        for stream in setup.streams
+    ]
+    learners = [
+        NewtonLearner(site, config, setup.num_pairs, start)
+        for site, start in zip(setup.sites, starts, strict=True)
+    ]
     gains = np.array([float(site.hello.state_gain) for site in setup.sites])
     transitions = tuple(stream.model.self_transition for stream in setup.streams)
     rows = Rows(setup.names, transitions, gains, setup.num_pairs)

@@ -116,7 +116,8 @@ def set_up(
     streams = tuple(site.stream for site in sites)
     total = sum(stream.model.state_dim for stream in streams)
     for stream in streams:
-        check_length(stream, total - stream.model.state_dim)
+        others = total - stream.model.state_dim
+        check_length(panel[stream.name], stream.model, others)
     coupling = couplings(names, config)
     client_sizes = tuple(site.step_sizes for site in sites)
     gains = np.array([float(site.hello.state_gain) for site in sites])
@@ -133,7 +134,10 @@ def set_up(
 def initial_state(setup: Setup, config: RunConfig) -> RoundState:
     """Draw θ⁰ and Â⁰ from their priors."""
     p, d = setup.padded_dims
-    thetas = [initial_augmentation(stream, config) for stream in setup.streams]
+    thetas = [
+        initial_augmentation(stream.name, stream.model.augmentation_shape, config)
+        for stream in setup.streams
+    ]
     coupling = couplings(setup.names, config)
     rows = initial_rows(setup.names, setup.state_dims, coupling, config)
     return RoundState(

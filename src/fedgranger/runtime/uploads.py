@@ -9,12 +9,11 @@ import numpy as np
 from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.data.panel import Panel
-from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["state_order", "state_source"]
 
-CHUNK_STEPS = 16_384
 KEPT_BYTES = 64 * 2**20
 """States up to this size are kept between passes instead of being computed again."""
 

@@ -93,9 +93,11 @@ def run_client(kit):
         return agent
 
     client_train.create_admin_agent = create_admin_agent
-    ClientProcessJobLauncher.get_command = lambda self, meta, context: command(
-        self, meta, context
-    ).replace(JOB_MODULE, f"{MODULE} job").replace(OUR_JOB, f"{MODULE} job")
+    ClientProcessJobLauncher.get_command = lambda self, meta, context: (
+        command(self, meta, context)
+        .replace(JOB_MODULE, f"{MODULE} job")
+        .replace(OUR_JOB, f"{MODULE} job")
+    )
     _enter(client_train, kit, "client", f"uid={role_of(kit)[1]}", "heart_beat_interval=4")
 
 

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import err
 from fedgranger.cli.lazy import lazy_group
+from fedgranger.errors import ConfigError, RunError
+from fedgranger.runtime.flare.certificates import check_certificates
 
-__all__ = ["HEAVY_COMMANDS", "Kit", "federation", "say"]
+if TYPE_CHECKING:
+    from fedgranger.runtime.federated.policy import SitePolicy
+    from fedgranger.runtime.federated.timing import LocalSeries
+    from fedgranger.runtime.flare.settings import ClientSettings
+
+__all__ = [
+    "HEAVY_COMMANDS",
+    "AuthorityFolder",
+    "AuthorityKey",
+    "Constant",
+    "DataFile",
+    "Interval",
+    "Kit",
+    "Missing",
+    "TimeColumn",
+    "check_kit",
+    "client_of",
+    "federation",
+    "look_at_data",
+    "say",
+]
 
 HEAVY_COMMANDS = {
     "check": (
@@ -31,8 +55,65 @@ federation = typer.Typer(
     help="Run between parties that keep their data.",
 )
 Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
+DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]
+TimeColumn = Annotated[str, typer.Option(help="Name of the time column.")]
+Interval = Annotated[
+    float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
+]
+Missing = Annotated[str, typer.Option(help="error, or mask empty cells.")]
+Constant = Annotated[str, typer.Option(help="error, or drop constant sensors.")]
+AuthorityFolder = Annotated[Path, typer.Argument(help="The folder 'authority' of the organiser.")]
+AuthorityKey = Annotated[
+    Path | None, typer.Option("--key", help="The authority's rootCA.key, if it lies elsewhere.")
+]
 
 
 def say(sentence: str) -> None:
     """Tell the user something beside the result."""
     err.print(escape(sentence), soft_wrap=True)
+
+
+def client_of(kit: Path) -> str:
+    """The client's name.
+
+    Raises:
+        RunError: the kit is not a client's.
+    """
+    from fedgranger.runtime.flare.kits import role_of
+
+    role, name = role_of(kit)
+    if role != "client":
+        raise RunError(f"{kit}: is not a client's kit; pass a folder 'client-…'")
+    return name
+
+
+def look_at_data(
+    kit: Path,
+    data: Path | None,
+    time_column: str,
+    interval: float | None,
+    missing: str,
+    constant: str,
+) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
+    """Read a client's policy and data as its runs will, before anybody else is involved."""
+    from fedgranger.runtime.federated.policy import POLICY_FILE, read_policy
+    from fedgranger.runtime.flare.settings import ClientSettings, read_series
+
+    name = client_of(kit)
+    if data is None:
+        raise ConfigError(f"client '{name}' needs its data: --data FILE")
+    policy = read_policy(kit / POLICY_FILE)
+    settings = ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
+    series, notes = read_series(name, settings, policy)
+    for note in notes:
+        say(note)
+    if interval is not None and series.time.dtype.kind == "M":  # kept in nanoseconds
+        settings = replace(settings, interval=1e9 * interval)
+        series = series._replace(interval=settings.interval)
+    return settings, policy, series
+
+
+def check_kit(kit: Path) -> None:
+    """Refuse a kit whose certificate cannot work; say when it soon will not."""
+    for sentence in check_certificates(kit, datetime.now(UTC)):
+        say(sentence)

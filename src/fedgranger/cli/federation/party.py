@@ -1,42 +1,64 @@
-"""`federation start`: what a party does at its own site."""
+"""`federation start`, `preview`, `allow` and `log`: what a party does at its own site."""
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.cli.federation.common import Kit, federation, say
+from fedgranger.cli.federation.common import (
+    Constant,
+    DataFile,
+    Interval,
+    Kit,
+    Missing,
+    TimeColumn,
+    check_kit,
+    client_of,
+    federation,
+    look_at_data,
+    say,
+)
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.runtime.flare.kits import require_flare, role_of
-from fedgranger.runtime.flare.settings import ClientSettings, write_settings
+from fedgranger.runtime.flare.settings import audit_log, state_folder, write_settings
 from fedgranger.runtime.flare.supervisor import become_supervisor
 
-__all__ = ["start"]
+if TYPE_CHECKING:
+    from fedgranger.runtime.federated.policy import SitePolicy
+    from fedgranger.runtime.federated.preview import Preview
+    from fedgranger.runtime.federated.timing import LocalSeries
+
+__all__ = ["allow", "log", "preview", "start"]
+
+LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason")
 
 
 @federation.command()
 @friendly
 def start(
     kit: Kit,
-    data: Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")] = None,
-    time_column: Annotated[str, typer.Option(help="Name of the time column.")] = "auto",
-    interval: Annotated[
-        float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
-    ] = None,
-    missing: Annotated[str, typer.Option(help="error, or mask empty cells.")] = "error",
-    constant: Annotated[str, typer.Option(help="error, or drop constant sensors.")] = "error",
+    data: DataFile = None,
+    time_column: TimeColumn = "auto",
+    interval: Interval = None,
+    missing: Missing = "error",
+    constant: Constant = "error",
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
     role, name = role_of(kit)
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
+    check_kit(kit)
     if role == "client":
-        _take_settings(kit, name, data, time_column, interval, missing, constant)
+        settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant)
+        write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
     who = "server" if role == "server" else f"client '{name}'"
@@ -44,27 +66,130 @@ def start(
     become_supervisor(kit)
 
 
-def _take_settings(
-    kit: Path,
-    name: str,
-    data: Path | None,
-    time_column: str,
-    interval: float | None,
-    missing: str,
-    constant: str,
+@federation.command()
+@friendly
+def preview(
+    kit: Kit,
+    data: DataFile = None,
+    time_column: TimeColumn = "auto",
+    interval: Interval = None,
+    missing: Missing = "error",
+    constant: Constant = "error",
+    rounds: Annotated[int, typer.Option(help="FedGC rounds to compare with.", min=0)] = 3,
+    consent: Annotated[
+        bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
+    ] = False,
 ) -> None:
-    """Check that the data can be read before anybody else is involved."""
-    from fedgranger.data.reading import read_client
+    """Show what would leave this site, and how well your sensors could be told from it."""
+    from fedgranger.runtime.federated.preview import look_ahead
 
-    if data is None:
-        raise ConfigError(f"client '{name}' needs its data: --data FILE")
-    _, times, notes = read_client(
-        name, data, time_column=time_column, missing=missing, constant=constant
+    _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant)
+    found = look_ahead(series, policy, rounds)
+    _show_preview(found, policy, series)
+    if consent:
+        _record_consent(kit, found, policy, series)
+        out.print("\nconsent recorded ('federation log' shows it)")
+
+
+def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
+    from fedgranger.cli.tables import format_size
+
+    p, d, rounds = found.state_dim, found.num_sensors, found.rounds
+    out.print(
+        f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"
+        f"The default run: time range once, {p} x {p} error covariance once, states once: about "
+        f"{format_size(found.bytes_default)}.\n"
+        f"With {rounds} rounds of FedGC: also a {p} x {p} transition matrix, filtered states once "
+        f"and corrected states every round: about {format_size(found.bytes_rounds)}.\n"
+        f"policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) about these "
+        f"data, {policy.runs_per_day} runs per day"
+        + ("; every run waits for your word." if policy.ask else "."),
+        soft_wrap=True,
     )
-    for note in notes:
-        say(note)
-    if interval is not None and times.dtype.kind == "M":
-        interval *= 1e9
-    write_settings(
-        kit, ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
+    table = Table(box=None, header_style="bold")
+    table.add_column("sensor")
+    table.add_column("R², default run", justify="right")
+    table.add_column(f"R², {rounds} rounds", justify="right")
+    for k in sorted(range(d), key=lambda k: -found.default[k]):
+        cells = (f"{found.default[k]:.3f}", f"{found.after[k]:.3f}")
+        table.add_row(escape(series.client.sensors[k]), *cells)
+    out.print("\nHow much of each sensor could be told from it, with the best linear weights:")
+    out.print(table)
+
+
+def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
+    from dataclasses import asdict
+
+    from fedgranger.runtime.federated.secret import data_hash, read_secret
+
+    secret = read_secret(state_folder(kit) / "secret")
+    audit_log(kit).add(
+        "consent",
+        data=data_hash(secret, series),
+        question=found.question,
+        states=found.state_dim,
+        sensors=found.num_sensors,
+        steps=found.num_steps,
+        bytes=found.bytes_default,
+        largest_r2=round(float(found.default.max()), 6),
+        policy=json.dumps(asdict(policy), sort_keys=True),
     )
+
+
+@federation.command()
+@friendly
+def allow(kit: Kit, run: Annotated[str, typer.Argument(help="Name of a run that waits.")]) -> None:
+    """Let a run go on that waits for this site's word (ask = true in policy.toml)."""
+    from fedgranger.runtime.federated.questions import ALLOWED, WAITING
+    from fedgranger.runtime.federated.store import DiskFiles, Store
+
+    client_of(kit)
+    store = Store(DiskFiles(state_folder(kit)))
+    found = store.load(WAITING)
+    waiting: dict[str, Any] = {} if found is None else found[0]["runs"]
+    if run not in waiting:
+        names = ", ".join(waiting) or "none"
+        raise RunError(f"no run '{run}' waits here; waiting: {names}")
+    before = store.load(ALLOWED)
+    allowed = {} if before is None else before[0]["runs"]
+    question = waiting[run]["question"]
+    audit_log(kit).add("allowed", run=run, question=question, options=waiting[run]["described"])
+    store.save(ALLOWED, {"runs": {**allowed, run: question}}, {})
+    out.print(f"run '{escape(run)}' may go on; it asks for {escape(waiting[run]['described'])}")
+
+
+@federation.command()
+@friendly
+def log(
+    kit: Kit,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that no line was changed.")
+    ] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
+) -> None:
+    """Show everything that left this site or was refused."""
+    from fedgranger.runtime.federated.audit import read_lines
+    from fedgranger.runtime.federated.audit import verify as check_chain
+
+    client_of(kit)
+    path = state_folder(kit) / "audit.jsonl"
+    count = check_chain(path) if verify else 0
+    lines = list(read_lines(path))
+    if json_output:
+        for line in lines:
+            typer.echo(json.dumps(line))
+    else:
+        out.print(_log_table(lines))
+    if verify:
+        say(f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}")
+
+
+def _log_table(lines: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="bold")
+    for name in LOG_COLUMNS:
+        table.add_column(name, justify="right" if name in ("round", "bytes") else "left")
+    for line in lines:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(line["time"])))
+        rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
+        table.add_row(when, *map(escape, rest))
+    return table

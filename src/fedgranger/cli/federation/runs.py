@@ -14,9 +14,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger._version import __version__
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, say
+from fedgranger.cli.federation.common import Kit, check_kit, say
 from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder
 from fedgranger.cli.tables import edge_table, headline, ledger_table
@@ -32,6 +31,10 @@ from fedgranger.runtime.flare.settings import read_members
 
 __all__ = ["check", "run"]
 
+DEFAULTS = {"solver": "none"}
+"""States leave once; FedGC's rounds are asked for by name."""
+PRIVATE = ("augmentation_prior_location", "augmentation_prior_scale")
+
 
 @friendly
 def check(
@@ -41,7 +44,8 @@ def check(
     """Test connection, certificates, versions, clocks and common time, without a run."""
     require_flare()
     names = read_members(kit)
-    options = FederationOptions(RunConfig(solver="newton"), wait_seconds=wait_seconds)
+    options = FederationOptions(RunConfig(solver="none"), wait_seconds=wait_seconds)
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(session, "check", names, options, None, mode="check", log=say)
     ranges = outcome.get("ranges", {})
@@ -52,12 +56,10 @@ def check(
     for name in names:
         facts = ranges.get(name, {})
         if facts.get("kind") != "range":
-            problems.append(f"client '{name}' cannot read its data; its own log says why")
+            reason = facts.get("sentence", "it did not answer; its own log says why")
+            problems.append(f"client '{name}': {reason}")
             continue
         offset = facts["clock"] - facts["asked"]
-        if facts["version"] != __version__:
-            version = facts["version"]
-            problems.append(f"client '{name}' runs fedgranger {version}, not {__version__}")
         if abs(offset) > options.clock_seconds:
             problems.append(f"client '{name}': its clock is {offset:+.0f} s from the server's")
         kind = facts["time_kind"]
@@ -76,7 +78,7 @@ def check(
 
 
 @friendly
-@functools.partial(with_run_options, kinds=(RunConfig,))  # no data options: the server has none
+@functools.partial(with_run_options, kinds=(RunConfig,), defaults=DEFAULTS)  # no data here
 def run(
     kit: Kit,
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
@@ -92,12 +94,20 @@ def run(
     """Learn which client drives which; goes on by itself after faults, and when given again."""
     require_flare()
     check_folder(out_folder, resume=False, overwrite=overwrite)
-    _, run_config = merge(config, {"solver": "newton", **given})
+    _, run_config = merge(config, given, DEFAULTS)
+    _check_private(run_config)
     options = FederationOptions(run_config, message_steps, wait_seconds, on_missing, clock_seconds)
     names = read_members(kit)
     _check_named(run_config, names)
     digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
+    if run_config.solver != "none":
+        say(
+            "FedGC's rounds show the server p more combinations of a client's d sensors each: "
+            "after about d/p rounds it holds every sensor up to a linear map. Clients whose "
+            "policy.toml does not allow rounds will refuse."
+        )
     started = time.monotonic()
+    check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(
             session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
@@ -109,19 +119,30 @@ def run(
     write_run_report(report_path, result)
     training = result.manifest["training"]
     out.print(headline(result), soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), 10, result.edges(estimate="fedgc")))
+    out.print(edge_table(result.edges(sort=True), 10, result.fedgc_edges()))
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     for sentence in result.manifest["inference"]["warnings"]:
         err.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+    for sentence in result.manifest["data"]["notes"]:
+        err.print(f"[dim]note:[/] {escape(sentence)}", soft_wrap=True)
     out.print("\nwhat crossed the wire:")
     out.print(ledger_table(result.manifest["bytes"]))
-    per_round = result.manifest["timings"]["seconds_per_round"]
+    per_round = 1000 * result.manifest["timings"]["seconds_per_round"]
+    rounds = f"{training['rounds']} rounds of {per_round:.0f} ms, " if training["rounds"] else ""
     out.print(
-        f"\n{training['rounds']} rounds of {1000 * per_round:.0f} ms, "
-        f"{time.monotonic() - started:.0f} s in all; written to {escape(str(out_folder))} (open "
-        "report.html)",
+        f"\n{rounds}{time.monotonic() - started:.0f} s in all; written to "
+        f"{escape(str(out_folder))} (open report.html)",
         soft_wrap=True,
     )
+
+
+def _check_private(config: RunConfig) -> None:
+    """Refuse options that no client would follow."""
+    for name in PRIVATE:
+        if getattr(config, name) != getattr(RunConfig(), name):
+            raise ConfigError(
+                f"{name}: in a federation every site draws θ⁰ from a secret; leave the option out"
+            )
 
 
 def _check_named(config: RunConfig, names: tuple[str, ...]) -> None:

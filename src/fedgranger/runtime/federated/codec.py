@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.messages import CONTENTS, SCHEMA_VERSION
+from fedgranger.messages import CONTENTS, OLDEST_PROTOCOL, PROTOCOL_VERSION
 
 __all__ = ["MessageError", "Packet", "decode", "digest", "encode", "pack", "unpack"]
 
 MAGIC = b"FGM1"
 DIGEST_BYTES = 16
 LARGEST_HEADER = 2**20
+LARGEST_AXES = 4
+LARGEST_DIGITS = 18
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
 TYPES = {"f8": np.dtype("<f8"), "u1": np.dtype("u1"), "i8": np.dtype("<i8")}
@@ -60,7 +62,8 @@ def encode(packet: Packet) -> bytes:
     """Turn a message into bytes, checked against its own content list."""
     _check_content(packet)
     header = {
-        "schema": SCHEMA_VERSION,
+        "protocol": PROTOCOL_VERSION,
+        "oldest_protocol": OLDEST_PROTOCOL,
         "kind": packet.kind,
         "run": packet.run,
         "client": packet.client,
@@ -77,12 +80,7 @@ def decode(payload: bytes) -> Packet:
         MessageError: it is damaged, of another version, or not what its kind should hold.
     """
     header, arrays = unpack(payload)
-    schema = header.pop("schema", None)
-    if schema != SCHEMA_VERSION:
-        raise MessageError(
-            f"the message has schema version {schema!r}, this side has {SCHEMA_VERSION}; install "
-            "the same version of fedgranger everywhere"
-        )
+    _check_protocol(header.pop("protocol", None), header.pop("oldest_protocol", None))
     if set(header) != {"kind", "run", "client", "answers", "values"}:
         raise MessageError("the message's header does not have the fields it should")
     for name in ("kind", "run", "client", "answers"):
@@ -93,6 +91,17 @@ def decode(payload: bytes) -> Packet:
     packet = Packet(arrays=arrays, **header)
     _check_content(packet)
     return packet
+
+
+def _check_protocol(theirs: Any, oldest: Any) -> None:
+    """Each side says what it speaks and how far back it understands; both must be content."""
+    are_numbers = type(theirs) is int and type(oldest) is int
+    if not are_numbers or theirs < OLDEST_PROTOCOL or oldest > PROTOCOL_VERSION:
+        raise MessageError(
+            f"the message has protocol {str(theirs)[:20]} (at least {str(oldest)[:20]}), this side "
+            f"has {PROTOCOL_VERSION} (at least {OLDEST_PROTOCOL}); install the newer version of "
+            "fedgranger at both"
+        )
 
 
 def digest(payload: bytes) -> str:
@@ -131,13 +140,15 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if size > min(len(rest) - 4, LARGEST_HEADER):
         raise MessageError("the message's header is longer than the message")
     try:
-        header = json.loads(rest[4 : 4 + size])
+        header = json.loads(rest[4 : 4 + size], parse_int=_read_int)
         described = header.pop("arrays")
         arrays, place = {}, 4 + size
         for name, code, shape in described:
-            dtype, count = TYPES[code], math.prod(shape)
-            if not all(isinstance(n, int) and n >= 0 for n in shape) or name in arrays:
+            fits = len(shape) <= LARGEST_AXES
+            fits = fits and all(type(n) is int and 0 <= n <= len(rest) for n in shape)
+            if not fits or name in arrays:
                 raise MessageError("the message describes an impossible array")
+            dtype, count = TYPES[code], math.prod(shape)
             if place + count * dtype.itemsize > len(rest):
                 raise MessageError("the message is shorter than its arrays")
             arrays[name] = np.frombuffer(rest, dtype, count, place).reshape(shape)
@@ -149,6 +160,12 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if place != len(rest):
         raise MessageError("the message is longer than its arrays")
     return header, arrays
+
+
+def _read_int(text: str) -> int:
+    if len(text) > LARGEST_DIGITS + 1:
+        raise MessageError("the message holds a whole number that is too long")
+    return int(text)
 
 
 def _check_content(packet: Packet) -> None:

@@ -17,12 +17,14 @@ from fedgranger.runtime.federated.exchanges import Ask
 from fedgranger.runtime.federated.ledger import Ledger
 from fedgranger.runtime.federated.protocol import Found, Plan, Stopped, Story, tell
 from fedgranger.runtime.federated.store import Store
-from fedgranger.runtime.federated.validation import check_answer, check_sender
+from fedgranger.runtime.federated.validation import check_answer, check_sender, largest_answer
 
 __all__ = ["Coordinator", "Engine", "drive"]
 
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
+PAUSE_SECONDS = 2.0
+"""Before a client is asked again whose disk failed or whose site must first allow the run."""
 
 
 @runtime_checkable
@@ -61,6 +63,7 @@ class Coordinator:
         self.dropped: tuple[str, ...] = ()
         self.round_index = -1
         self.phase = "offer"
+        self.should_pause = False
         self._plan, self._store, self._clock, self._log = plan, store, clock, log
         self._restarts = 0
         self._begin()
@@ -79,6 +82,7 @@ class Coordinator:
     def receive(self, client: str, payload: bytes) -> None:
         """Take in an answer; one that is not wanted changes nothing."""
         try:
+            self._check_length(client, payload)
             packet = decode(payload)
             check_sender(packet, self._plan.run, client)
             if client not in self._open or packet.answers != digest(self._open[client]):
@@ -100,6 +104,12 @@ class Coordinator:
         if not self._open:
             self._advance()
 
+    def _check_length(self, client: str, payload: bytes) -> None:
+        """An answer of any other length is not even looked into."""
+        largest = largest_answer(self._ask.kind, self._ask.shapes.get(client))
+        if len(payload) > largest:
+            raise MessageError(f"it has {len(payload)} bytes, more than {largest}")
+
     def tick(self) -> None:
         """Look at the clock: say who is awaited, and end the wait when it has lasted too long.
 
@@ -109,7 +119,11 @@ class Coordinator:
         if not self._open:
             return
         waited = self._clock() - self._since
-        awaited = ", ".join(f"'{name}'" for name in sorted(self._open))
+        awaited = ", ".join(
+            f"'{name}'"
+            + (" (its site has not allowed the run yet)" if name in self._waiting else "")
+            for name in sorted(self._open)
+        )
         if waited > self._plan.options.wait_seconds:
             self._give_up(awaited, waited)
         elif waited > self._noticed + NOTICE_SECONDS:
@@ -125,6 +139,7 @@ class Coordinator:
         self._ask, self._answers = ask, {}
         self.phase, self.round_index = ask.kind, ask.round_index
         self._since, self._noticed = self._clock(), 0.0
+        self._waiting: set[str] = set()
         self._open = {
             client: encode(
                 Packet(ask.kind, self._plan.run, client, ask.values[client], ask.arrays[client])
@@ -143,16 +158,23 @@ class Coordinator:
     def _refused(self, client: str, packet: Packet) -> None:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
-        if code == "data":
+        if code in ("data", "policy"):
             raise Stopped(f"client '{client}': {sentence[:300]}")
         if code == "stale":
             raise Stopped(
                 f"client '{client}' follows a newer start of this run ({sentence[:100]}); this one "
                 "ends"
             )
+        if code == "waiting":
+            self.should_pause = True
+            if client not in self._waiting:
+                self._log(f"client '{client}' must allow the run first: {sentence[:300]}")
+            self._waiting.add(client)
+            return
         self._log(f"client '{client}' cannot answer: {sentence[:300]}")
         if code in ("unavailable", "unknown"):
             self._restart()
+        self.should_pause = code == "disk"
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""
@@ -177,7 +199,12 @@ class Coordinator:
         self._restart()
 
 
-def drive(coordinator: Coordinator, engine: Engine, timeout: float = 30.0) -> Found:
+def drive(
+    coordinator: Coordinator,
+    engine: Engine,
+    timeout: float = 30.0,
+    pause: Callable[[float], None] = time.sleep,
+) -> Found:
     """Run to the end.
 
     Raises:
@@ -193,4 +220,7 @@ def drive(coordinator: Coordinator, engine: Engine, timeout: float = 30.0) -> Fo
             if coordinator.found is not None:
                 break
         coordinator.tick()
+        if coordinator.should_pause and coordinator.found is None:
+            coordinator.should_pause = False
+            pause(PAUSE_SECONDS)
     return coordinator.found

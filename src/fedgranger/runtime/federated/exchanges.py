@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.runtime.federated.codec import Packet
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.federated.timing import TimeGrid
 from fedgranger.runtime.federated.trainers import RoundMessages, Trainer
 
-__all__ = ["Answers", "Ask", "ask_all", "collect_states", "train"]
+__all__ = ["Answers", "Ask", "ask_all", "ask_each", "ask_models", "collect_states", "train"]
 
 Answers = dict[str, Packet]
 
@@ -128,6 +128,14 @@ def _messages(
     return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
 
 
+def ask_models(
+    names: tuple[str, ...], dims: tuple[int, ...], epoch: int
+) -> Generator[Ask, Answers, Answers]:
+    """What FedGC's rounds need to know of every client before the first."""
+    shapes = {name: (dim, dim) for name, dim in zip(names, dims, strict=True)}
+    return (yield ask_all(names, "train", {"epoch": epoch})._replace(shapes=shapes))
+
+
 def collect_states(
     names: tuple[str, ...],
     epoch: int,
@@ -136,33 +144,34 @@ def collect_states(
     options: FederationOptions,
 ) -> Generator[Ask, Answers, StateSource]:
     """Every client's least-squares states, once."""
-    chunks: list[StateChunk] = []
-    dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
-    starts = np.zeros(grid.num_steps, dtype=np.bool_)
-    starts[0] = True
+    covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
+    dims = tuple(len(cov) for cov in covs)
+    states, observed = [], []
     for piece, begin in enumerate(range(0, grid.num_steps, options.message_steps)):
         ask = ask_all(names, "upload", {"epoch": epoch, "piece": piece})
         steps = min(options.message_steps, grid.num_steps - begin)
         shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
         answers = yield ask._replace(shapes=shapes)
         packets = [answers[name].arrays for name in names]
-        chunks.append(
-            StateChunk(
-                np.concatenate([packet["states"] for packet in packets], axis=1),
-                np.stack([packet["is_observed"] > 0 for packet in packets], axis=1),
-                starts[begin : begin + options.message_steps],
-            )
-        )
-    return StateSource(
-        names,
-        dims,
-        tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names),
-        lambda: iter(chunks),
-        grid.num_steps,
+        states.append(np.concatenate([packet["states"] for packet in packets], axis=1))
+        observed.append(np.stack([packet["is_observed"] > 0 for packet in packets], axis=1))
+    whole = StateChunk(
+        np.concatenate(states), np.concatenate(observed), np.arange(grid.num_steps) == 0
     )
+
+    def chunks() -> Iterator[StateChunk]:
+        for begin in range(0, grid.num_steps, CHUNK_STEPS):
+            yield StateChunk(*(part[begin : begin + CHUNK_STEPS] for part in whole))
+
+    return StateSource(names, dims, covs, chunks, grid.num_steps)
 
 
 def ask_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:
     """The same question to every client."""
-    round_index = int(values.get("round", -1))
-    return Ask(kind, round_index, dict.fromkeys(names, values), {name: {} for name in names})
+    return ask_each(kind, dict.fromkeys(names, values))
+
+
+def ask_each(kind: str, values: Mapping[str, Mapping[str, Any]]) -> Ask:
+    """A question of its own to every client."""
+    round_index = int(next(iter(values.values())).get("round", -1))
+    return Ask(kind, round_index, values, {name: {} for name in values})

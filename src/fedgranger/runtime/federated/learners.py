@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgranger.client import augment, newton
 from fedgranger.client.augment import AugmentState, ClientWindow
-from fedgranger.client.site import Site, augment_params, initial_augmentation
+from fedgranger.client.site import Site, augment_params
 from fedgranger.client.stream import WindowArrays
 from fedgranger.config import RunConfig
 from fedgranger.messages import ServerMessage
@@ -50,28 +50,35 @@ class Learner(Protocol):
         ...
 
     def piece_length(self, round_index: int, piece: int) -> int:
-        """Time steps of one piece."""
+        """Time steps of one piece; 0 when there is no such piece."""
+        ...
+
+    def num_pieces(self, round_index: int) -> int:
+        """Pieces of a round's time steps."""
         ...
 
 
 class SgdLearner:
     """The paper's loop: a window of W time steps per round, each in one piece."""
 
-    def __init__(self, site: Site, config: RunConfig, window: int) -> None:
-        self._site, self._window = site, window
+    def __init__(self, site: Site, config: RunConfig, window: int, start: np.ndarray) -> None:
+        self._site, self._window, self._start = site, window, start
         self._params = augment_params(site, config)
         self._num_pairs = len(site.stream.values) - 1
         self._num_rounds = -(-self._num_pairs // window)
-        self._start = initial_augmentation(site.stream, config)
 
     def initial(self) -> ClientMemory:
-        """θ⁰, drawn from its prior."""
+        """θ⁰."""
         return ClientMemory(self._start, self._start)
 
-    def piece_length(self, round_index: int, piece: int) -> int:  # noqa: ARG002
+    def piece_length(self, round_index: int, piece: int) -> int:
         """Time steps of the round's window."""
         start, stop = self._span(round_index)
-        return stop - start
+        return stop - start if piece == 0 else 0
+
+    def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
+        """One: the round's window."""
+        return 1
 
     def _span(self, round_index: int) -> tuple[int, int]:
         start = (round_index % self._num_rounds) * self._window
@@ -107,10 +114,11 @@ class SgdLearner:
 class NewtonLearner:
     """Exact solves: a round takes all time steps, in pieces of bounded size."""
 
-    def __init__(self, site: Site, config: RunConfig, message_steps: int) -> None:
-        self._site, self._size = site, message_steps
+    def __init__(
+        self, site: Site, config: RunConfig, message_steps: int, start: np.ndarray
+    ) -> None:
+        self._site, self._size, self._start = site, message_steps, start
         stream = site.stream
-        self._start = initial_augmentation(stream, config)
         self._num_pairs = len(stream.values) - 1
         steps = stream.steps(0, self._num_pairs)
         y = steps.measurements
@@ -129,13 +137,17 @@ class NewtonLearner:
         )
 
     def initial(self) -> ClientMemory:
-        """θ⁰, drawn from its prior."""
+        """θ⁰."""
         return ClientMemory(self._start, self._start)
 
     def piece_length(self, round_index: int, piece: int) -> int:  # noqa: ARG002
         """Time steps of a piece."""
         start, stop = self._span(piece)
-        return max(stop - start, 0)
+        return max(stop - start, 0) if piece >= 0 else 0
+
+    def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
+        """All time steps, in pieces of bounded size."""
+        return -(-self._num_pairs // self._size)
 
     def _span(self, piece: int) -> tuple[int, int]:
         return piece * self._size, min((piece + 1) * self._size, self._num_pairs)
@@ -162,11 +174,13 @@ class NewtonLearner:
         """The server judges exact solves by itself."""
 
 
-def make_learner(site: Site, config: RunConfig, window: int, message_steps: int) -> Learner:
-    """The learner that the options ask for."""
+def make_learner(
+    site: Site, config: RunConfig, window: int, message_steps: int, start: np.ndarray
+) -> Learner:
+    """The learner that the options ask for, with its θ⁰."""
     if config.solver == "newton":
-        return NewtonLearner(site, config, message_steps)
-    return SgdLearner(site, config, window)
+        return NewtonLearner(site, config, message_steps, start)
+    return SgdLearner(site, config, window, start)
 
 
 _descend = jax.jit(augment.step)

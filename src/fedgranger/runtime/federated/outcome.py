@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import time
 from importlib.metadata import version
@@ -11,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from fedgranger._version import __version__
+from fedgranger.config import RunConfig
 from fedgranger.results import Result
-from fedgranger.runtime.convergence import CRITERION
+from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
 from fedgranger.runtime.federated.coordinator import Coordinator
 from fedgranger.runtime.federated.protocol import Found
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
@@ -33,18 +35,9 @@ def to_result(
         left_out: clients that did not take part; their edges are not tested.
     """
     config = coordinator.plan.options.config
-    exact = config.solver == "newton"
-    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
-    dims = tuple(len(A) for A in found.transitions)
-    num_pairs = found.grid.num_steps - 1
-    window = num_pairs if exact else config.window
-    converged = bool(found.distance <= tolerance)
     facts = dict(found.facts)
-    facts["warnings"] = [
-        *facts["warnings"],
-        *(f"client '{name}' stayed away: its edges were not tested" for name in left_out),
-    ]
-    state = "converged" if converged else "stopped"
+    facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
+    whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
     manifest: dict[str, Any] = {
         "fedgranger_version": __version__,
         "versions": {
@@ -55,27 +48,21 @@ def to_result(
         "runtime": engine,
         "seed": config.seed,
         "data": {
-            "hash": None,
+            "hash": hashlib.sha256(whole.encode()).hexdigest(),
             "num_steps": found.grid.num_steps,
             "num_segments": 1,
-            "notes": [],
+            "notes": found.notes,
             "clients": {
-                name: {"state_dim": dim, "state_model": "own", "notes": []}
-                for name, dim in zip(found.clients, dims, strict=True)
+                name: {
+                    "state_dim": dim,
+                    "state_model": "own",
+                    "hash": found.data_hashes[name],
+                    "notes": [],
+                }
+                for name, dim in zip(found.clients, found.dims, strict=True)
             },
         },
-        "training": {
-            "solver": config.solver,
-            "window": window,
-            "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
-            "rounds": found.rounds,
-            "converged": converged,
-            "criterion": CRITERION,
-            "distance": found.distance if np.isfinite(found.distance) else None,
-            "status": f"{state} after {found.rounds} rounds: {CRITERION} {found.distance:.2g}, "
-            f"tolerance {tolerance:g}",
-            "step_size_reason": "each client chose its own",
-        },
+        "training": _training(found, config),
         "bytes": coordinator.ledger.totals(),
         "left_out": list(left_out),
         "timings": {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()},
@@ -86,7 +73,46 @@ def to_result(
     if inference is not None and left_out:
         table = _with_untested(inference.edges, found.clients, left_out)
         inference = inference._replace(edges=table)
-    return Result(found.clients, dims, found.granger, {}, inference, found.trace, manifest, config)
+    return Result(
+        found.clients, found.dims, found.granger, {}, inference, found.trace, manifest, config
+    )
+
+
+def _training(found: Found, config: RunConfig) -> dict[str, Any]:
+    """How FedGC's rounds went, or that there were none."""
+    if config.solver == "none":
+        return dict(NOT_TRAINED)
+    exact = config.solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    num_pairs = found.grid.num_steps - 1
+    window = num_pairs if exact else config.window
+    converged = bool(found.distance <= tolerance)
+    state = "converged" if converged else "stopped"
+    return {
+        "solver": config.solver,
+        "window": window,
+        "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
+        "rounds": found.rounds,
+        "converged": converged,
+        "criterion": CRITERION,
+        "distance": found.distance if np.isfinite(found.distance) else None,
+        "status": f"{state} after {found.rounds} rounds: {CRITERION} {found.distance:.2g}, "
+        f"tolerance {tolerance:g}",
+        "step_size_reason": "each client chose its own",
+    }
+
+
+def _absence(left_out: tuple[str, ...]) -> list[str]:
+    """What it means for every edge that clients did not take part."""
+    if not left_out:
+        return []
+    names = ", ".join(f"'{name}'" for name in left_out)
+    who = f"client {names}" if len(left_out) == 1 else f"clients {names}"
+    return [
+        f"{who} stayed away: every edge below was tested without it, so an influence that runs "
+        "through it can look like a direct edge between two others, and its own edges were not "
+        "tested"
+    ]
 
 
 def _with_untested(

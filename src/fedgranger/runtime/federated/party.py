@@ -4,47 +4,41 @@ Every request may arrive twice, late or after a restart. θ of a round is a fact
 the party keeps those of the last two rounds on disk, computes a new one at most once, and answers
 any request for a round it has from the record. A server that was restarted announces itself with a
 higher epoch; whatever an earlier one had sent is refused.
+
+The site's policy decides over every request before anything is computed, and what leaves is
+written to the site's audit log before it leaves.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedgranger._version import __version__
-from fedgranger.client.site import Site, check_length
-from fedgranger.client.state_noise import state_message
-from fedgranger.data.panel import ClientData
-from fedgranger.errors import FedGrangerError
+from fedgranger.client.site import check_length
+from fedgranger.errors import ConfigError, FedGrangerError
 from fedgranger.runtime.federated.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.runtime.federated.learners import ClientMemory, Learner
-from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.options import ClientOptions, check_run_name
+from fedgranger.runtime.federated.policy import PolicyError, SitePolicy
+from fedgranger.runtime.federated.preparation import Preparation, Prepared
+from fedgranger.runtime.federated.questions import Questions, WaitingError, question_of
+from fedgranger.runtime.federated.requests import read_edges, read_grid
+from fedgranger.runtime.federated.secret import data_hash, draw_start
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, range_of
-from fedgranger.runtime.federated.validation import read_fraction
 
-__all__ = ["Party", "Preparation", "Prepared"]
+__all__ = ["Edges", "Party"]
 
 RECORD = "party"
 KEPT_ROUNDS = 2
-
-
-class Prepared(NamedTuple):
-    """A party's data on the common time axis, ready to learn, and what it says of them."""
-
-    site: Site
-    data: ClientData
-    learner: Learner
-    hello: dict[str, np.ndarray]
-
-
-Preparation = Callable[[LocalSeries, TimeGrid, FederationOptions], Prepared]
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
+Edges = list[tuple[str, str, float, float]]
 
 
 class _RefusalError(FedGrangerError):
@@ -59,12 +53,15 @@ class Party:
     """State machine of one client.
 
     Args:
-        series: its data.
+        series: its data, within the period that the policy allows.
         store: its disk.
-        prepare: identifies, filters and builds the learner.
+        prepare: identifies, computes the states and builds the learner.
+        policy: what the site lets out.
+        secret: random bytes of the site that never leave it.
         clock: seconds since 1970.
         log: told what the user of this site should know.
-        on_finish: told the edges (JSON) when the run has ended.
+        audit: told what is about to leave or was refused; when it fails, nothing leaves.
+        on_finish: told the edges when the run has ended.
     """
 
     def __init__(
@@ -72,18 +69,26 @@ class Party:
         series: LocalSeries,
         store: Store,
         prepare: Preparation,
+        *,
+        policy: SitePolicy,
+        secret: bytes,
         clock: Callable[[], float],
         log: Callable[[str], None] = lambda _: None,
-        on_finish: Callable[[str], None] = lambda _: None,
+        audit: Callable[..., None] = lambda *_, **__: None,
+        on_finish: Callable[[Edges], None] = lambda _: None,
     ) -> None:
         self.name = series.client.name
-        self._series, self._store, self._prepare = series, store, prepare
-        self._clock, self._log, self._on_finish = clock, log, on_finish
-        self._prepared: Prepared | None = None
-        self._prepared_for: tuple[TimeGrid, str] | None = None
+        self._series, self._store, self._prepare, self._policy = series, store, prepare, policy
+        self._secret, self._clock, self._log = secret, clock, log
+        self._audit, self._on_finish = audit, on_finish
+        self.data_hash = data_hash(secret, series)
+        self._range = range_of(series)
+        self._questions = Questions(store, policy, self.data_hash)
+        self._prepared: tuple[tuple[TimeGrid, str], Prepared] | None = None
+        self._permitted: tuple[str, TimeGrid, str] | None = None
+        self._question = ""
         self._grid: TimeGrid | None = None
         self._pieces: dict[tuple[int, int], np.ndarray] = {}
-        self._data_hash = _data_hash(series)
         self._run, self._options, self._epoch, self._round = "", "", 0, 0
         self._rounds: dict[int, ClientMemory] = {}
         self._read()
@@ -94,85 +99,114 @@ class Party:
         What is wrong with this site's data is said here and not to the server: a sentence can
         hold a sensor's name or a value.
         """
-        run, answers = self._run, digest(payload) if isinstance(payload, bytes) else ""
+        answers = digest(payload) if isinstance(payload, bytes) else ""
+        asked = Packet("", self._run, self.name, {})
         try:
-            packet = decode(payload)
-            run = packet.run
-            kind, values, arrays = self._answer(packet)
-            return encode(Packet(kind, run, self.name, values, arrays, answers))
+            asked = decode(payload)
+            kind, values, arrays = self._answer(asked)
+            answer = encode(Packet(kind, asked.run, self.name, values, arrays, answers))
+            self._audit("answered", **self._facts(asked, kind, answer))
         except _RefusalError as error:
-            refusal = _refuse(error.code, str(error))
+            code, sentence = error.code, str(error)
+        except WaitingError as error:
+            code, sentence = "waiting", str(error)
+            self._log(
+                f"run '{asked.run}' waits for your word: 'fedgranger federation allow KIT "
+                f"{asked.run}' lets it go on"
+            )
+        except PolicyError as error:
+            code, sentence = "policy", str(error)
+            self._log(f"run '{asked.run[:63]}' was refused: {error}")
         except MessageError as error:
-            refusal = _refuse("invalid", str(error))
+            code, sentence = "invalid", str(error)
         except OSError as error:
             self._log(f"the disk failed: {error}")
-            refusal = _refuse("disk", "its disk failed; its own log says how")
+            code, sentence = "disk", "its disk failed; its own log says how"
         except Exception as error:
             self._log(str(error) if isinstance(error, FedGrangerError) else repr(error))
-            refusal = _refuse("data", "it cannot take part; its own log says why")
-        kind, values, arrays = refusal
-        return encode(Packet(kind, run, self.name, values, arrays, answers))
+            code, sentence = "data", "it cannot take part; its own log says why"
+        else:
+            return answer
+        values = {"code": code, "sentence": sentence}
+        refusal = encode(Packet("refusal", asked.run, self.name, values, {}, answers))
+        try:
+            facts = self._facts(asked, "refusal", refusal)
+            self._audit("refused", **facts, code=code, reason=sentence)
+        except OSError as error:
+            self._log(f"the disk failed: {error}")
+        return refusal
+
+    def _facts(self, asked: Packet, kind: str, answer: bytes) -> dict[str, Any]:
+        """What the audit log says of one answer."""
+        return {
+            "run": asked.run,
+            "request": asked.kind,
+            "round": asked.values.get("round"),
+            "answer": kind,
+            "bytes": len(answer),
+            "question": self._question,
+            "digest": digest(answer),
+        }
 
     def _answer(self, packet: Packet) -> Answer:
+        _valid(check_run_name, packet.run)
         if packet.client != self.name:
-            raise _RefusalError("invalid", f"the request is for '{packet.client}'")
+            raise _RefusalError("invalid", "the request is for another client")
         if packet.kind == "offer":
             return self._offer(packet)
         if packet.run != self._run:
             raise _RefusalError("unknown", "it has not been told of this run")
         if packet.kind == "begin":
             return self._begin(packet.values)
-        if packet.kind not in ("join", "step", "upload", "finish"):
+        if packet.kind not in ("join", "train", "step", "upload", "finish"):
             raise _RefusalError("invalid", f"'{packet.kind}' is not a request")
         if packet.values["epoch"] != self._epoch:
             raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if packet.kind == "finish":
-            self._on_finish(str(packet.values["edges"]))
+            self._on_finish(read_edges(str(packet.values["edges"])))
             return "done", {}, {}
         prepared = self._ready()
         if packet.kind == "join":
-            own = prepared.site.stream.model.state_dim
-            check_length(prepared.site.stream, int(packet.values["total_dim"]) - own)
+            others = int(packet.values["total_dim"]) - prepared.model.state_dim
+            check_length(prepared.data, prepared.model, others)
             return "done", {}, {}
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
-        return self._step(prepared, packet)
+        if prepared.learner is None:
+            raise _RefusalError("invalid", "the run has no rounds of FedGC")
+        if packet.kind == "train":
+            return "model", {}, prepared.client_hello
+        return self._step(prepared.learner, packet)
 
     def _offer(self, packet: Packet) -> Answer:
         """Say what is there; nothing changes but the run's name and options."""
-        options = str(packet.values["options"])
-        if options != self._options:
-            FederationOptions.from_text(options)  # refuse what cannot be read
-        if (packet.run, options) != (self._run, self._options):
+        text = str(packet.values["options"])
+        options = _valid(ClientOptions.from_text, text)
+        self._policy.check_options(options, self._series.client.num_sensors)
+        if (packet.run, text) != (self._run, self._options):
             self._read()  # a late offer of another run may have come between
-        if (packet.run, options) != (self._run, self._options):
-            self._run, self._options = packet.run, options
+        if (packet.run, text) != (self._run, self._options):
+            self._run, self._options = packet.run, text
             self._epoch, self._round, self._rounds = 0, 0, {}
-            self._grid = None
-        mine = range_of(self._series)
+            self._grid, self._question = None, ""
         return (
             "range",
             {
-                "time_kind": mine.time_kind,
-                "first": str(mine.first),
-                "last": str(mine.last),
-                "interval": str(mine.interval),
+                "time_kind": self._range.time_kind,
+                "first": str(self._range.first),
+                "last": str(self._range.last),
+                "interval": str(self._range.interval),
                 "clock": float(self._clock()),
                 "version": __version__,
                 "epoch": self._epoch,
                 "rounds": json.dumps(sorted(self._rounds)),
+                "data": self.data_hash,
             },
             {},
         )
 
     def _begin(self, values: Any) -> Answer:
-        epoch, round_index = int(values["epoch"]), int(values["round"])
-        grid = TimeGrid(
-            str(values["time_kind"]),
-            read_fraction(values["first"]),
-            read_fraction(values["interval"]),
-            int(values["num_steps"]),
-        )
+        grid, epoch, round_index = read_grid(values, self._range, self._epoch)
         if epoch < self._epoch:
             raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if epoch > self._epoch or self._grid is None:
@@ -180,16 +214,15 @@ class Party:
             rounds = {k: m for k, m in self._rounds.items() if k <= round_index and same}
             if round_index and round_index not in rounds:
                 raise _RefusalError("unavailable", f"it does not have round {round_index}")
-            self._grid = grid
-            learner = self._ready().learner
+            learner = self._ready(grid).learner
             if round_index == 0:
-                rounds = {0: learner.initial()}
+                rounds = {} if learner is None else {0: learner.initial()}
+            self._write(epoch, round_index, rounds, grid)
             self._pieces = {}
-            self._write(epoch, round_index, rounds)
-        return "hello", {}, self._ready().hello
+        return "hello", {}, {"error_cov": self._ready().error_cov}
 
-    def _step(self, prepared: Prepared, packet: Packet) -> Answer:
-        values, learner = packet.values, prepared.learner
+    def _step(self, learner: Learner, packet: Packet) -> Answer:
+        values = packet.values
         round_index, piece = int(values["round"]), int(values["learn_piece"])
         if round_index < self._round - 1:
             raise _RefusalError("stale", f"the run has reached round {self._round}")
@@ -203,6 +236,7 @@ class Party:
         if learner.piece_length(round_index, wanted) < 1:
             raise _RefusalError("invalid", f"there is no piece {wanted}")
         memory = self._rounds[round_index]
+        self._questions.show(memory.augmentation)
         states = dict(learner.send(memory, round_index, wanted))
         if not values["want_filtered"]:
             states["filtered_states"] = states["filtered_states"][:0]
@@ -219,11 +253,8 @@ class Party:
         if before is None:
             raise _RefusalError("unavailable", f"it does not have round {round_index - 1}")
         gradients = packet.arrays["gradients"]
-        shape = (
-            learner.piece_length(round_index - 1, piece) if piece < num_pieces else -1,
-            before.augmentation.shape[0],
-        )
-        if gradients.shape != shape:
+        shape = (learner.piece_length(round_index - 1, piece), before.augmentation.shape[0])
+        if num_pieces != learner.num_pieces(round_index - 1) or gradients.shape != shape:
             raise _RefusalError(
                 "invalid", f"the gradients have shape {gradients.shape}, not {shape}"
             )
@@ -238,54 +269,78 @@ class Party:
         if not np.isfinite(memory.augmentation).all():
             raise _RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
         kept = {k: m for k, m in self._rounds.items() if k > round_index - KEPT_ROUNDS}
-        self._write(self._epoch, round_index, {**kept, round_index: memory})
+        self._write(self._epoch, round_index, {**kept, round_index: memory}, self._grid)
         self._pieces = {}
 
     def _upload(self, prepared: Prepared, piece: int) -> Answer:
-        size = FederationOptions.from_text(self._options).message_steps
-        start, total = piece * size, len(prepared.data.values)
+        options = ClientOptions.from_text(self._options)
+        if options.config.test == "none":
+            raise _RefusalError("invalid", "the run has no edge tests")
+        start, total = piece * options.message_steps, len(prepared.states)
         if not 0 <= start < total:
             raise _RefusalError("invalid", f"there is no piece {piece}")
-        model = prepared.site.stream.model
-        message = state_message(prepared.data, model, start, min(start + size, total))
-        states, flags = np.asarray(message.states), np.asarray(message.is_observed)
-        return "states", {"piece": piece}, {"states": states, "is_observed": flags}
+        rows = slice(start, start + options.message_steps)
+        arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}
+        return "states", {"piece": piece}, arrays
 
-    def _ready(self) -> Prepared:
-        """The data prepared for the agreed time axis; after a restart, once more."""
-        if self._grid is None:
+    def _ready(self, grid: TimeGrid | None = None) -> Prepared:
+        """The data prepared for the agreed time axis; after a restart, once more.
+
+        The policy is asked first, and again for every run and after every restart.
+        """
+        grid = grid or self._grid
+        if grid is None:
             raise _RefusalError("unknown", "the run has not begun")
-        key = (self._grid, self._options)
-        if self._prepared is None or self._prepared_for != key:
-            options = FederationOptions.from_text(self._options)
-            self._prepared = self._prepare(self._series, self._grid, options)
-            self._prepared_for = key
-        return self._prepared
+        key = (grid, self._options)
+        if self._prepared is not None and self._permitted == (self._run, *key):
+            return self._prepared[1]
+        options, sensors = ClientOptions.from_text(self._options), self._series.client.num_sensors
+        self._policy.check_options(options, sensors)
+        largest = self._policy.largest_for(sensors)
+        self._question, now = question_of(options, grid, largest), self._clock()
+        self._questions.check(self._run, self._question, self._options, now)
+        if self._prepared is None or self._prepared[0] != key:
+            capped = min(options.config.max_state_dim, largest)
+            own = replace(options, config=replace(options.config, max_state_dim=capped))
+            start = lambda shape: draw_start(self._secret, self.data_hash, shape)  # noqa: E731
+            prepared = self._prepare(self._series, grid, own, start)
+            if prepared.model.state_dim > largest:
+                raise PolicyError(f"its policy allows {largest} states at most")
+            if prepared.learner is not None:
+                self._log(
+                    f"run '{self._run}' asks for rounds of FedGC: every round shows the server "
+                    f"{prepared.model.state_dim} more combinations of {sensors} sensors"
+                )
+            self._prepared = key, prepared
+        self._questions.take(self._run, self._question, now)
+        self._permitted = (self._run, *key)
+        return self._prepared[1]
 
-    def _write(self, epoch: int, round_index: int, rounds: dict[int, ClientMemory]) -> None:
+    def _write(
+        self, epoch: int, round_index: int, rounds: dict[int, ClientMemory], grid: TimeGrid | None
+    ) -> None:
         """Make it last, then make it so: a failed disk leaves everything as it was."""
-        grid = self._grid
         values = {
             "run": self._run,
             "options": self._options,
             "epoch": epoch,
             "round": round_index,
             "rounds": sorted(rounds),
-            "data": self._data_hash,
+            "data": self.data_hash,
             "grid": None if grid is None else [grid[0], str(grid[1]), str(grid[2]), grid[3]],
         }
         arrays = {}
         for k, memory in rounds.items():
             arrays[f"augmentation_{k}"], arrays[f"pass_start_{k}"] = memory
         self._store.save(RECORD, values, arrays)
-        self._epoch, self._round, self._rounds = epoch, round_index, rounds
+        self._epoch, self._round, self._rounds, self._grid = epoch, round_index, rounds, grid
 
     def _read(self) -> None:
         record = self._store.load(RECORD)
         if record is None:
             return
         values, arrays = record
-        if values["data"] != self._data_hash:  # other data: what was learned does not hold
+        if values["data"] != self.data_hash:  # other data: what was learned does not hold
             return
         self._run, self._options = values["run"], values["options"]
         self._epoch, self._round = values["epoch"], values["round"]
@@ -298,14 +353,9 @@ class Party:
         }
 
 
-def _data_hash(series: LocalSeries) -> str:
-    """Tell a party's data from others; stays on its disk."""
-    digest_of = hashlib.blake2b(digest_size=16)
-    parts = (series.time, series.client.values, series.client.observed)
-    for part in parts:
-        digest_of.update(np.ascontiguousarray(part).view(np.uint8).data)
-    return digest_of.hexdigest()
-
-
-def _refuse(code: str, sentence: str) -> Answer:
-    return "refusal", {"code": code, "sentence": sentence}, {}
+def _valid(read: Callable[[Any], Any], value: Any) -> Any:
+    """Read what a request holds; what cannot be read is the request's fault, not the data's."""
+    try:
+        return read(value)
+    except ConfigError as error:
+        raise _RefusalError("invalid", str(error)) from None

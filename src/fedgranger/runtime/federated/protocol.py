@@ -21,8 +21,16 @@ from fedgranger.errors import ConfigError, DataError, InferenceError
 from fedgranger.inference.edges import EdgeInference, infer
 from fedgranger.inference.states import StateSource
 from fedgranger.runtime.federated.codec import Packet
-from fedgranger.runtime.federated.exchanges import Answers, Ask, ask_all, collect_states, train
-from fedgranger.runtime.federated.options import FederationOptions
+from fedgranger.runtime.federated.exchanges import (
+    Answers,
+    Ask,
+    ask_all,
+    ask_each,
+    ask_models,
+    collect_states,
+    train,
+)
+from fedgranger.runtime.federated.options import FederationOptions, check_run_name
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import TimeGrid, TimeRange, agree
 from fedgranger.runtime.federated.trainers import Rows, Trainer, make_trainer
@@ -31,6 +39,8 @@ from fedgranger.runtime.federated.validation import read_fraction
 __all__ = ["Found", "Plan", "Stopped", "Story", "tell"]
 
 RECORD = "server"
+DATA_RECORD = "data"
+"""Whose data a run began with; apart from the rounds, which a run may not have."""
 
 
 @dataclass(frozen=True)
@@ -42,31 +52,39 @@ class Plan:
     options: FederationOptions
     nonce: str
 
+    def __post_init__(self) -> None:
+        """Check the name, which becomes a folder."""
+        check_run_name(self.run)
+
 
 class Found(NamedTuple):
     """What a run found, as the server knows it.
 
     Attributes:
         clients: sorted names.
-        transitions: A_mm.
-        granger: Â with A_mm on the diagonal.
+        dims: states per client.
+        granger: FedGC's Â with A_mm on the diagonal; None when FedGC was not run.
         inference: tested edges, or None.
         facts: of the tests.
         trace: losses per round.
         rounds: rounds of training.
         distance: how far from the limit at the end.
         grid: the common time axis.
+        data_hashes: what each client says its data are, a hash that only it can make.
+        notes: what whoever reads the result should know of the data and the parties.
     """
 
     clients: tuple[str, ...]
-    transitions: tuple[np.ndarray, ...]
-    granger: np.ndarray
+    dims: tuple[int, ...]
+    granger: np.ndarray | None
     inference: EdgeInference | None
     facts: dict[str, Any]
     trace: pd.DataFrame
     rounds: int
     distance: float
     grid: TimeGrid
+    data_hashes: dict[str, str]
+    notes: list[str]
 
 
 class Stopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
@@ -79,10 +97,14 @@ Story = Generator[Ask, Answers, Found]
 def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[str], None]) -> Story:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
-    ranges = yield ask_all(names, "offer", {"nonce": plan.nonce, "options": plan.options.to_text()})
-    _check_sites(ranges, plan.options, clock())
+    told = {name: plan.options.for_client(name).to_text() for name in names}
+    ranges = yield ask_each("offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names})
+    _check_clocks(ranges, plan.options, clock())
     grid = agree({name: _time_range(packet) for name, packet in ranges.items()})
-    record = _own_record(plan, store, names, grid)
+    hashes = {name: str(ranges[name].values["data"]) for name in names}
+    notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
+    key = [plan.run, plan.options.to_text(), hashes, [str(part) for part in grid]]
+    record = _own_record(store, key)
     start = _common_round(ranges, record)
     epoch = 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
     log(f"{grid.num_steps} common time steps; " + ("starting" if start == 0 else f"round {start}"))
@@ -95,33 +117,29 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         "num_steps": grid.num_steps,
     }
     hellos = yield ask_all(names, "begin", agreed)
-    rows = _rows(names, hellos, grid)
-    yield ask_all(names, "join", {"epoch": epoch, "total_dim": sum(rows.dims)})
-    window = _window(plan.options, rows.num_pairs)
-    trainer = make_trainer(rows, plan.options.config, window, plan.options.message_steps)
-    trace = []
-    if start and record is not None:
-        trainer.restore(record[0]["trainer"], record[1])
-        trace = record[0]["trace"]
-    keep = _keeper(plan, store, names, grid)
-    rounds = yield from train(names, rows.dims, epoch, start, trainer, trace, keep)
+    dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
+    yield ask_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
+    granger, trace, rounds, distance = None, [], 0, np.inf
+    if plan.options.config.solver != "none":
+        models = yield from ask_models(names, dims, epoch)
+        rows = _rows(names, models, grid)
+        window = _window(plan.options, rows.num_pairs)
+        trainer = make_trainer(rows, plan.options.config, window, plan.options.message_steps)
+        if start and record is not None:
+            trainer.restore(record[0]["trainer"], record[1])
+            trace = record[0]["trace"]
+        keep = _keeper(store, key)
+        rounds = yield from train(names, dims, epoch, start, trainer, trace, keep)
+        granger, distance = _with_diagonal(trainer.granger, rows), trainer.distance
     inference, facts = None, {"test": "none", "warnings": []}
     if plan.options.config.test != "none":
         source = yield from collect_states(names, epoch, hellos, grid, plan.options)
         inference, facts = _test(source, plan.options)
-    found = Found(
-        names,
-        rows.transitions,
-        _with_diagonal(trainer.granger, rows),
-        inference,
-        facts,
-        _trace_table(names, trace),
-        rounds,
-        trainer.distance,
-        grid,
-    )
     yield ask_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
-    return found
+    table = _trace_table(names, trace)
+    return Found(
+        names, dims, granger, inference, facts, table, rounds, distance, grid, hashes, notes
+    )
 
 
 def _test(
@@ -135,14 +153,8 @@ def _test(
     return found, found.facts
 
 
-def _check_sites(ranges: Answers, options: FederationOptions, now: float) -> None:
+def _check_clocks(ranges: Answers, options: FederationOptions, now: float) -> None:
     for name, packet in ranges.items():
-        version = packet.values["version"]
-        if version != __version__:
-            raise ConfigError(
-                f"client '{name}' runs fedgranger {version}, the server {__version__}; install the "
-                "same version everywhere"
-            )
         offset = float(packet.values["clock"]) - now
         is_stamped = packet.values["time_kind"] == "stamps"
         if is_stamped and options.clock_seconds and abs(offset) > options.clock_seconds:
@@ -153,17 +165,40 @@ def _check_sites(ranges: Answers, options: FederationOptions, now: float) -> Non
             )
 
 
+def _version_notes(ranges: Answers) -> list[str]:
+    """Versions may differ as long as the protocol is understood; say so."""
+    return [
+        f"client '{name}' runs fedgranger {packet.values['version']}, the server {__version__}"
+        for name, packet in sorted(ranges.items())
+        if packet.values["version"] != __version__
+    ]
+
+
+def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]) -> list[str]:
+    """Remember whose data this run began with; other data make it a new run, which is said."""
+    record = store.load(DATA_RECORD)
+    known: dict[str, str] = {} if record is None else record[0]["data"]
+    notes: list[str] = [] if record is None else list(record[0]["notes"])
+    changed = [name for name in sorted(hashes) if known.get(name, hashes[name]) != hashes[name]]
+    for name in changed:
+        notes.append(f"client '{name}' has other data than when this run began; this is a new run")
+        log(notes[-1])
+    if changed or not set(hashes) <= set(known):
+        store.save(DATA_RECORD, {"data": {**known, **hashes}, "notes": notes}, {})
+    return notes
+
+
 def _time_range(packet: Packet) -> TimeRange:
     values = packet.values
     first, last, interval = (read_fraction(values[key]) for key in ("first", "last", "interval"))
     return TimeRange(str(values["time_kind"]), first, last, interval)
 
 
-def _rows(names: tuple[str, ...], hellos: Answers, grid: TimeGrid) -> Rows:
+def _rows(names: tuple[str, ...], models: Answers, grid: TimeGrid) -> Rows:
     return Rows(
         names,
-        tuple(np.asarray(hellos[name].arrays["self_transition"]) for name in names),
-        np.array([float(hellos[name].arrays["state_gain"]) for name in names]),
+        tuple(np.asarray(models[name].arrays["self_transition"]) for name in names),
+        np.array([float(models[name].arrays["state_gain"]) for name in names]),
         grid.num_steps - 1,
     )
 
@@ -180,17 +215,11 @@ def _window(options: FederationOptions, num_pairs: int) -> int:
 
 
 def _own_record(
-    plan: Plan, store: Store, names: tuple[str, ...], grid: TimeGrid
+    store: Store, key: list[Any]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """The server's last round, if it was made with the same clients, options and time axis."""
+    """The server's last round, if it was made with the same clients, data, options and time."""
     record = store.load(RECORD)
-    if record is None or record[0]["key"] != _key(plan, names, grid):
-        return None
-    return record
-
-
-def _key(plan: Plan, names: tuple[str, ...], grid: TimeGrid) -> list[Any]:
-    return [plan.run, plan.options.to_text(), list(names), [str(part) for part in grid]]
+    return None if record is None or record[0]["key"] != key else record
 
 
 def _common_round(
@@ -204,11 +233,7 @@ def _common_round(
     return own if has_all else 0
 
 
-def _keeper(
-    plan: Plan, store: Store, names: tuple[str, ...], grid: TimeGrid
-) -> Callable[[int, Trainer, list], None]:
-    key = _key(plan, names, grid)
-
+def _keeper(store: Store, key: list[Any]) -> Callable[[int, Trainer, list], None]:
     def keep(round_index: int, trainer: Trainer, trace: list) -> None:
         values, arrays = trainer.memory()
         facts = {"key": key, "round": round_index, "trainer": values, "trace": trace}
@@ -241,4 +266,8 @@ def _edges_text(inference: EdgeInference | None) -> str:
     columns = [
         inference.edges[name].tolist() for name in ("cause", "effect", "p_value", "strength")
     ]
-    return json.dumps(list(zip(*columns, strict=True)))
+    rows = [
+        [None if value != value else value for value in row]  # NaN: not tested
+        for row in zip(*columns, strict=True)
+    ]
+    return json.dumps(rows, allow_nan=False)

@@ -13,9 +13,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.federated.codec import MessageError, pack, unpack
 
-__all__ = ["DiskFiles", "Files", "Store"]
+__all__ = ["DamagedRecordError", "DiskFiles", "Files", "Store"]
+
+
+class DamagedRecordError(FedGrangerError):
+    """A record is there and cannot be read."""
 
 
 @runtime_checkable
@@ -97,13 +102,21 @@ class Store:
         self._files.rename(f"{name}.new", name)
         self._files.flush_folder()
 
-    def load(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """Return a record; None when there is none or the disk has damaged it."""
+    def load(
+        self, name: str, *, fail_closed: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """Return a record; None when there is none or the disk has damaged it.
+
+        Raises:
+            DamagedRecordError: it is damaged, and with `fail_closed` that is not like none.
+        """
         content = self._files.read(name)
         if content is None:
             return None
         try:
             header, arrays = unpack(content)
         except MessageError:
+            if fail_closed:
+                raise DamagedRecordError(f"the record '{name}' is damaged") from None
             return None
         return header["values"], arrays

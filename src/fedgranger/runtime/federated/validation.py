@@ -16,12 +16,13 @@ import numpy as np
 
 from fedgranger.runtime.federated.codec import MessageError, Packet
 
-__all__ = ["ANSWERS", "check_answer", "check_sender", "read_fraction"]
+__all__ = ["ANSWERS", "check_answer", "check_sender", "largest_answer", "read_fraction"]
 
 ANSWERS = {
     "offer": "range",
     "begin": "hello",
     "join": "done",
+    "train": "model",
     "step": "message",
     "upload": "states",
     "finish": "done",
@@ -29,6 +30,21 @@ ANSWERS = {
 NUMBER = re.compile(r"-?\d{1,25}(/\d{1,15})?")
 LARGEST_EPOCH = 2**40
 LARGEST_STATE = 64
+ENVELOPE_BYTES = 4096
+"""More than any header with its few fields needs."""
+
+
+def largest_answer(kind: str, shape: tuple[int, int] | None) -> int:
+    """The most bytes that an answer to a request can have.
+
+    Args:
+        kind: of the request.
+        shape: (time steps, states) of the arrays in the answer, where that is known.
+    """
+    if shape is None:
+        return ENVELOPE_BYTES + (8 * LARGEST_STATE**2 + 8 if kind in ("begin", "train") else 0)
+    steps, dim = shape
+    return ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
 
 
 def check_sender(packet: Packet, run: str, client: str) -> None:
@@ -59,6 +75,8 @@ def check_answer(
         _check_range(packet)
     elif expected == "hello":
         _check_hello(packet)
+    elif expected == "model":
+        _check_model(shape, packet)
     elif expected == "message":
         _check_message(asked, shape, packet)
     elif expected == "states":
@@ -81,17 +99,26 @@ def _check_range(packet: Packet) -> None:
         rounds = None
     is_list = isinstance(rounds, list) and all(type(k) is int and k >= 0 for k in rounds)
     _demand(is_list, "its list of rounds cannot be read")
+    is_hash = re.fullmatch(r"[0-9a-f]{32}", str(values["data"])) is not None
+    _demand(is_hash, "its data hash is not one")
+    is_version = re.fullmatch(r"[0-9A-Za-z.+-]{1,40}", str(values["version"])) is not None
+    _demand(is_version, "its version cannot be read")
 
 
 def _check_hello(packet: Packet) -> None:
-    A, E = packet.arrays["self_transition"], packet.arrays["error_cov"]
-    p = len(A)
-    _demand(1 <= p <= LARGEST_STATE and A.shape == E.shape == (p, p), "its matrices do not fit")
-    _demand(float(packet.arrays["state_gain"]) >= 0, "its state gain is negative")
+    E = packet.arrays["error_cov"]
+    p = len(E)
+    _demand(1 <= p <= LARGEST_STATE and E.shape == (p, p), "its matrix does not fit")
     scale = float(np.abs(E).max())
     is_cov = bool(np.abs(E - E.T).max() <= 1e-9 * scale)
     is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
     _demand(is_cov, "its error covariance is not one")
+
+
+def _check_model(shape: tuple[int, int] | None, packet: Packet) -> None:
+    found = packet.arrays["self_transition"].shape
+    _demand(found == shape, f"its self_transition has shape {found}, not {shape}")
+    _demand(float(packet.arrays["state_gain"]) >= 0, "its state gain is negative")
 
 
 def _check_message(asked: Mapping[str, Any], shape: tuple[int, int] | None, packet: Packet) -> None:

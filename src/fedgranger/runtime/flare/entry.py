@@ -17,7 +17,7 @@ from fedgranger.runtime.federated.audit import AuditLog
 from fedgranger.runtime.flare.connection import Connection
 from fedgranger.runtime.flare.guard import ROLES
 from fedgranger.runtime.flare.rights import check_rights
-from fedgranger.runtime.flare.settings import state_folder
+from fedgranger.runtime.flare.settings import audit_log
 
 __all__ = ["MODULE", "main"]
 
@@ -41,10 +41,13 @@ def main() -> int:
     check_rights(kit, is_server=role.startswith("server"))
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     from fedgranger.runtime.flare import guarded
+    from fedgranger.runtime.flare.revocation import refuse_revoked
 
-    log = AuditLog(state_folder(kit) / "audit.jsonl")
+    log = audit_log(kit)
     connection = Connection(kit) if role == "client" else None
     guarded.guard_cells(role, log.add, connection.heard if connection else lambda _: None)
+    if not role.endswith("job"):
+        refuse_revoked(kit, log.add)
     if connection:
         guarded.guard_commands(log.add, lambda: warn(log, connection))
     module = importlib.import_module(ORIGINALS[role])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -13,17 +14,26 @@ import jax
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
-from fedgranger.data.reading import read_client
 from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
 from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.preparation import prepare_party
+from fedgranger.runtime.federated.party import Edges, Party
+from fedgranger.runtime.federated.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
+from fedgranger.runtime.federated.preparation import prepare_party, seeded_preparation
+from fedgranger.runtime.federated.secret import read_secret
 from fedgranger.runtime.federated.store import DiskFiles, Store
-from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.runtime.federated.validation import check_answer, check_sender
 from fedgranger.runtime.flare.engine import FlareEngine
+from fedgranger.runtime.flare.private_files import write_private
 from fedgranger.runtime.flare.session import OUTCOME, PROGRESS
-from fedgranger.runtime.flare.settings import read_settings, state_folder
+from fedgranger.runtime.flare.settings import (
+    audit_log,
+    read_series,
+    read_settings,
+    read_simulation,
+    site_log,
+    state_folder,
+)
 
 if TYPE_CHECKING:
     from fedgranger.runtime.federated.coordinator import Coordinator
@@ -31,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["FlareClient", "FlareServer"]
 
 logger = logging.getLogger("fedgranger")
+
+SERVER = "server"
+"""What FLARE calls the server's job object."""
 
 
 class FlareClient:
@@ -44,58 +57,90 @@ class FlareClient:
     @collab.publish
     def ping(self) -> str:
         """Say that the process is there."""
+        if not _is_server("ping", b""):
+            raise PermissionError("only the server may call a client")
         return "here"
 
     @collab.publish
     def handle(self, payload: bytes) -> bytes:
-        """Answer a request; a repeated one waits for the first."""
+        """Answer a request of the server; a repeated one waits for the first."""
+        if not _is_server("handle", payload):
+            return _cannot(payload, "invalid", "only the server may call a client")
         with self._lock, jax.enable_x64(True):
             if self._party is None and not self._problem:
                 self._party = self._make_party()
             if self._party is None:
-                return _cannot(payload, collab.site_name)
+                return _cannot(payload, "data", "it cannot take part; its own log says why")
             return self._party.handle(payload)
 
     def _make_party(self) -> Party | None:
-        kit = Path(collab.workspace.get_root_dir())
-        folder = state_folder(kit)
-
-        def log(sentence: str) -> None:
-            with (folder / "log.txt").open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
-
-        def finish(edges: str) -> None:
-            rows = ["cause,effect,p_value,strength"]
-            rows += [",".join(map(str, row)) for row in json.loads(edges)]
-            (folder / "edges.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-
+        folder = state_folder(_kit())
         try:
-            settings = read_settings(kit, collab.site_name)
-            data, times, notes = read_client(
-                collab.site_name,
-                Path(settings.data),
-                time_column=settings.time_column,
-                missing=settings.missing,
-                constant=settings.constant,
-            )
-            for note in notes:
-                log(note)
-            series = LocalSeries(data, times, settings.interval)
-            return Party(series, Store(DiskFiles(folder)), prepare_party, time.time, log, finish)
+            return _party(folder)
         except (FedGrangerError, OSError) as error:
             self._problem = str(error)
-            log(self._problem)
+            site_log(folder, self._problem)
+            with contextlib.suppress(OSError):
+                audit_log(_kit()).add("refused", code="data", reason="the site cannot take part")
             return None
 
 
-def _cannot(payload: bytes, site: str) -> bytes:
+def _party(folder: Path) -> Party:
+    """Build the party from what lies in the kit; in FLARE's simulator, from its folder."""
+    name, kit = collab.site_name, _kit()
+    settings, simulated = read_settings(kit, name), read_simulation(kit)
+    policy = SitePolicy(**UNLIMITED) if simulated else read_policy(kit / POLICY_FILE)
+    series, notes = read_series(name, settings, policy)
+    for note in notes:
+        site_log(folder, note)
+
+    def finish(edges: Edges) -> None:
+        rows = ["cause,effect,p_value,strength"]
+        rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
+        text = "\n".join(rows) + "\n"
+        write_private(folder / "edges.csv", text.encode())
+
+    return Party(
+        series,
+        Store(DiskFiles(folder)),
+        prepare_party if simulated is None else seeded_preparation(simulated),
+        policy=policy,
+        secret=read_secret(folder / "secret"),
+        clock=time.time,
+        log=lambda sentence: site_log(folder, sentence),
+        audit=audit_log(kit).add,
+        on_finish=finish,
+    )
+
+
+def _kit() -> Path:
+    return Path(collab.workspace.get_root_dir())
+
+
+def _is_server(method: str, payload: bytes) -> bool:
+    """Whether FLARE says that the server calls; anybody else is written down."""
+    caller = collab.caller
+    if caller == SERVER:
+        return True
+    size = len(payload) if isinstance(payload, bytes) else 0
+    reason = "only the server may call a client"
+    with contextlib.suppress(OSError):
+        audit_log(_kit()).add(
+            "refused", caller=str(caller), method=method, size=size, reason=reason
+        )
+    site_log(state_folder(_kit()), f"'{str(caller)[:100]}' called {method}; only the server may")
+    return False
+
+
+def _cannot(payload: bytes, code: str, sentence: str) -> bytes:
     """A refusal that says nothing about the site's files."""
     try:
         run = decode(payload).run
     except FedGrangerError:
         run = ""
-    values = {"code": "data", "sentence": "it cannot take part; its own log says why"}
-    return encode(Packet("refusal", run, site, values, {}, digest(payload)))
+    answers = digest(payload) if isinstance(payload, bytes) else ""
+    values = {"code": code, "sentence": sentence}
+    return encode(Packet("refusal", run, collab.site_name, values, {}, answers))
 
 
 class FlareServer:
@@ -112,12 +157,12 @@ class FlareServer:
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
         workspace = collab.workspace
         job = collab.fl_ctx.get_job_id()
-        folder = Path(workspace.get_run_dir(job)) / "fedgranger"
-        folder.mkdir(parents=True, exist_ok=True)
         options = FederationOptions.from_mapping(given["options"])
         clients = tuple(given["clients"])
-        plan = Plan(given["run"], clients, options, nonce=job)
-        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / given["run"]))
+        plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
+        folder = Path(workspace.get_run_dir(job)) / "fedgranger"
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
         lines: list[str] = []
         started = time.time()
@@ -169,5 +214,8 @@ def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]
         before = time.time()
         for client, payload in engine.exchange(asked, 30.0):
             packet = decode(payload)
+            check_sender(packet, coordinator.plan.run, client)
+            if packet.kind != "refusal":
+                check_answer("offer", {}, None, packet)
             found[client] = {**packet.values, "kind": packet.kind, "asked": before}
     return found

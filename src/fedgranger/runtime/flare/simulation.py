@@ -20,7 +20,12 @@ from fedgranger.results import Result
 from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.flare.kits import require_flare
 from fedgranger.runtime.flare.session import OUTCOME
-from fedgranger.runtime.flare.settings import SIMULATED, ClientSettings, settings_text
+from fedgranger.runtime.flare.settings import (
+    SIMULATED,
+    SIMULATED_CONFIG,
+    ClientSettings,
+    settings_text,
+)
 
 __all__ = ["fit_simulated"]
 
@@ -44,6 +49,7 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
         for client in panel.names:
             own = ClientSettings(str(folder / "data" / f"{client}.parquet"), missing="mask")
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
+        (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")
         recipe = CollabRecipe(
             job_name="fedgranger",
             server=FlareServer(),

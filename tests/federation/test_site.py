@@ -1,0 +1,168 @@
+"""At a client's own site: preview, consent, the word to a run, the audit log, and who may call."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedgranger as fg
+from fedgranger.cli.app import app
+from fedgranger.runtime.federated.audit import AuditLog, read_lines, verify
+from fedgranger.runtime.federated.codec import Packet, decode, encode
+from fedgranger.runtime.federated.policy import SitePolicy, policy_text
+from fedgranger.runtime.federated.preview import explained, look_ahead
+from fedgranger.runtime.federated.questions import ALLOWED, WAITING
+from fedgranger.runtime.federated.store import DiskFiles, Store
+from fedgranger.runtime.federated.timing import LocalSeries
+from tests.federation.test_reconstruction import CLIENT, NUM_STEPS, Attacker, options
+
+pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+
+
+@pytest.fixture
+def kit(tmp_path):
+    """As much of a client's kit as its own commands look at."""
+    folder = tmp_path / "client-pump"
+    for name in ("startup", "local"):
+        (folder / name).mkdir(parents=True)
+    (folder / "startup" / "fed_client.json").write_text("{}")
+    (folder / "policy.toml").write_text(policy_text())
+    panel = fg.simulate(2, 301, seed=0)[0]
+    panel.write(tmp_path / "data")
+    return folder
+
+
+def command(*words, code=0):
+    done = CliRunner().invoke(app, ["federation", *map(str, words)])
+    assert done.exit_code == code, done.output
+    assert "Traceback" not in done.output
+    return " ".join(done.output.split())
+
+
+def data_of(kit):
+    return kit.parent / "data" / "client1.csv"
+
+
+def test_preview_shows_what_would_leave_worst_sensor_first(kit):
+    text = command("preview", kit, "--data", data_of(kit), "--rounds", "4")
+    assert "8 sensors, 301 time steps; 2 states leave per time step." in text
+    assert "policy.toml allows 0 rounds, 1 question(s)" in text
+    rows = [word for word in text.split("4 rounds")[-1].split() if word.startswith("0.")]
+    assert [float(row) for row in rows] == sorted(map(float, rows), reverse=True)
+    assert text.count("1.000") == 8  # four rounds of two states: all of eight sensors
+    assert not (kit / "fedgranger-state" / "audit.jsonl").exists()
+    assert not (kit / "local" / "fedgranger.json").exists()
+
+
+def test_consent_is_recorded_for_these_data(kit):
+    assert "consent recorded" in command("preview", kit, "--data", data_of(kit), "--consent")
+    (line,) = read_lines(kit / "fedgranger-state" / "audit.jsonl")
+    assert (line["event"], line["states"], line["sensors"]) == ("consent", 2, 8)
+    assert json.loads(line["policy"])["rounds"] == 0
+    assert 0.5 < line["largest_r2"] < 1
+
+
+def test_preview_measures_what_a_server_could_hold():
+    """The share is that of least squares on the states around a step; rounds add to it."""
+    client = fg.simulate(2, 301, seed=0)[0]["client1"]
+    series = LocalSeries(client, np.arange(301))
+    none, two, many = (look_ahead(series, SitePolicy(), rounds) for rounds in (0, 2, 4))
+    np.testing.assert_array_equal(none.after, none.default)
+    assert (two.after >= two.default - 1e-12).all()
+    assert (two.after.mean() - two.default.mean()) > 1e-3
+    np.testing.assert_allclose(many.after, 1.0, atol=1e-9)
+    assert many.bytes_rounds > two.bytes_rounds > none.bytes_default
+    y = np.random.default_rng(0).standard_normal((500, 2))
+    held = y[:, :1] + 0.0
+    shares = explained(y, held, np.ones(500, dtype=bool))
+    assert shares[0] == pytest.approx(1.0)
+    assert shares[1] < 0.05
+    late = np.roll(held, 1, axis=0)  # seen one step later: the neighbours give it away
+    assert explained(y, late, np.ones(500, dtype=bool))[0] == pytest.approx(1.0)
+
+
+def test_the_preview_asks_the_question_of_the_default_run():
+    found = look_ahead(LocalSeries(CLIENT, np.arange(NUM_STEPS)), SitePolicy(), 0)
+    server = Attacker(SitePolicy())
+    server.offer(options())
+    assert server.begin(1).arrays["error_cov"].shape == (found.state_dim, found.state_dim)
+    assert server.party._question == found.question
+
+
+def test_without_a_policy_nothing_starts(kit):
+    (kit / "policy.toml").unlink()
+    for words in (["preview"], ["start"]):
+        assert "no policy" in command(*words, kit, "--data", data_of(kit), code=2)
+    assert not (kit / "local" / "fedgranger.json").exists()
+
+
+def test_preview_of_too_little_is_a_sentence(kit):
+    (kit / "policy.toml").write_text("smallest_sensors_per_state = 20")
+    text = command("preview", kit, "--data", data_of(kit), code=2)
+    assert "lets no state out" in text
+
+
+def test_the_log_is_shown_and_checked(kit):
+    path = kit / "fedgranger-state" / "audit.jsonl"
+    assert "0 lines" in command("log", kit, "--verify")
+    for k in range(3):
+        AuditLog(path).add(
+            "answered", run="run-1", request="upload", answer="states", bytes=100 + k
+        )
+    shown = command("log", kit, "--verify")
+    assert "run-1 upload states 102" in shown
+    assert "3 lines, none changed" in shown
+    lines = command("log", kit, "--json").split("} {")
+    assert len(lines) == 3
+    path.write_text(path.read_text().replace('"bytes": 101', '"bytes": 1'))
+    assert "line 2 is broken" in command("log", kit, "--verify", code=2)
+    assert "run-1" in command("log", kit)
+
+
+def test_a_run_is_allowed_by_name(kit):
+    assert "no run 'run-1' waits here" in command("allow", kit, "run-1", code=2)
+    store = Store(DiskFiles(kit / "fedgranger-state"))
+    store.save(WAITING, {"runs": {"run-1": {"question": "q", "described": "{}"}}}, {})
+    assert "run 'run-1' may go on" in command("allow", kit, "run-1")
+    assert store.load(ALLOWED)[0]["runs"] == {"run-1": "q"}
+    assert next(iter(read_lines(kit / "fedgranger-state" / "audit.jsonl")))["event"] == "allowed"
+
+
+def test_commands_of_a_site_refuse_another_kit(tmp_path):
+    (tmp_path / "startup").mkdir()
+    (tmp_path / "startup" / "fed_admin.json").write_text("{}")
+    for words in (["log", tmp_path], ["allow", tmp_path, "run"], ["preview", tmp_path]):
+        command(*words, code=2)
+
+
+@pytest.mark.parametrize("caller", ["client2", "", "server.x"])
+def test_only_the_server_may_call_a_client(kit, caller, monkeypatch):
+    from nvflare.collab.api import context
+
+    from fedgranger.runtime.flare.job import FlareClient
+
+    workspace = SimpleNamespace(get_root_dir=lambda: str(kit))
+    site = SimpleNamespace(name="pump", workspace=workspace, props={})
+    call = SimpleNamespace(caller=caller, callee="pump", app=site, workspace=workspace)
+    monkeypatch.setattr(context.collab_context, "call_ctx", call, raising=False)
+    client = FlareClient()
+    told = options().to_text()
+    request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": told}))
+    answer = decode(client.handle(request))
+    assert (answer.kind, answer.values["code"]) == ("refusal", "invalid")
+    assert client._party is None
+    with pytest.raises(PermissionError):
+        client.ping()
+    path = kit / "fedgranger-state" / "audit.jsonl"
+    lines = list(read_lines(path))
+    assert [(line["caller"], line["method"]) for line in lines] == [
+        (caller, "handle"), (caller, "ping"),
+    ]  # fmt: skip
+    assert verify(path) == 2
+    call.caller = "server"
+    assert client.ping() == "here"
+    (kit / "policy.toml").unlink()
+    answer = decode(client.handle(request))
+    assert answer.values["sentence"] == "it cannot take part; its own log says why"
