@@ -36,6 +36,7 @@ bench: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.uncertainty
 	$(PY) -m benchmarks.federation
+	$(PY) -m benchmarks.federation_memory --clients 8
 
 # Kills processes of a real federation on this machine; takes half an hour.
 campaign: $(VENV)/.installed-dev

@@ -106,8 +106,9 @@ def measure(folder, num_clients, num_steps):
     finally:
         for party in parties:
             party.terminate()
-        for party in parties:
-            party.wait(STOP_SECONDS)
+        _, alive = psutil.wait_procs([psutil.Process(p.pid) for p in parties], STOP_SECONDS)
+        for process in alive:
+            process.kill()
     return {"connected_seconds": connected, "run_seconds": seconds, "idle": idle, "run": largest}
 
 

@@ -55,6 +55,20 @@ def test_a_misspelt_command_is_answered_with_the_right_one():
     assert "Did you mean 'check'?" in " ".join(done.stderr.split())
 
 
+def test_only_errors_of_linear_algebra_become_a_sentence(capsys):
+    """The console knows numpy's error without importing numpy."""
+    import numpy as np
+    import typer
+
+    from fedgranger.cli.console import friendly
+
+    with pytest.raises(typer.Exit):
+        friendly(lambda: np.linalg.inv(np.zeros((2, 2))))()
+    assert "a matrix could not be computed with (Singular matrix)" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="invalid literal"):
+        friendly(lambda: int("x"))()
+
+
 def test_the_bare_package_is_light_and_knows_its_names():
     modules, _ = imported("import fedgranger; fedgranger.__version__; dir(fedgranger)")
     assert not modules & HEAVY

@@ -1,10 +1,12 @@
 """A party's supervisor, with a fake program in place of FLARE's."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from fedgranger.runtime.flare import logs, tidying
 from fedgranger.runtime.flare.health import read_health
 from fedgranger.runtime.flare.news import News
+from fedgranger.runtime.flare.processes import alone, is_running
 from tests.federation.flare import wait_for
 
 SUPERVISE = """
@@ -107,6 +110,7 @@ time.sleep(60)
     (kit / "fedgranger-state").mkdir()
     (kit / "fedgranger-state" / "log.txt").write_text("2025-01-01 00:00:00 old news\n")
     assert "is not started" in read_health(kit).sentence
+    assert not (kit / "running.lock").exists()
     with Supervised(kit, program) as party:
         party.says("connected to the server h:1")
         party.says("a run began")
@@ -181,6 +185,17 @@ def test_the_program_ends_when_the_supervisor_is_killed_and_the_next_one_ends_it
         assert not is_gone(job)
     with Supervised(kit, "import time; time.sleep(100)"):
         assert wait_for(lambda: is_gone(job), 10)
+
+
+def test_a_start_waits_for_whoever_asks_whether_the_party_is_running(kit):
+    with alone(kit):
+        assert is_running(kit)
+    with (kit / "running.lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        threading.Timer(0.2, lambda: fcntl.flock(file, fcntl.LOCK_UN)).start()
+        with alone(kit):
+            assert is_running(kit)
+    assert not is_running(kit)
 
 
 def test_a_second_supervisor_of_a_kit_is_refused(kit):

@@ -14,7 +14,9 @@ from rich.table import Table
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
+from fedgranger.runtime.flare.certificates import read_certificate
 from fedgranger.runtime.flare.health import read_health
+from fedgranger.runtime.flare.identity import certificate_path
 from fedgranger.runtime.flare.kits import require_flare, role_of
 from fedgranger.runtime.flare.session import connect
 from fedgranger.runtime.flare.settings import read_members
@@ -44,7 +46,13 @@ def status(kit: Kit, json_output: Json = False) -> None:
             for name in names
         }
         strangers = sorted(set(heard) - set(names))
-        facts = {"clients": clients, "unknown_clients": strangers, "jobs": jobs}
+        end = read_certificate(certificate_path(kit)).not_valid_after_utc
+        facts = {
+            "clients": clients,
+            "unknown_clients": strangers,
+            "jobs": jobs,
+            "certificate_ends": _stamp(end.timestamp()),
+        }
         typer.echo(json.dumps(facts, indent=1))
     else:
         _show(names, heard, jobs)

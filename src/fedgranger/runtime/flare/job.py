@@ -97,7 +97,8 @@ def _party(folder: Path) -> Party:
     def finish(edges: Edges) -> None:
         rows = ["cause,effect,p_value,strength"]
         rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
-        write_private(folder / "edges.csv", ("\n".join(rows) + "\n").encode())
+        text = "\n".join(rows) + "\n"
+        write_private(folder / "edges.csv", text.encode())
 
     return Party(
         series,

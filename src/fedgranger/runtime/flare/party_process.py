@@ -15,6 +15,7 @@ from pathlib import Path
 from fedgranger.runtime.flare.kits import role_of
 from fedgranger.runtime.flare.logs import RotatingFile, rotate
 from fedgranger.runtime.flare.news import News
+from fedgranger.runtime.flare.private_files import write_private
 from fedgranger.runtime.flare.processes import end_processes, end_with_parent, processes_of
 from fedgranger.runtime.flare.rights import restore_rights
 from fedgranger.runtime.flare.settings import state_folder
@@ -165,10 +166,7 @@ class PartyProcess:
         facts = {**self.news.standing._asdict(), "beat": time.time(), "process": os.getpid()}
         path = self._folder / "supervisor.json"
         try:
-            beside = path.with_suffix(".new")
-            beside.touch(mode=0o600)
-            beside.write_text(json.dumps(facts), "utf-8")
-            beside.replace(path)
+            write_private(path, json.dumps(facts).encode())
         except OSError as error:
             problem = f"{path}: {error.strerror or error}"
         if problem != self._problem:

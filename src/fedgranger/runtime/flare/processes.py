@@ -8,15 +8,17 @@ import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedgranger.errors import RunError
 
 __all__ = ["alone", "end_processes", "end_with_parent", "is_running", "processes_of"]
 
 LOCK = "running.lock"
+LOOK_SECONDS = 0.5  # whoever asks whether a party is running holds its lock for a moment
 PARENT_DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
 _library = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -57,20 +59,30 @@ def alone(kit: Path) -> Iterator[None]:
     Raises:
         RunError: the party is running already.
     """
-    import fcntl
-
     with os.fdopen(os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunError(f"{kit}: is running already") from None
+        until = time.monotonic() + LOOK_SECONDS
+        while not _lock(file):
+            if time.monotonic() > until:
+                raise RunError(f"{kit}: is running already")
+            time.sleep(LOOK_SECONDS / 10)
         yield
 
 
 def is_running(kit: Path) -> bool:
-    """Whether a supervisor holds the kit's lock."""
+    """Whether a supervisor holds the kit's lock; writes nothing."""
     try:
-        with alone(kit):
-            return False
-    except RunError:
-        return True
+        with (kit / LOCK).open("rb") as file:
+            return not _lock(file)
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Whether the file could be locked for as long as it is open."""
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
+
+from fedgranger.runtime.flare.private_files import write_private
 
 __all__ = ["KEPT_JOBS", "abandon_jobs", "remove_job_folders"]
 
@@ -53,8 +54,6 @@ def abandon_jobs(kit: Path) -> list[str]:
             content = json.loads(meta.read_text("utf-8"))
             if isinstance(content, dict) and content.get("status") in LOST:
                 content["status"] = "FINISHED:ABANDONED"
-                beside = meta.with_name("meta.new")
-                beside.write_text(json.dumps(content), "utf-8")
-                os.replace(beside, meta)
+                write_private(meta, json.dumps(content).encode())
                 lost.append(meta.parent.name)
     return lost
