@@ -34,8 +34,8 @@ def same_as_alone(panel, run, solver="none", **options):
     if solver == "none":
         assert found.granger is None
     else:  # each site starts from its own θ⁰
-        rtol = 1e-7 if solver == "newton" else 0.5
-        np.testing.assert_allclose(found.granger, alone.granger, rtol=rtol, atol=1e-8)
+        atol = 1e-8 if solver == "newton" else 0.2  # two passes of sgd still remember it
+        np.testing.assert_allclose(found.granger, alone.granger, rtol=0, atol=atol)
     for name in ("transition", "std_error", "p_value"):
         np.testing.assert_array_equal(
             getattr(found.inference, name), getattr(alone.inference, name)
@@ -204,6 +204,19 @@ def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
     )
     assert not (tmp_path / "run").exists()
     assert not (kits["pump"] / "local" / "fedgranger.json").exists()
+
+
+def test_options_come_from_the_command_then_the_file_and_the_help_names_the_default(tmp_path):
+    from fedgranger.cli.federation.runs import DEFAULTS
+    from fedgranger.cli.options import merge
+
+    done = CliRunner().invoke(app, ["federation", "run", "--help"], env={"COLUMNS": "300"})
+    solver = next(line for line in done.output.splitlines() if "--solver" in line)
+    assert "Default: none." in done.output[done.output.index(solver) :].split("--window")[0]
+    (tmp_path / "c.toml").write_text("solver = 'newton'\n")
+    assert merge(None, {}, DEFAULTS)[1].solver == "none"
+    assert merge(tmp_path / "c.toml", {}, DEFAULTS)[1].solver == "newton"
+    assert merge(tmp_path / "c.toml", {"solver": "none"}, DEFAULTS)[1].solver == "none"
 
 
 def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):

@@ -193,6 +193,22 @@ def test_runs_per_day_are_counted_by_name(tmp_path):
     record.check("c", "q", "", 86_401.0)
 
 
+def test_nobody_learns_much_from_questions_that_fail():
+    server = Attacker(SitePolicy(runs_per_day=3))
+
+    def fail(*_):
+        raise DataError("sensor 's1' is constant")
+
+    server.party._prepare = fail
+    codes = []
+    for epoch in range(1, 8):
+        server.offer(options())
+        codes.append(server.begin(epoch, num_steps=NUM_STEPS - epoch).values["code"])
+        server.restart()
+        server.party._prepare = fail
+    assert codes == ["data"] * 3 + ["policy"] * 4
+
+
 def test_a_run_waits_for_the_sites_word_and_only_for_that_question(tmp_path):
     store = Store(DiskFiles(tmp_path))
     record = Questions(store, SitePolicy(ask=True), "d")

@@ -303,7 +303,11 @@ class Party:
             capped = min(options.config.max_state_dim, largest)
             own = replace(options, config=replace(options.config, max_state_dim=capped))
             start = lambda shape: draw_start(self._secret, self.data_hash, shape)  # noqa: E731
-            prepared = self._prepare(self._series, grid, own, start)
+            try:
+                prepared = self._prepare(self._series, grid, own, start)
+            except FedGrangerError:
+                self._questions.fail(self._question, now)
+                raise
             if prepared.model.state_dim > largest:
                 raise PolicyError(f"its policy allows {largest} states at most")
             if prepared.learner is not None:

@@ -60,7 +60,7 @@ class SitePolicy:
             about sensors / states rounds the server holds every sensor up to a linear map.
         questions: how many different questions (options of the states, period) about the same
             data are answered; the same one again gets the same answer.
-        runs_per_day: so many different runs may begin within 24 hours.
+        runs_per_day: so many different runs may begin, or questions fail, within 24 hours.
         first_time: rows before this time are not used; empty for no limit.
         last_time: rows after this time are not used; empty for no limit.
         ask: true: a run waits until somebody at the site has given 'federation allow'.

@@ -73,7 +73,8 @@ class Questions:
                 "this would be another; ask with the same options and period as before"
             )
         today = {name for name, at in runs.items() if now - at < DAY_SECONDS}
-        if run not in today and len(today) >= self._policy.runs_per_day:
+        is_new = run not in today or (question not in asked and _failed(question) not in today)
+        if is_new and len(today) >= self._policy.runs_per_day:
             raise PolicyError(
                 f"its policy allows {self._policy.runs_per_day} runs within 24 hours; try later"
             )
@@ -89,6 +90,15 @@ class Questions:
             return
         asked = asked if question in asked else [*asked, question]
         self._save(asked, shown, {run: now, **recent})
+
+    def fail(self, question: str, now: float) -> None:
+        """Write down that a question could not be answered: that it cannot be tells something too.
+
+        It counts like a run, so that nobody learns of the data by asking what fails.
+        """
+        asked, shown, runs = self._load()
+        recent = {name: at for name, at in runs.items() if now - at < DAY_SECONDS}
+        self._save(asked, shown, {_failed(question): now, **recent})
 
     def show(self, augmentation: np.ndarray) -> None:
         """Write down that states corrected with this θ are about to leave.
@@ -137,3 +147,7 @@ class Questions:
         data = {} if record is None else dict(record[0]["data"])
         data[self._data] = {"asked": asked, "shown": shown}
         self._store.save(RECORD, {"data": data, "runs": runs}, {})
+
+
+def _failed(question: str) -> str:
+    return f"failed {question}"  # no run has a name with a space
