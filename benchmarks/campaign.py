@@ -80,10 +80,11 @@ class Federation:
         panel, _ = fg.simulate(NUM_CLIENTS, NUM_STEPS, seed=0)
         data = {path.stem: path for path in panel.write(self.folder / "data")}
         names = ",".join(data)
-        words = ("init", self.kits, "--server", "localhost", "--clients", names)
+        words = ("init", self.kits, "--local", "--server", "localhost", "--clients", names)
         subprocess.run(tool(*words, "--port", free_port()), check=True, capture_output=True)
         self._open("server")
         for name, path in data.items():
+            (self.kits / f"client-{name}" / "policy.toml").write_text("rounds = 1_000_000\n")
             self._open(f"client-{name}", "--data", path)
         subprocess.run(tool("check", self.kits / "admin"), check=True, capture_output=True)
 
@@ -143,6 +144,7 @@ def one_run(federation, index, victims, chance, seconds_alone):
     """Give the run command and kill the victims while it works."""
     out, log_path = federation.folder / f"run{index}", federation.folder / f"run{index}.log"
     words = ("run", federation.kits / "admin", "--out", out, "--message-steps", MESSAGE_STEPS)
+    words += ("--solver", "newton")
     kills, started = [], time.monotonic()
     with log_path.open("wb") as log:
         command = tool(*words, "--wait-seconds", WAIT_SECONDS)

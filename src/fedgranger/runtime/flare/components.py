@@ -39,7 +39,7 @@ class ServerLauncher(ServerProcessJobLauncher):
 
 def _point_to(fl_ctx: Any, role: str) -> None:
     fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)[JobProcessArgs.EXE_MODULE] = (
-        "-m",
+        "-P -m",  # nothing in the kit is ever imported
         f"{ENTRY} {role}",
     )
 

@@ -74,7 +74,7 @@ RULES = (
         ("client_command", frozenset({"abort"})),
         BYE,
     ),
-    *_rules("client-job", "server", "server", "client-job", BYE),
+    *_rules("client-job", "server", "server", "client-job", STREAMED, BYE),
     *_rules(
         "client-job",
         "server",

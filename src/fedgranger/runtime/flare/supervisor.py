@@ -40,6 +40,7 @@ def command_of(kit: Path) -> list[str]:
     return [
         sys.executable,
         "-u",
+        "-P",  # nothing in the kit is ever imported
         "-m",
         ENTRY,
         role,
