@@ -138,6 +138,24 @@ def test_sealed_nonsense_is_refused(header):
         decode(seal(struct.pack("<I", len(header)) + header))
 
 
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        ("[1, 1, 1, 1, 1]", "impossible array"),
+        ("[0, 1000000000000]", "impossible array"),
+        ("[true]", "impossible array"),
+        ("[-1, -1]", "impossible array"),
+        ("[" + "9" * 20 + "]", "too long"),
+    ],
+)
+def test_impossible_shapes_are_refused_by_themselves(shape, sentence):
+    """Eight bytes follow, so that nothing else is wrong."""
+    header = f'{{"arrays": [["a", "f8", {shape}]]}}'.encode()
+    count = 0 if "0, " in shape else 8
+    with pytest.raises(MessageError, match=sentence):
+        unpack(seal(struct.pack("<I", len(header)) + header + bytes(count)))
+
+
 @settings(max_examples=2000, deadline=None)
 @given(st.data())
 def test_mutated_messages_are_refused(data):
