@@ -65,7 +65,17 @@ def start(folder, num_clients, num_steps):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    words = ("init", kits, "--server", "localhost", "--clients", ",".join(data), "--port", port)
+    words = (
+        "init",
+        kits,
+        "--local",
+        "--server",
+        "localhost",
+        "--clients",
+        ",".join(data),
+        "--port",
+        port,
+    )
     subprocess.run(tool(*words), check=True, capture_output=True)
     commands = [tool("start", kits / "server")]
     commands += [tool("start", kits / f"client-{n}", "--data", path) for n, path in data.items()]

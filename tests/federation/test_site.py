@@ -27,7 +27,7 @@ def kit(tmp_path):
     folder = tmp_path / "client-pump"
     for name in ("startup", "local"):
         (folder / name).mkdir(parents=True)
-    (folder / "startup" / "fed_client.json").write_text("{}")
+    (folder / "startup" / "fed_client.json").write_text('{"client": {"fqsn": "pump"}}')
     (folder / "policy.toml").write_text(policy_text())
     panel = fg.simulate(2, 301, seed=0)[0]
     panel.write(tmp_path / "data")
@@ -91,8 +91,9 @@ def test_the_preview_asks_the_question_of_the_default_run():
     assert server.party._question == found.question
 
 
-def test_without_a_policy_nothing_starts(kit):
+def test_without_a_policy_nothing_starts(kit, monkeypatch):
     (kit / "policy.toml").unlink()
+    monkeypatch.setattr("fedgranger.cli.federation.party.check_kit", lambda _: None)  # no key here
     for words in (["preview"], ["start"]):
         assert "no policy" in command(*words, kit, "--data", data_of(kit), code=2)
     assert not (kit / "local" / "fedgranger.json").exists()

@@ -6,6 +6,7 @@ its certificate: the server by its host, the admin by an address, a client by it
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -119,7 +120,13 @@ def _configuration(kit: Path) -> tuple[str, dict]:
     for role, file in CONFIGURATIONS.items():
         path = kit / "startup" / file
         if path.is_file():
-            return role, json.loads(path.read_text("utf-8"))
+            try:
+                content = json.loads(path.read_text("utf-8"))
+                named = {SERVER: ("servers",), "client": ("client", "fqsn"), ADMIN: (ADMIN,)}[role]
+                functools.reduce(lambda part, key: part[key], named, content)
+            except (OSError, ValueError, KeyError, TypeError):
+                raise RunError(f"{path}: is damaged; ask the organiser for a new kit") from None
+            return role, content
     raise RunError(
         f"{kit}: is not a start-up kit; pass a folder that 'fedgranger federation init' made"
     )
