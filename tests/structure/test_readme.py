@@ -43,3 +43,17 @@ def test_files_named_in_the_readme_exist():
     root = Path(__file__).parents[2]
     for target in re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r'src="([^"]+)"', README):
         assert (root / target).exists(), target
+
+
+def test_every_line_of_the_threat_model_names_a_test_that_exists():
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "security.md").read_text()
+    table = text[text.index("| party |") : text.index("A **curious client**")].strip().splitlines()
+    tests = "\n".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
+    names = {path.name for path in (root / "tests").rglob("test_*.py")}
+    assert len(table) > 8
+    for line in table[2:]:
+        shown = re.findall(r"`(test_\w+(?:\.py)?)`", line.rpartition(" | ")[2])
+        assert shown, line
+        for name in shown:
+            assert name in names if name.endswith(".py") else f"def {name}(" in tests, name

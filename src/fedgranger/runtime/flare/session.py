@@ -26,6 +26,9 @@ __all__ = ["Federation", "connect", "run_job"]
 POLL_SECONDS = 0.5
 LOGIN_SECONDS = 10.0
 LARGEST_SUBMISSIONS = 50
+LARGEST_REFUSALS = 5
+"""A party that is just coming back may miss a job or two; one that refuses it always will."""
+NOT_STARTED_SECONDS = 2.0
 CALL_SECONDS = 60.0
 PROGRESS_SECONDS = 2.0
 SILENT_SECONDS = 90.0
@@ -150,6 +153,7 @@ def run_job(
     Raises:
         RunError: a client or the server stays away, or the run cannot work.
     """
+    refusals = 0
     for _ in range(LARGEST_SUBMISSIONS):
         present = _await(federation, clients, options, log)
         left_out = tuple(sorted(set(clients) - present))
@@ -162,12 +166,22 @@ def run_job(
             "call_seconds": CALL_SECONDS,
             "options": json.loads(options.to_text()),
         }
-        outcome = _attempt(federation, settings, out, log, report)
+        try:
+            outcome, refusals = _attempt(federation, settings, out, log, report), 0
+        except _NotStartedError as error:
+            outcome, refusals = None, refusals + 1
+            if refusals == LARGEST_REFUSALS:
+                raise RunError(f"the job cannot be started: {error}; look at the logs") from None
+            time.sleep(refusals * NOT_STARTED_SECONDS)
         if outcome is not None:
             federation.forget_old_jobs()
             return outcome
         log("the job was lost; submitting it again, with what the parties have on record")
     raise RunError(f"the job was lost {LARGEST_SUBMISSIONS} times; look at the parties' logs")
+
+
+class _NotStartedError(Exception):
+    """A party did not take the job; who, and why as far as it says so."""
 
 
 def _await(
@@ -225,6 +239,12 @@ def _attempt(
             return None
         if status == "FINISHED:COMPLETED":
             return _fetch(federation, job, out)
+        if status == "FINISHED:FAILED_TO_RUN":
+            meta = federation.call(lambda session: session.get_job_meta(job)) or {}
+            details = [str(part) for part in meta.get("job_deploy_detail") or []]
+            why = "; ".join(part for part in details if not part.endswith(": OK"))
+            log(f"the job could not be started ({why or 'no reason was given'})")
+            raise _NotStartedError(why or "no reason was given")
         if status.startswith("FINISHED"):
             log(f"the job ended early ({status.removeprefix('FINISHED:').lower()})")
             return None
