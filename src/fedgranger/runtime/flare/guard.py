@@ -53,109 +53,31 @@ def _rules(process: str, over: str, sender: str, to: str, *what: tuple[str, Topi
 SERVER_COMMANDS = frozenset({"get_task", "submit_update"})
 PARENT_COMMANDS = frozenset({"get_clients", "heartbeat", "update_run_status"})
 SESSION = ("task", frozenset({"challenge", "register", "heart_beat", "quit", "report_job_failure"}))
-AUX = ("aux_communication", RUN)
+OF_OWN_JOB = ("server_parent_listener", PARENT_COMMANDS)
+ABORT = ("client_command", frozenset({"abort"}))
+NEWS = ("admin", frozenset({"train.notify_job_status"}))
+LONG = (REPLIES, STREAMED, BYE)
+TO_CLIENT_JOB = (("aux_communication", RUN), ("collab", None), *LONG)
+TO_SERVER_JOB = (("aux_communication", RUN), ("server_command", SERVER_COMMANDS), *LONG)
+OF_ADMIN = (("hci_channel", None), ("aux_communication", None), ("download_service__", None))
 RULES = (
     # a client's parent process: its server, and its own jobs
     *_rules("client", "server", "server", "client", ("admin", frozenset({"admin"})), BYE),
-    *_rules(
-        "client",
-        "client-job",
-        "client-job",
-        "client",
-        ("admin", frozenset({"train.notify_job_status"})),
-        BYE,
-    ),
+    *_rules("client", "client-job", "client-job", "client", NEWS, BYE),
     # a client's job: its parent, and the server's job of the same run
-    *_rules(
-        "client-job",
-        "client",
-        "client",
-        "client-job",
-        ("client_command", frozenset({"abort"})),
-        BYE,
-    ),
+    *_rules("client-job", "client", "client", "client-job", ABORT, BYE),
     *_rules("client-job", "server", "server", "client-job", STREAMED, BYE),
-    *_rules(
-        "client-job",
-        "server",
-        "server-job",
-        "client-job",
-        AUX,
-        ("collab", None),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
+    *_rules("client-job", "server", "server-job", "client-job", *TO_CLIENT_JOB),
     # the server's parent process: sessions of clients and of the admin; jobs talk through it
     *_rules("server", "client", "client", "server", SESSION, BYE),
     *_rules("server", "client-job", "client-job", "server", BYE),
-    *_rules(
-        "server",
-        "client-job",
-        "client-job",
-        "server-job",
-        AUX,
-        ("server_command", SERVER_COMMANDS),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
-    *_rules(
-        "server",
-        "admin",
-        "admin",
-        "server",
-        SESSION,
-        ("hci_channel", None),
-        ("aux_communication", None),
-        ("download_service__", None),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
-    *_rules(
-        "server",
-        "server-job",
-        "server-job",
-        "server",
-        ("server_parent_listener", PARENT_COMMANDS),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
-    *_rules(
-        "server",
-        "server-job",
-        "server-job",
-        "client-job",
-        AUX,
-        ("collab", None),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
+    *_rules("server", "client-job", "client-job", "server-job", *TO_SERVER_JOB),
+    *_rules("server", "admin", "admin", "server", SESSION, *OF_ADMIN, *LONG),
+    *_rules("server", "server-job", "server-job", "server", OF_OWN_JOB, *LONG),
+    *_rules("server", "server-job", "server-job", "client-job", *TO_CLIENT_JOB),
     # the server's job: its parent, and the clients' jobs of the same run
-    *_rules(
-        "server-job",
-        "server",
-        "server",
-        "server-job",
-        ("server_command", None),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
-    *_rules(
-        "server-job",
-        "server",
-        "client-job",
-        "server-job",
-        AUX,
-        ("server_command", SERVER_COMMANDS),
-        REPLIES,
-        STREAMED,
-        BYE,
-    ),
+    *_rules("server-job", "server", "server", "server-job", ("server_command", None), *LONG),
+    *_rules("server-job", "server", "client-job", "server-job", *TO_SERVER_JOB),
 )
 ALLOWED = {rule[:5]: rule.topics for rule in RULES}
 WAYS = {rule[:4] for rule in RULES}
