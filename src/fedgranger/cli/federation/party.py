@@ -167,11 +167,11 @@ def log(
     ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
 ) -> None:
-    """Show everything that left this site or was refused."""
+    """Show everything that left this site or was refused; at the server, what was refused."""
     from fedgranger.runtime.federated.audit import read_lines
     from fedgranger.runtime.federated.audit import verify as check_chain
 
-    client_of(kit)
+    role_of(kit)  # any party has one
     path = state_folder(kit) / "audit.jsonl"
     count = check_chain(path) if verify else 0
     lines = list(read_lines(path))
