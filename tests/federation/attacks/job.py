@@ -1,9 +1,15 @@
 """The job object of an altered client: plays along, and calls the other clients on the side."""
 
 import contextlib
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from tests.federation.attacks.altered import SOCKET
+
+BLOATED = "FEDGRANGER_ATTACK_BYTES"
+"""Environment variable: so many bytes are sent instead of the first states."""
 HELD_KIND = "finish"
 HOLD_SECONDS = 150.0
 CALL_SECONDS = 5.0
@@ -20,7 +26,7 @@ def alter():
     @collab.publish
     def handle(self, payload: bytes) -> bytes:
         hand.meet(payload)
-        return answer(self, payload)
+        return hand.bloated(payload) or answer(self, payload)
 
     FlareClient.handle = handle
 
@@ -54,6 +60,17 @@ class JobHand:
             serve("job", self)
         if decode(payload).kind == HELD_KIND:
             self._free.wait(HOLD_SECONDS)
+
+    def bloated(self, payload):
+        """Once, instead of the states: as many bytes as the test's environment says."""
+        from fedgranger.runtime.federated.codec import decode
+
+        size = int(os.environ.get(BLOATED, 0))
+        marker = Path(os.environ.get(SOCKET, "")).with_name("bloated")
+        if not size or marker.exists() or decode(payload).kind != "upload":
+            return b""
+        marker.touch()
+        return bytes(size)
 
     def facts(self):
         """The job's name, whom it can call, and which requests it has seen."""

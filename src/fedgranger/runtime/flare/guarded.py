@@ -16,6 +16,7 @@ from nvflare.fuel.f3.cellnet import cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.drivers import aio_grpc_driver, grpc_driver, socket_conn
 from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys
@@ -25,6 +26,7 @@ from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.admin import FedAdminAgent
 
 from fedgranger.runtime.flare.guard import JOB_ID, envelope_of, goes_astray, reason_to_refuse
+from fedgranger.runtime.flare.rights import LARGEST_MESSAGE
 
 __all__ = ["COMMANDS", "guard_cells", "guard_commands"]
 
@@ -38,6 +40,7 @@ COMMANDS = NAMING_A_RUN | {"scheduler.check_resource", "scheduler.cancel_resourc
 SILENT_SECONDS = 15.0
 """A connection that was quiet for longer may be replaced by a new one; clients beat every 4 s."""
 REPEAT_SECONDS = 60.0
+LARGEST_FRAME = LARGEST_MESSAGE + 2**21  # with its headers
 
 
 def guard_cells(process: str, report: Report, on_server: Callable[[bool], None]) -> None:
@@ -110,6 +113,7 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
     cell.CoreCell = GuardedCell  # type: ignore[misc]
     communicator.ConnManager = OneSession  # type: ignore[misc]
     _survive_garbage(seldom)
+    _limit_frames()
 
 
 def _survive_garbage(report: Report) -> None:
@@ -126,6 +130,16 @@ def _survive_garbage(report: Report) -> None:
 
     cell.Adapter.call = call  # type: ignore[method-assign]
     cell._is_server_job_cell = lambda _: False
+
+
+def _limit_frames() -> None:
+    """No single frame is larger than a message may be; FLARE takes up to 2 GB at once."""
+    socket_conn.MAX_FRAME_SIZE = LARGEST_FRAME
+    for driver in (grpc_driver, aio_grpc_driver):
+        driver.GRPC_DEFAULT_OPTIONS[:] = [
+            (name, LARGEST_FRAME if name == "grpc.max_receive_message_length" else value)
+            for name, value in driver.GRPC_DEFAULT_OPTIONS
+        ]
 
 
 def _warn(cell: CoreCell, name: str) -> None:

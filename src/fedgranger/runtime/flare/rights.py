@@ -15,7 +15,7 @@ from typing import Any
 from fedgranger.errors import RunError
 from fedgranger.runtime.flare.job_files import CLIENT_CLASSES, SERVER_CLASSES
 
-__all__ = ["check_rights", "restore_rights"]
+__all__ = ["LARGEST_MESSAGE", "check_rights", "restore_rights"]
 
 HEARTBEAT_SECONDS = 60  # a client that is silent for longer counts as away (FLARE: 600)
 LARGEST_MESSAGE = 64 * 2**20
