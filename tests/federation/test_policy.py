@@ -239,6 +239,16 @@ def test_the_coordinator_waits_for_a_site_that_asks(panel, tmp_path):
     assert federation.run(federation.coordinator("again")).inference is not None
 
 
+def test_a_limit_that_may_have_cut_the_states_is_said_at_the_site(panel, tmp_path):
+    config = fg.RunConfig(solver="none")
+    federation = Federation(panel, tmp_path, config, policy=SitePolicy(largest_state_dim=1))
+    federation.run()
+    assert any("allows 1 states for 8 sensors; without that limit" in s for s in federation.log)
+    free = Federation(panel, tmp_path / "free", config, policy=SitePolicy())
+    free.run()
+    assert not any("without that limit" in sentence for sentence in free.log)
+
+
 def test_a_policy_stops_the_run_with_the_clients_name(panel, tmp_path):
     federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"), policy=SitePolicy())
     with pytest.raises(Stopped, match=r"client 'client\d': its policy allows no rounds of FedGC"):

@@ -310,6 +310,11 @@ class Party:
                 raise
             if prepared.model.state_dim > largest:
                 raise PolicyError(f"its policy allows {largest} states at most")
+            if prepared.model.state_dim == capped < options.config.max_state_dim:
+                self._log(
+                    f"run '{self._run}': policy.toml allows {capped} states for {sensors} sensors; "
+                    "without that limit more might have been chosen"
+                )
             if prepared.learner is not None:
                 self._log(
                     f"run '{self._run}' asks for rounds of FedGC: every round shows the server "
