@@ -292,21 +292,23 @@ class Party:
         if grid is None:
             raise _RefusalError("unknown", "the run has not begun")
         key = (grid, self._options)
-        if self._prepared is not None and self._permitted == (self._run, *key):
+        is_permitted = self._permitted == (self._run, *key)
+        if self._prepared is not None and is_permitted and self._prepared[0] == key:
             return self._prepared[1]
         options, sensors = ClientOptions.from_text(self._options), self._series.client.num_sensors
         self._policy.check_options(options, sensors)
         largest = self._policy.largest_for(sensors)
-        self._question, now = question_of(options, grid, largest), self._clock()
-        self._questions.check(self._run, self._question, self._options, now)
-        if self._prepared is None or self._prepared[0] != key:
+        question, now = question_of(options, grid, largest), self._clock()
+        self._questions.check(self._run, question, self._options, now)
+        kept = self._prepared if self._prepared is not None and self._prepared[0] == key else None
+        if kept is None:
             capped = min(options.config.max_state_dim, largest)
             own = replace(options, config=replace(options.config, max_state_dim=capped))
             start = lambda shape: draw_start(self._secret, self.data_hash, shape)  # noqa: E731
             try:
                 prepared = self._prepare(self._series, grid, own, start)
-            except FedGrangerError:
-                self._questions.fail(self._question, now)
+            except Exception:
+                self._questions.fail(question, now)
                 raise
             if prepared.model.state_dim > largest:
                 raise PolicyError(f"its policy allows {largest} states at most")
@@ -320,10 +322,11 @@ class Party:
                     f"run '{self._run}' asks for rounds of FedGC: every round shows the server "
                     f"{prepared.model.state_dim} more combinations of {sensors} sensors"
                 )
-            self._prepared = key, prepared
-        self._questions.take(self._run, self._question, now)
+            kept = key, prepared
+        self._questions.take(self._run, question, now)
+        self._prepared, self._question = kept, question
         self._permitted = (self._run, *key)
-        return self._prepared[1]
+        return kept[1]
 
     def _write(
         self, epoch: int, round_index: int, rounds: dict[int, ClientMemory], grid: TimeGrid | None

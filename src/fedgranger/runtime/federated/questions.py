@@ -67,11 +67,8 @@ class Questions:
             WaitingError: the site has not allowed the run yet.
         """
         asked, _, runs = self._load()
-        if question not in asked and len(asked) >= self._policy.questions:
-            raise PolicyError(
-                f"its policy answers {self._policy.questions} question(s) about the same data and "
-                "this would be another; ask with the same options and period as before"
-            )
+        if question not in asked:
+            self._check_number(asked)
         today = {name for name, at in runs.items() if now - at < DAY_SECONDS}
         is_new = run not in today or (question not in asked and _failed(question) not in today)
         if is_new and len(today) >= self._policy.runs_per_day:
@@ -88,8 +85,17 @@ class Questions:
         recent = {name: at for name, at in runs.items() if now - at < DAY_SECONDS}
         if question in asked and run in recent:
             return
-        asked = asked if question in asked else [*asked, question]
+        if question not in asked:  # another process may have been quicker
+            self._check_number(asked)
+            asked = [*asked, question]
         self._save(asked, shown, {run: now, **recent})
+
+    def _check_number(self, asked: list[str]) -> None:
+        if len(asked) >= self._policy.questions:
+            raise PolicyError(
+                f"its policy answers {self._policy.questions} question(s) about the same data and "
+                "this would be another; ask with the same options and period as before"
+            )
 
     def fail(self, question: str, now: float) -> None:
         """Write down that a question could not be answered: that it cannot be tells something too.

@@ -8,6 +8,7 @@ from typing import Any
 from nvflare.apis.app_validation import AppValidator
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.job_launcher_spec import JobProcessArgs
+from nvflare.app_common.job_launcher import process_launcher
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 
@@ -17,6 +18,7 @@ from fedgranger.runtime.flare.job_files import check_job
 __all__ = ["ClientLauncher", "OnlyRuns", "ServerLauncher"]
 
 ENTRY = "fedgranger.runtime.flare.entry"
+process_launcher.add_custom_dir_to_path = lambda *_: None  # a job brings no code to import
 
 
 class ClientLauncher(ClientProcessJobLauncher):

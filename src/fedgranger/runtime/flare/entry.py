@@ -51,6 +51,8 @@ def main() -> int:
     if connection:
         guarded.guard_commands(log.add, lambda: warn(log, connection))
     module = importlib.import_module(ORIGINALS[role])
+    if role.endswith("job"):
+        module.refresh_custom_dir_import_path = lambda _: None  # a job brings no code to import
     arguments = module.parse_arguments()
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 

@@ -15,22 +15,28 @@ from nvflare.fuel.f3 import communicator
 from nvflare.fuel.f3.cellnet import cell
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import aio_grpc_driver, grpc_driver, socket_conn
+from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.endpoint import EndpointState
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys
+from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 from nvflare.private.admin_defs import Message, error_reply, ok_reply
 from nvflare.private.defs import RequestHeader, new_cell_message
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.admin import FedAdminAgent
 
+from fedgranger.errors import ConfigError
 from fedgranger.runtime.flare.guard import JOB_ID, envelope_of, goes_astray, reason_to_refuse
+from fedgranger.runtime.flare.identity import admin_name
+from fedgranger.runtime.flare.job_files import check_archive
 from fedgranger.runtime.flare.rights import LARGEST_MESSAGE
 
 __all__ = ["COMMANDS", "guard_cells", "guard_commands"]
 
-Report = Callable[..., None]
+Report = Callable[..., object]
 
 OF_OWN_JOB = "train.notify_job_status"
 NAMING_A_RUN = frozenset({"train.deploy", "train.start_job", "train.abort", OF_OWN_JOB})
@@ -40,6 +46,7 @@ COMMANDS = NAMING_A_RUN | {"scheduler.check_resource", "scheduler.cancel_resourc
 SILENT_SECONDS = 15.0
 """A connection that was quiet for longer may be replaced by a new one; clients beat every 4 s."""
 REPEAT_SECONDS = 60.0
+LARGEST_LINES = 300  # a minute, and process
 LARGEST_FRAME = LARGEST_MESSAGE + 2**21  # with its headers
 
 
@@ -93,7 +100,12 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
 
         def update_endpoint(self, sfm_conn: Any, data: dict) -> None:
             """Close the newcomer's connection while the first one is alive."""
-            name = str(data.get(HandshakeKeys.ENDPOINT_NAME, ""))
+            name = FQCN.normalize(str(data.get(HandshakeKeys.ENDPOINT_NAME, "")))
+            refusal = self._impostor(sfm_conn, name)
+            if refusal:
+                seldom("refused", reason=refusal, sender=name, channel="", topic="")
+                sfm_conn.conn.close()
+                raise CommError(CommError.BAD_DATA, f"'{name}': {refusal}")
             present = self.sfm_endpoints.get(name)
             others = [
                 other
@@ -102,13 +114,26 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
             ]
             if others:
                 came_from = sfm_conn.conn.get_conn_properties().get("peer_addr", "")
-                seldom("second session", reason="it is connected already", sender=name,
-                       address=str(came_from))  # fmt: skip
+                is_news = seldom("second session", reason="it is connected already", sender=name,
+                                 address=str(came_from).rpartition(":")[0])  # fmt: skip
                 sfm_conn.conn.close()
-                if process == "server":
+                if process == "server" and is_news:
                     threading.Thread(target=_warn, args=(cells[0], name), daemon=True).start()
                 raise CommError(CommError.BAD_DATA, f"'{name}' is connected already")
             super().update_endpoint(sfm_conn, data)
+
+        def _impostor(self, sfm_conn: Any, name: str) -> str:
+            """Why a connection may not have the name that it claims."""
+            if sfm_conn.conn.connector.mode != Mode.PASSIVE:
+                return ""
+            shown = sfm_conn.conn.get_conn_properties().get("peer_cn")
+            if is_valid_admin_client_name(name):
+                return "" if shown == admin_name() else "only the admin has such a name"
+            try:
+                self.identity_resolver.require_match(name, shown, "it")
+            except ValueError:
+                return "its certificate has another name"
+            return ""
 
     cell.CoreCell = GuardedCell  # type: ignore[misc]
     communicator.ConnManager = OneSession  # type: ignore[misc]
@@ -153,19 +178,29 @@ class _Seldom:
     def __init__(self, report: Report) -> None:
         self._report, self._lock = report, threading.Lock()
         self._known: dict[tuple, list[float]] = {}
+        self._since, self._lines = time.monotonic(), 0
 
-    def __call__(self, event: str, **facts: str) -> None:
+    def __call__(self, event: str, **facts: str) -> bool:
+        """Whether it was written down."""
         key, now = (event, *facts.values()), time.monotonic()
         with self._lock:
             last = self._known.get(key)
             if last is not None and now - last[0] < REPEAT_SECONDS:
                 last[1] += 1
-                return
+                return False
+            if now - self._since > REPEAT_SECONDS:
+                self._since, self._lines = now, 0
+            self._lines += 1
+            if self._lines > LARGEST_LINES:
+                return False
             if len(self._known) > 1000:  # made-up names must not fill the memory
                 self._known.clear()
             self._known[key] = [now, 0]
             times = 1 + int(last[1]) if last else 1
+            if self._lines == LARGEST_LINES:
+                event, facts = "refused", {"reason": "more than can be written down this minute"}
         self._report(event, **facts, times=times)
+        return True
 
 
 def guard_commands(report: Report, on_notice: Callable[[], None]) -> None:
@@ -175,6 +210,7 @@ def guard_commands(report: Report, on_notice: Callable[[], None]) -> None:
         report: told every refusal.
         on_notice: called when the server says that a second process with this kit was there.
     """
+    turn, seldom = threading.Lock(), _Seldom(report)
 
     class GuardedAgent(FedAdminAgent):
         """Answers the server's commands."""
@@ -185,12 +221,15 @@ def guard_commands(report: Report, on_notice: Callable[[], None]) -> None:
             reason = _reason_to_refuse(command, sender)
             if reason:
                 topic = str(getattr(command, "topic", ""))
-                report("refused", reason=reason, sender=sender, channel="admin", topic=topic)
+                seldom("refused", reason=reason, sender=sender, channel="admin", topic=topic)
                 return new_cell_message({}, error_reply("refused"))
             if command.topic == NOTICE:
                 on_notice()
                 return new_cell_message({}, ok_reply())
-            return super()._dispatch_request(request)
+            if command.topic not in ("train.deploy", "train.start_job"):
+                return super()._dispatch_request(request)
+            with turn:  # a job is started when it is whole, or not at all
+                return super()._dispatch_request(request)
 
     client_train.FedAdminAgent = GuardedAgent  # type: ignore[misc]
 
@@ -204,4 +243,12 @@ def _reason_to_refuse(command: Any, sender: str) -> str:
     is_name = isinstance(job, str) and JOB_ID.fullmatch(job)
     if not is_name and (job or command.topic in NAMING_A_RUN):
         return "it does not name a run"  # FLARE takes it for the name of a folder
+    meta = command.get_header(RequestHeader.JOB_META, None)
+    if meta is not None and (not isinstance(meta, dict) or meta.get("job_id") != job):
+        return "it describes another run than it names"
+    if command.topic == "train.deploy":
+        try:
+            check_archive(command.body)
+        except ConfigError as error:
+            return str(error)
     return ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import jax
 from nvflare.collab import collab
@@ -53,6 +54,7 @@ class FlareClient:
         self._party: Party | None = None
         self._lock = threading.Lock()
         self._problem = ""
+        self._hold: IO[bytes] | None = None
 
     @collab.publish
     def ping(self) -> str:
@@ -68,17 +70,30 @@ class FlareClient:
             return _cannot(payload, "invalid", "only the server may call a client")
         with self._lock, jax.enable_x64(True):
             if self._party is None and not self._problem:
+                if not self._is_alone():
+                    return _cannot(payload, "waiting", "another run's process is at work there")
                 self._party = self._make_party()
             if self._party is None:
                 return _cannot(payload, "data", "it cannot take part; its own log says why")
             return self._party.handle(payload)
 
+    def _is_alone(self) -> bool:
+        """Hold the site's records; they go with this process, however it ends."""
+        if self._hold is None:
+            self._hold = (state_folder(_kit()) / f"{collab.site_name}.lock").open("ab")
+        try:
+            fcntl.flock(self._hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
     def _make_party(self) -> Party | None:
         folder = state_folder(_kit())
         try:
             return _party(folder)
-        except (FedGrangerError, OSError) as error:
-            self._problem = str(error)
+        except Exception as error:  # whatever it is, the server is not told
+            ours = isinstance(error, FedGrangerError | OSError)
+            self._problem = str(error) if ours else repr(error)
             site_log(folder, self._problem)
             with contextlib.suppress(OSError):
                 audit_log(_kit()).add("refused", code="data", reason="the site cannot take part")
