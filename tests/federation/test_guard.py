@@ -1,8 +1,10 @@
 """The door of every FLARE process: what a run needs comes in, everything else stays out."""
 
+import io
 import json
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -15,7 +17,7 @@ from fedgranger.runtime.flare.guard import (
     goes_astray,
     reason_to_refuse,
 )
-from fedgranger.runtime.flare.job_files import check_job, write_job
+from fedgranger.runtime.flare.job_files import check_archive, check_job, write_job
 from fedgranger.runtime.flare.rights import check_rights, restore_rights
 
 JOB = "0a1b2c3d-1111-4222-8333-0123456789ab"
@@ -191,6 +193,12 @@ def change(path, **values):
         (lambda app: (app / "config/config_fed_client.json").write_text("[" * 100_000),
          "cannot be read"),
         (lambda app: (app / "config/config_fed_server.json").unlink(), "no proper file"),
+        (lambda app: write_job(app.parents[1], SETTINGS | {"options": {"x": "{$HOME}"}}),
+         "the server for something else"),
+        (lambda app: write_job(app.parents[1], SETTINGS | {"clients": ["{$HOME}"]}),
+         "the server for something else"),
+        (lambda app: write_job(app.parents[1], SETTINGS | {"mode": "other"}),
+         "the server for something else"),
     ],
 )  # fmt: skip
 def test_a_job_that_is_not_a_run_is_refused(tmp_path, alter, sentence):
@@ -201,6 +209,35 @@ def test_a_job_that_is_not_a_run_is_refused(tmp_path, alter, sentence):
     alter(app)
     with pytest.raises(ConfigError, match=sentence):
         check_job(app)
+
+
+def packed(*files, size=10):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in files:
+            archive.writestr(name, b" " * size)
+    return out.getvalue()
+
+
+RUN_FILES = ("config/config_fed_client.json", "config/config_fed_server.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (packed(*RUN_FILES, "custom/sitecustomize.py"), "'custom/sitecustomize.py' that no run"),
+        (packed(*RUN_FILES, "../../local/x"), "'../../local/x' that no run has"),
+        (packed(*RUN_FILES, "custom/"), "'custom/' that no run has"),
+        (packed(*RUN_FILES, size=2**21), "larger than a run's"),
+        (b"PK\x03\x04 torn", "cannot be unpacked"),
+        (None, "cannot be unpacked"),
+        ("text", "cannot be unpacked"),
+    ],
+)
+def test_a_packed_job_is_looked_at_before_it_is_unpacked(content, sentence):
+    check_archive(packed("config/", *RUN_FILES, ".__nvfl_sig.json", "config/.__nvfl_sig.json"))
+    with pytest.raises(ConfigError, match=sentence):
+        check_archive(content)
 
 
 @pytest.mark.parametrize("is_server", [False, True])

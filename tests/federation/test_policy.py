@@ -49,6 +49,8 @@ def test_the_default_text_is_the_default_policy(tmp_path):
         ('tests = ["asymptotic"]', "an entry of tests is 'asymptotic'"),
         ("smallest_sensors_per_state = 0.5", "smallest_sensors_per_state is 0.5"),
         ('first_time = "yesterday"', "first_time is 'yesterday'; write it like 2026-01-31"),
+        ("first_time = 0001-01-01T00:00:00+01:00", "first_time is '0001-01-01T00:00:00+01:00'"),
+        ("last_time = 2300-01-01", "the year must be within 1678 and 2261"),
         ("rounds = ", "not valid TOML"),
     ],
 )
@@ -163,11 +165,11 @@ def questions(folder, policy, data="d"):
 def test_questions_survive_restarts_and_count_per_data_set(tmp_path):
     policy = SitePolicy(questions=2)
     for name in ("a", "b", "a"):
-        questions(tmp_path, policy).check("run", name, "", 0.0)
+        questions(tmp_path, policy).check("run", name, {}, 0.0)
         questions(tmp_path, policy).take("run", name, 0.0)
     with pytest.raises(PolicyError, match=r"answers 2 question\(s\) about the same data"):
-        questions(tmp_path, policy).check("run", "c", "", 0.0)
-    questions(tmp_path, policy, "other data").check("run", "c", "", 0.0)
+        questions(tmp_path, policy).check("run", "c", {}, 0.0)
+    questions(tmp_path, policy, "other data").check("run", "c", {}, 0.0)
 
 
 def test_a_damaged_record_answers_nothing(tmp_path):
@@ -175,7 +177,7 @@ def test_a_damaged_record_answers_nothing(tmp_path):
     path = tmp_path / "questions"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     for act in (
-        lambda record: record.check("run", "a", "", 0.0),
+        lambda record: record.check("run", "a", {}, 0.0),
         lambda record: record.take("run", "b", 0.0),
         lambda record: record.show(np.ones((1, 2))),
     ):
@@ -186,11 +188,11 @@ def test_a_damaged_record_answers_nothing(tmp_path):
 def test_runs_per_day_are_counted_by_name(tmp_path):
     record = questions(tmp_path, SitePolicy(runs_per_day=2))
     for run, now in (("a", 0.0), ("b", 10.0), ("a", 20.0)):
-        record.check(run, "q", "", now)
+        record.check(run, "q", {}, now)
         record.take(run, "q", now)
     with pytest.raises(PolicyError, match="2 runs within 24 hours"):
-        record.check("c", "q", "", 30.0)
-    record.check("c", "q", "", 86_401.0)
+        record.check("c", "q", {}, 30.0)
+    record.check("c", "q", {}, 86_401.0)
 
 
 def test_nobody_learns_much_from_questions_that_fail():
@@ -212,14 +214,15 @@ def test_nobody_learns_much_from_questions_that_fail():
 def test_a_run_waits_for_the_sites_word_and_only_for_that_question(tmp_path):
     store = Store(DiskFiles(tmp_path))
     record = Questions(store, SitePolicy(ask=True), "d")
+    told = {"options": "{}", "period": "0 to 9"}
     with pytest.raises(WaitingError):
-        record.check("run", "q", "options", 0.0)
-    assert store.load(WAITING)[0]["runs"] == {"run": {"question": "q", "described": "options"}}
+        record.check("run", "q", told, 0.0)
+    assert store.load(WAITING)[0]["runs"] == {"run": {"question": "q", **told}}
     store.save(ALLOWED, {"runs": {"run": "q"}}, {})
-    record.check("run", "q", "options", 0.0)
+    record.check("run", "q", told, 0.0)
     for run, question in (("run", "other"), ("other", "q")):
         with pytest.raises(WaitingError):
-            record.check(run, question, "options", 0.0)
+            record.check(run, question, told, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +307,30 @@ def test_hash_and_start_depend_on_secret_data_and_shape():
     for other in starts[1:]:
         assert abs(np.corrcoef(starts[0].ravel(), other.ravel())[0, 1]) < 0.2
     assert starts[0].std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_audit_log_says_what_was_asked_for_whatever_the_server_wrote():
+    lines = []
+    server = Attacker(SitePolicy())
+    server.party._audit = lambda event, **facts: lines.append((event, facts))
+    padded = options(state_dim=2).to_text().replace("{", '{"state_dim": 1, ' + " " * 1000, 1)
+    server.offer(padded)
+    assert server.begin(1, first=20, num_steps=100).kind == "hello"
+    assert server.begin(2, first=0).values["code"] == "policy"
+    begun = [facts for _, facts in lines if facts["request"] == "begin"]
+    assert [facts["period"] for facts in begun] == [
+        "20 to 119, 100 steps of 1", "0 to 119, 120 steps of 1",
+    ]  # fmt: skip
+    assert {facts["options"] for facts in begun} == {options(state_dim=2).to_text()}
+
+
+def test_a_record_may_be_longer_than_a_message(tmp_path):
+    """FedGC's trace of many rounds; read as damaged it would forget the run."""
+    store = Store(DiskFiles(tmp_path))
+    trace = [[float(k), 1 / 3, 1 / 7] for k in range(60_000)]
+    store.save("server", {"trace": trace}, {})
+    assert len((tmp_path / "server").read_bytes()) > 2**20
+    assert store.load("server", fail_closed=True)[0]["trace"] == trace
 
 
 def test_every_answer_is_in_the_audit_log_before_it_leaves(panel, tmp_path):

@@ -297,6 +297,37 @@ def test_a_directed_search_obtains_nothing_beside_the_first_question(first):
     assert before < 0.999
 
 
+def test_parties_that_prepare_at_once_answer_one_question():
+    """Two processes of one site: whoever is written down first has the question."""
+    servers = [Attacker(SitePolicy()) for _ in range(3)]
+    for server in servers[1:]:
+        server.disk = servers[0].disk
+        server.restart()
+
+    def prepare_late(series, grid, told, start):
+        for k, other in enumerate(servers[1:], 1):  # the others begin and end meanwhile
+            other.offer(options(state_dim=k))
+            other.begin(1, num_steps=NUM_STEPS - k)
+            other.upload(1)
+        return prepare(series, grid, told, start)
+
+    servers[0].party._prepare = prepare_late
+    servers[0].offer(options())
+    assert servers[0].begin(1).values["code"] == "policy"
+    servers[0].upload(1)
+    got = [server.kinds.count("states") for server in servers]
+    assert got == [0, 1, 0]
+
+
+def test_without_rounds_a_server_cannot_find_the_number_of_sensors():
+    """By what fails: the check of enough rows counts sensors, and is made only with rounds."""
+    server = Attacker(SitePolicy())
+    server.offer(options())
+    server.begin(1)
+    for total in (1, 50, NUM_STEPS - 8, NUM_STEPS, 10**6):
+        assert server.ask("join", {"epoch": 1, "total_dim": total}).kind == "done"
+
+
 def test_an_open_site_is_reconstructed():
     """The attack itself works: with other questions allowed, the same requests give all of y."""
     server = Attacker(SitePolicy(**{**UNLIMITED, "rounds": 0}))

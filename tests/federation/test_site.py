@@ -16,6 +16,7 @@ from fedgranger.runtime.federated.preview import explained, look_ahead
 from fedgranger.runtime.federated.questions import ALLOWED, WAITING
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.runtime.flare.settings import ClientSettings, write_settings
 from tests.federation.test_reconstruction import CLIENT, NUM_STEPS, Attacker, options
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
@@ -125,10 +126,18 @@ def test_the_log_is_shown_and_checked(kit):
 def test_a_run_is_allowed_by_name(kit):
     assert "no run 'run-1' waits here" in command("allow", kit, "run-1", code=2)
     store = Store(DiskFiles(kit / "fedgranger-state"))
-    store.save(WAITING, {"runs": {"run-1": {"question": "q", "described": "{}"}}}, {})
-    assert "run 'run-1' may go on" in command("allow", kit, "run-1")
+    asks = {"question": "q", "options": '{"state_dim": 3}', "period": "0 to 300, 301 steps of 1"}
+    store.save(WAITING, {"runs": {"run-1": asks}}, {})
+    said = command("allow", kit, "run-1", code=2)  # nobody is there to be asked back
+    assert '"state_dim": 3' in said
+    assert "0 to 300, 301 steps of 1" in said
+    assert "add '--question q'" in said
+    assert "asks question q, not p" in command("allow", kit, "run-1", "--question", "p", code=2)
+    assert store.load(ALLOWED) is None
+    assert "run 'run-1' may go on" in command("allow", kit, "run-1", "--question", "q")
     assert store.load(ALLOWED)[0]["runs"] == {"run-1": "q"}
-    assert next(iter(read_lines(kit / "fedgranger-state" / "audit.jsonl")))["event"] == "allowed"
+    (line,) = read_lines(kit / "fedgranger-state" / "audit.jsonl")
+    assert {"event": "allowed", "run": "run-1", **asks}.items() <= line.items()
 
 
 def test_commands_of_a_site_refuse_another_kit(tmp_path):
@@ -138,16 +147,54 @@ def test_commands_of_a_site_refuse_another_kit(tmp_path):
         command(*words, code=2)
 
 
-@pytest.mark.parametrize("caller", ["client2", "", "server.x"])
-def test_only_the_server_may_call_a_client(kit, caller, monkeypatch):
+@pytest.fixture
+def call(kit, monkeypatch):
+    """What FLARE says of a call; its caller can be changed."""
     from nvflare.collab.api import context
-
-    from fedgranger.runtime.flare.job import FlareClient
 
     workspace = SimpleNamespace(get_root_dir=lambda: str(kit))
     site = SimpleNamespace(name="pump", workspace=workspace, props={})
-    call = SimpleNamespace(caller=caller, callee="pump", app=site, workspace=workspace)
-    monkeypatch.setattr(context.collab_context, "call_ctx", call, raising=False)
+    found = SimpleNamespace(caller="server", callee="pump", app=site, workspace=workspace)
+    monkeypatch.setattr(context.collab_context, "call_ctx", found, raising=False)
+    return found
+
+
+def test_one_run_at_a_time_has_the_sites_records(kit, call):
+    """Several jobs at once could each ask a question before any of them was written down."""
+    from fedgranger.runtime.flare.job import FlareClient
+
+    write_settings(kit, ClientSettings(str(data_of(kit))))
+    request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
+    first, second = FlareClient(), FlareClient()
+    assert decode(first.handle(request)).kind == "range"
+    answer = decode(second.handle(request))
+    assert (answer.kind, answer.values["code"]) == ("refusal", "waiting")
+    assert decode(first.handle(request)).kind == "range"
+    del first
+    assert decode(second.handle(request)).kind == "range"
+
+
+def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeypatch):
+    from fedgranger.runtime.flare import job
+
+    def fail(*_):
+        raise RuntimeError("sensor 'secret'")
+
+    monkeypatch.setattr(job, "read_secret", fail)
+    write_settings(kit, ClientSettings(str(data_of(kit))))
+    client = job.FlareClient()
+    request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
+    for _ in range(2):
+        answer = decode(client.handle(request))
+        assert answer.values["sentence"] == "it cannot take part; its own log says why"
+    assert "secret" in (kit / "fedgranger-state" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("caller", ["client2", "", "server.x"])
+def test_only_the_server_may_call_a_client(kit, caller, call):
+    from fedgranger.runtime.flare.job import FlareClient
+
+    call.caller = caller
     client = FlareClient()
     told = options().to_text()
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": told}))

@@ -2,9 +2,12 @@
 
 import io
 import secrets
+import tempfile
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
+from nvflare.lighter.utils import load_private_key_file, sign_folders
 from nvflare.private.defs import RequestHeader
 
 from tests.federation.attacks import from_client
@@ -15,11 +18,22 @@ NEEDED = {"scheduler.check_resource", "scheduler.cancel_resource"}
 """Topics with which FLARE itself runs a job, and which name no job; a client may answer them."""
 
 
-def attacks_on(victim, signed):
-    """All of them but those that end the victim."""
+PAD_BYTES = 300_000_000
+"""Zeros that pack to nothing and take the victim's disk a while."""
+START_DELAYS = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+
+
+def attacks_on(victim, signed, kit):
+    """All of them but those that end the victim.
+
+    Args:
+        victim: the client.
+        signed: a job's folder that the administrator signed, as an earlier run left it.
+        kit: the server's own.
+    """
     found = [
         *from_client.reading(victim), *from_client.asking(victim),
-        *from_client.deleting(victim, ()), *deploying(victim, signed),
+        *from_client.deleting(victim, ()), *deploying(victim, signed), *racing(victim, kit),
     ]  # fmt: skip
     return [as_server(attack) for attack in found if attack.topic not in NEEDED]
 
@@ -32,15 +46,10 @@ def as_server(attack):
 
 
 def deploying(victim, signed):
-    """Put something into a client's folders: code of the server's, or a signed job elsewhere.
-
-    Args:
-        victim: the client.
-        signed: a job's folder that the administrator signed, as an earlier run left it.
-    """
+    """Put something into a client's folders: code of the server's, or a signed job elsewhere."""
     word = f"word{secrets.token_hex(4)}"
     code = {"custom/own.py": word, "config/config_fed_client.json": "{}"}
-    run = f"{secrets.token_hex(4)}-0000-4000-8000-{secrets.token_hex(6)}"
+    run = _run_name()
     for claim, role in (("the administrator", "project_admin"), ("a lead", "lead")):
         yield Attack(
             f"deploy code in the name of {claim}", victim.name, MAIN, "train.deploy",
@@ -55,20 +64,63 @@ def deploying(victim, signed):
     )  # fmt: skip
 
 
-def _job(data, run, role):
+def racing(victim, kit):
+    """Code that the server signed itself, started while the victim still unpacks it."""
+    run, loot = _run_name(), victim.kit / f"loot{secrets.token_hex(4)}"
+    code = f"open({str(loot)!r}, 'w').close()"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "custom").mkdir()
+        (folder / "custom" / "sitecustomize.py").write_text(code)
+        with (folder / "pad").open("wb") as pad:
+            pad.truncate(PAD_BYTES)
+        startup = kit / "startup"
+        key = load_private_key_file(str(startup / "server.key"))
+        sign_folders(name, key, str(startup / "server.crt"))
+        data = _zip_folder(folder)
+    has_run = lambda _: f"{loot.name} is there" if loot.exists() else ""  # noqa: E731
+    yield Attack(
+        "deploy code that the server signed", victim.name, MAIN, "train.deploy",
+        _job(data, run, "project_admin"), lambda _: _left_behind(victim, run) or has_run(_),
+    )  # fmt: skip
+    for delay in START_DELAYS:
+        start = request("train.start_job", {}, **_naming(run, "project_admin"))
+        yield Attack(
+            f"start it after {delay} s", victim.name, MAIN, "train.start_job", start, has_run,
+            options={"delay": delay}, is_flares=True,
+        )  # fmt: skip
+    yield Attack(
+        "deploy a job that describes another run", victim.name, MAIN, "train.deploy",
+        _job(_zip({}), run, "project_admin", described=_run_name()),
+        lambda _: _left_behind(victim, run),
+    )  # fmt: skip
+
+
+def _left_behind(victim, run):
+    return f"{run} was unpacked" if (victim.kit / run).exists() else ""
+
+
+def _run_name():
+    return f"{secrets.token_hex(4)}-0000-4000-8000-{secrets.token_hex(6)}"
+
+
+def _job(data, run, role, described=None):
+    return request("train.deploy", data, **_naming(run, role, described))
+
+
+def _naming(run, role, described=None):
     meta = {
-        "name": "x", "submitter_name": "admin@fedgranger.local", "submitter_org": "fedgranger",
-        "submitter_role": role,
+        "name": "x", "job_id": described or run, "submitter_name": "admin@fedgranger.local",
+        "submitter_org": "fedgranger", "submitter_role": role,
     }  # fmt: skip
-    headers = {
+    return {
         RequestHeader.JOB_ID: run, RequestHeader.JOB_META: meta, RequestHeader.APP_NAME: "app"
     }  # fmt: skip
-    return request("train.deploy", data, **headers)
 
 
 def _zip(files):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
     return out.getvalue()

@@ -52,12 +52,13 @@ class Wire:
 
     def ask(
         self, target, channel, topic, payload=None, *, origin=None, token="own", headers=None,
-        timeout=WAIT_SECONDS,
+        timeout=WAIT_SECONDS, delay=0.0,
     ):  # fmt: skip
-        """Send one request; what came back, or a code None when nothing did.
+        """Send one request after a while; what came back, or a code None when nothing did.
 
         The answer to a request with a forged sender goes to whom it names, not here.
         """
+        time.sleep(delay)
         message, number = Message(payload=payload), str(uuid.uuid4())
         mine = self.core.my_info.fqcn
         own = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,8 +139,14 @@ def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: Local
 
 @federation.command()
 @friendly
-def allow(kit: Kit, run: Annotated[str, typer.Argument(help="Name of a run that waits.")]) -> None:
-    """Let a run go on that waits for this site's word (ask = true in policy.toml)."""
+def allow(
+    kit: Kit,
+    run: Annotated[str, typer.Argument(help="Name of a run that waits.")],
+    question: Annotated[
+        str, typer.Option(help="Allow this question without asking back; shown by this command.")
+    ] = "",
+) -> None:
+    """Show what a run asks for that waits for this site's word (ask = true), and let it go on."""
     from fedgranger.runtime.federated.questions import ALLOWED, WAITING
     from fedgranger.runtime.federated.store import DiskFiles, Store
 
@@ -150,12 +157,22 @@ def allow(kit: Kit, run: Annotated[str, typer.Argument(help="Name of a run that 
     if run not in waiting:
         names = ", ".join(waiting) or "none"
         raise RunError(f"no run '{run}' waits here; waiting: {names}")
+    asks = waiting[run]
+    for name in ("question", "options", "period"):
+        out.print(f"{name}: {escape(asks[name])}", soft_wrap=True)
+    if not question:
+        if not sys.stdin.isatty():
+            raise RunError(f"add '--question {asks['question']}' to allow what is shown above")
+        typer.confirm(f"Let run '{run}' go on?", abort=True)
+    elif question != asks["question"]:
+        raise RunError(
+            f"run '{run}' asks question {asks['question']}, not {question}; look at it once more"
+        )
     before = store.load(ALLOWED)
     allowed = {} if before is None else before[0]["runs"]
-    question = waiting[run]["question"]
-    audit_log(kit).add("allowed", run=run, question=question, options=waiting[run]["described"])
-    store.save(ALLOWED, {"runs": {**allowed, run: question}}, {})
-    out.print(f"run '{escape(run)}' may go on; it asks for {escape(waiting[run]['described'])}")
+    audit_log(kit).add("allowed", run=run, **asks)
+    store.save(ALLOWED, {"runs": {**allowed, run: asks["question"]}}, {})
+    out.print(f"run '{escape(run)}' may go on")
 
 
 @federation.command()

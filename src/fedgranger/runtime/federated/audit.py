@@ -21,9 +21,9 @@ from fedgranger.errors import RunError
 
 __all__ = ["AuditLog", "read_lines", "verify"]
 
-LONGEST_TEXT = 300
+LONGEST_TEXT = 500
 TAIL_BYTES = 65_536
-"""More than one line can have: a dozen facts of at most 300 characters."""
+"""More than one line can have: a dozen facts of at most 500 characters."""
 MENDED = "mended"
 """Event of the line after one that a crash tore; the torn piece stays where it is."""
 

@@ -121,8 +121,14 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     return MAGIC + hashlib.blake2b(rest, digest_size=DIGEST_BYTES).digest() + rest
 
 
-def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def unpack(
+    payload: bytes, *, largest_header: int = LARGEST_HEADER
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Undo `pack`.
+
+    Args:
+        payload: the bytes.
+        largest_header: a longer header is refused; of a party's own record any length is read.
 
     Raises:
         MessageError: the bytes are not whole.
@@ -137,7 +143,7 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     ):
         raise MessageError("the message was damaged: its digest does not fit")
     (size,) = struct.unpack_from("<I", rest)
-    if size > min(len(rest) - 4, LARGEST_HEADER):
+    if size > min(len(rest) - 4, largest_header):
         raise MessageError("the message's header is longer than the message")
     try:
         header = json.loads(rest[4 : 4 + size], parse_int=_read_int)

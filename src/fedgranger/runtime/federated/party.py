@@ -31,7 +31,7 @@ from fedgranger.runtime.federated.questions import Questions, WaitingError, ques
 from fedgranger.runtime.federated.requests import read_edges, read_grid
 from fedgranger.runtime.federated.secret import data_hash, draw_start
 from fedgranger.runtime.federated.store import Store
-from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, range_of
+from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, range_of, say_period
 
 __all__ = ["Edges", "Party"]
 
@@ -86,7 +86,7 @@ class Party:
         self._questions = Questions(store, policy, self.data_hash)
         self._prepared: tuple[tuple[TimeGrid, str], Prepared] | None = None
         self._permitted: tuple[str, TimeGrid, str] | None = None
-        self._question = ""
+        self._question, self._period = "", ""
         self._grid: TimeGrid | None = None
         self._pieces: dict[tuple[int, int], np.ndarray] = {}
         self._run, self._options, self._epoch, self._round = "", "", 0, 0
@@ -112,7 +112,7 @@ class Party:
             code, sentence = "waiting", str(error)
             self._log(
                 f"run '{asked.run}' waits for your word: 'fedgranger federation allow KIT "
-                f"{asked.run}' lets it go on"
+                f"{asked.run}' shows what it asks for and lets it go on"
             )
         except PolicyError as error:
             code, sentence = "policy", str(error)
@@ -138,6 +138,8 @@ class Party:
 
     def _facts(self, asked: Packet, kind: str, answer: bytes) -> dict[str, Any]:
         """What the audit log says of one answer."""
+        is_start = asked.kind == "begin"
+        asks = {"options": self._options, "period": self._period} if is_start else {}
         return {
             "run": asked.run,
             "request": asked.kind,
@@ -146,6 +148,7 @@ class Party:
             "bytes": len(answer),
             "question": self._question,
             "digest": digest(answer),
+            **asks,
         }
 
     def _answer(self, packet: Packet) -> Answer:
@@ -167,8 +170,9 @@ class Party:
             return "done", {}, {}
         prepared = self._ready()
         if packet.kind == "join":
-            others = int(packet.values["total_dim"]) - prepared.model.state_dim
-            check_length(prepared.data, prepared.model, others)
+            if prepared.learner is not None:  # without rounds the number of sensors is nobody's
+                others = int(packet.values["total_dim"]) - prepared.model.state_dim
+                check_length(prepared.data, prepared.model, others)
             return "done", {}, {}
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
@@ -180,8 +184,8 @@ class Party:
 
     def _offer(self, packet: Packet) -> Answer:
         """Say what is there; nothing changes but the run's name and options."""
-        text = str(packet.values["options"])
-        options = _valid(ClientOptions.from_text, text)
+        options = _valid(ClientOptions.from_text, str(packet.values["options"]))
+        text = options.to_text()  # not what was sent: people at the site read it
         self._policy.check_options(options, self._series.client.num_sensors)
         if (packet.run, text) != (self._run, self._options):
             self._read()  # a late offer of another run may have come between
@@ -206,7 +210,9 @@ class Party:
         )
 
     def _begin(self, values: Any) -> Answer:
+        self._period = ""
         grid, epoch, round_index = read_grid(values, self._range, self._epoch)
+        self._period = say_period(grid)
         if epoch < self._epoch:
             raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if epoch > self._epoch or self._grid is None:
@@ -299,7 +305,8 @@ class Party:
         self._policy.check_options(options, sensors)
         largest = self._policy.largest_for(sensors)
         question, now = question_of(options, grid, largest), self._clock()
-        self._questions.check(self._run, question, self._options, now)
+        told = {"options": self._options, "period": say_period(grid)}
+        self._questions.check(self._run, question, told, now)
         kept = self._prepared if self._prepared is not None and self._prepared[0] == key else None
         if kept is None:
             capped = min(options.config.max_state_dim, largest)

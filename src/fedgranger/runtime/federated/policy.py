@@ -41,6 +41,7 @@ UNLIMITED: Mapping[str, Any] = {
     "largest_message_steps": 10**9,
 }
 """For simulations, in which nobody has anything to protect."""
+NANOSECOND_YEARS = range(1678, 2262)
 
 
 class PolicyError(FedGrangerError):
@@ -211,12 +212,14 @@ def _moment(name: str, value: Any) -> Any:
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        if moment.tzinfo is not None:
+            moment = (moment - moment.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
+    except (ValueError, OverflowError):
         raise ConfigError(
             f"{name} is {value!r}; write it like 2026-01-31T12:00:00, or as a number"
         ) from None
-    if moment.tzinfo is not None:
-        moment = (moment - moment.utcoffset()).replace(tzinfo=None)  # type: ignore[operator]
+    if moment.year not in NANOSECOND_YEARS:
+        raise ConfigError(f"{name} is {value!r}; the year must be within 1678 and 2261")
     return np.datetime64(moment, "ns")
 
 

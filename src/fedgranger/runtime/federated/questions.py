@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ __all__ = ["ALLOWED", "WAITING", "Questions", "WaitingError", "question_of"]
 
 RECORD = "questions"
 WAITING = "waiting"
-"""Record of the runs that wait for the site's word: run -> question and what it asks for."""
+"""Record of the runs that wait for the site's word: run -> question, options and period."""
 ALLOWED = "allowed"
 """Record of the runs that the site has allowed: run -> question."""
 DAY_SECONDS = 86_400.0
@@ -59,7 +60,7 @@ class Questions:
     def __init__(self, store: Store, policy: SitePolicy, data_hash: str) -> None:
         self._store, self._policy, self._data = store, policy, data_hash
 
-    def check(self, run: str, question: str, described: str, now: float) -> None:
+    def check(self, run: str, question: str, told: Mapping[str, str], now: float) -> None:
         """Refuse what goes beyond the policy, before anything is computed.
 
         Raises:
@@ -76,7 +77,7 @@ class Questions:
                 f"its policy allows {self._policy.runs_per_day} runs within 24 hours; try later"
             )
         if self._policy.ask and self._record(ALLOWED).get(run) != question:
-            self._announce(run, question, described)
+            self._announce(run, {"question": question, **told})
             raise WaitingError("its site has not allowed this run yet")
 
     def take(self, run: str, question: str, now: float) -> None:
@@ -123,9 +124,8 @@ class Questions:
             )
         self._save(asked, [*shown, name], runs)
 
-    def _announce(self, run: str, question: str, described: str) -> None:
+    def _announce(self, run: str, told: dict[str, str]) -> None:
         waiting = self._record(WAITING)
-        told = {"question": question, "described": described}
         if waiting.get(run) != told:
             kept = dict(list(waiting.items())[-KEPT_WAITING:])
             self._store.save(WAITING, {"runs": {**kept, run: told}}, {})

@@ -114,7 +114,7 @@ class Store:
         if content is None:
             return None
         try:
-            header, arrays = unpack(content)
+            header, arrays = unpack(content, largest_header=len(content))
         except MessageError:
             if fail_closed:
                 raise DamagedRecordError(f"the record '{name}' is damaged") from None

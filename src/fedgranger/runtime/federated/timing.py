@@ -15,7 +15,7 @@ import numpy as np
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 
-__all__ = ["LocalSeries", "TimeGrid", "TimeRange", "agree", "on_grid", "range_of"]
+__all__ = ["LocalSeries", "TimeGrid", "TimeRange", "agree", "on_grid", "range_of", "say_period"]
 
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
@@ -145,6 +145,16 @@ def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
     values[index[kept]] = client.values[kept]
     observed[index[kept]] = client.observed[kept]
     return ClientData(client.name, client.sensors, values, observed)
+
+
+def say_period(grid: TimeGrid) -> str:
+    """The common axis in words, for the people at a site."""
+    ends = (grid.first, grid.first + (grid.num_steps - 1) * grid.interval)
+    if grid.time_kind == "stamps":
+        first, last = (str(np.datetime64(int(end), "ns").astype("datetime64[s]")) for end in ends)
+    else:
+        first, last = (f"{float(end):.10g}" for end in ends)
+    return f"{first} to {last}, {grid.num_steps} steps of {_say(grid.interval, grid.time_kind)}"
 
 
 def _exact(number: np.generic) -> Fraction:

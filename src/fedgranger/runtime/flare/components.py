@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nvflare.apis.app_validation import AppValidator
 from nvflare.apis.fl_constant import FLContextKey
@@ -47,12 +49,16 @@ def _point_to(fl_ctx: Any, role: str) -> None:
 
 
 class OnlyRuns(AppValidator):
-    """Lets in runs of fedgranger and no other job."""
+    """Lets in runs of fedgranger and no other job; `report` is told of every other one."""
+
+    report: ClassVar[Callable[..., object]] = lambda *_, **__: None
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
         """Return what is wrong with a job, and its properties: none."""
         try:
             check_job(Path(app_folder))
         except ConfigError as error:
+            with contextlib.suppress(OSError):  # refused all the same
+                OnlyRuns.report("refused", reason=str(error), request="job")
             return str(error), {}
         return "", {}

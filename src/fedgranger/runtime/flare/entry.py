@@ -40,10 +40,11 @@ def main() -> int:
     os.umask(0o077)
     check_rights(kit, is_server=role.startswith("server"))
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    from fedgranger.runtime.flare import guarded
+    from fedgranger.runtime.flare import components, guarded
     from fedgranger.runtime.flare.revocation import refuse_revoked
 
     log = audit_log(kit)
+    components.OnlyRuns.report = log.add
     connection = Connection(kit) if role == "client" else None
     guarded.guard_cells(role, log.add, connection.heard if connection else lambda _: None)
     if not role.endswith("job"):

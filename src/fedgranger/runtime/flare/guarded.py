@@ -118,7 +118,7 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
                                  address=str(came_from).rpartition(":")[0])  # fmt: skip
                 sfm_conn.conn.close()
                 if process == "server" and is_news:
-                    threading.Thread(target=_warn, args=(cells[0], name), daemon=True).start()
+                    threading.Thread(target=_warn, args=(cells[:1], name), daemon=True).start()
                 raise CommError(CommError.BAD_DATA, f"'{name}' is connected already")
             super().update_endpoint(sfm_conn, data)
 
@@ -167,9 +167,10 @@ def _limit_frames() -> None:
         ]
 
 
-def _warn(cell: CoreCell, name: str) -> None:
+def _warn(own: list[CoreCell], name: str) -> None:
     """Tell a client that a second process with its kit has tried to connect."""
-    cell.fire_and_forget("admin", "admin", name, new_cell_message({}, Message(NOTICE, "")))
+    for mine in own:
+        mine.fire_and_forget("admin", "admin", name, new_cell_message({}, Message(NOTICE, "")))
 
 
 class _Seldom:

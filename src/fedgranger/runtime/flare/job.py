@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import json
 import logging
+import os
 import threading
 import time
+import weakref
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from nvflare.collab import collab
@@ -54,7 +56,6 @@ class FlareClient:
         self._party: Party | None = None
         self._lock = threading.Lock()
         self._problem = ""
-        self._hold: IO[bytes] | None = None
 
     @collab.publish
     def ping(self) -> str:
@@ -69,35 +70,35 @@ class FlareClient:
         if not _is_server("handle", payload):
             return _cannot(payload, "invalid", "only the server may call a client")
         with self._lock, jax.enable_x64(True):
-            if self._party is None and not self._problem:
-                if not self._is_alone():
-                    return _cannot(payload, "waiting", "another run's process is at work there")
-                self._party = self._make_party()
+            try:
+                if self._party is None and not self._problem:
+                    if not self._is_alone():
+                        return _cannot(payload, "waiting", "another run's process is at work there")
+                    self._party = _party(state_folder(_kit()))
+            except Exception as error:  # whatever it is, the server is not told
+                self._note(error)
             if self._party is None:
                 return _cannot(payload, "data", "it cannot take part; its own log says why")
             return self._party.handle(payload)
 
     def _is_alone(self) -> bool:
-        """Hold the site's records; they go with this process, however it ends."""
-        if self._hold is None:
-            self._hold = (state_folder(_kit()) / f"{collab.site_name}.lock").open("ab")
+        """Hold the site's records until this object or its process ends: one run at a time."""
+        path = state_folder(_kit()) / f"{collab.site_name}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
             return False
+        weakref.finalize(self, os.close, descriptor)
         return True
 
-    def _make_party(self) -> Party | None:
-        folder = state_folder(_kit())
-        try:
-            return _party(folder)
-        except Exception as error:  # whatever it is, the server is not told
-            ours = isinstance(error, FedGrangerError | OSError)
-            self._problem = str(error) if ours else repr(error)
-            site_log(folder, self._problem)
-            with contextlib.suppress(OSError):
-                audit_log(_kit()).add("refused", code="data", reason="the site cannot take part")
-            return None
+    def _note(self, error: Exception) -> None:
+        ours = isinstance(error, FedGrangerError | OSError)
+        self._problem = str(error) if ours else repr(error)
+        with contextlib.suppress(OSError):
+            site_log(state_folder(_kit()), self._problem)
+            audit_log(_kit()).add("refused", code="data", reason="the site cannot take part")
 
 
 def _party(folder: Path) -> Party:
