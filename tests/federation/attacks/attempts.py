@@ -27,6 +27,7 @@ class Attack:
         payload: the message.
         proof: evidence of success given the answer, or an empty text.
         named: channel and topic under which a log must name it; the ones above if empty.
+        reason: words that the log's reason must hold.
         options: forged sender, token, headers.
         how: `ask`, or `stream`.
         is_flares: FLARE 2.9 itself stops it, without a line in our logs.
@@ -39,6 +40,7 @@ class Attack:
     payload: object
     proof: Callable[[dict], str]
     named: tuple[str, str] = ()
+    reason: str = ""
     options: dict = field(default_factory=dict)
     how: str = "ask"
     is_flares: bool = False
@@ -87,7 +89,12 @@ def judge(attack, answer, me, watchers):
     evidence = attack.proof(answer)
     channel, topic = attack.named or (attack.channel, attack.topic)
     wanted = {"sender": attack.options.get("origin", me), "channel": channel, "topic": topic}
-    lines = [line for one in watchers for line in one.refusals() if wanted.items() <= line.items()]
+    lines = [
+        line
+        for one in watchers
+        for line in one.refusals()
+        if wanted.items() <= line.items() and attack.reason in line["reason"]
+    ]
     if evidence:
         outcome = "succeeded"
     elif lines:

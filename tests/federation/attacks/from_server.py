@@ -9,9 +9,11 @@ from pathlib import Path
 
 from nvflare.lighter.utils import load_private_key_file, sign_folders
 from nvflare.private.defs import RequestHeader
+from nvflare.private.scheduler_constants import ShareableHeader
 
+from fedgranger.runtime.flare.guard import JOB_ID
 from tests.federation.attacks import from_client
-from tests.federation.attacks.attempts import Attack
+from tests.federation.attacks.attempts import Attack, carry_out
 from tests.federation.attacks.from_client import MAIN, request
 
 NEEDED = {"scheduler.check_resource", "scheduler.cancel_resource"}
@@ -23,17 +25,16 @@ PAD_BYTES = 300_000_000
 START_DELAYS = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 
 
-def attacks_on(victim, signed, kit):
+def attacks_on(victim, signed):
     """All of them but those that end the victim.
 
     Args:
         victim: the client.
         signed: a job's folder that the administrator signed, as an earlier run left it.
-        kit: the server's own.
     """
     found = [
         *from_client.reading(victim), *from_client.asking(victim),
-        *from_client.deleting(victim, ()), *deploying(victim, signed), *racing(victim, kit),
+        *from_client.deleting(victim, ()), *deploying(victim, signed),
     ]  # fmt: skip
     return [as_server(attack) for attack in found if attack.topic not in NEEDED]
 
@@ -53,7 +54,8 @@ def deploying(victim, signed):
     for claim, role in (("the administrator", "project_admin"), ("a lead", "lead")):
         yield Attack(
             f"deploy code in the name of {claim}", victim.name, MAIN, "train.deploy",
-            _job(_zip(code), run, role), lambda _: _found(victim, word), is_flares=True,
+            _job(_zip(code), run, role), lambda _: _found(victim, word),
+            reason="'custom/own.py' that no run has",
         )  # fmt: skip
     decoy = victim.decoy()
     (decoy / "kept").write_text("x")
@@ -61,12 +63,39 @@ def deploying(victim, signed):
         "put a signed job over another folder", victim.name, MAIN, "train.deploy",
         _job(_zip_folder(signed), decoy.name, "project_admin"),
         lambda _: "" if (decoy / "kept").exists() else f"{decoy.name} was replaced",
+        reason="does not name a run",
     )  # fmt: skip
 
 
-def racing(victim, kit):
-    """Code that the server signed itself, started while the victim still unpacks it."""
-    run, loot = _run_name(), victim.kit / f"loot{secrets.token_hex(4)}"
+def race(altered, victim, signed, kit):
+    """Code that the server signed itself, started while the victim still unpacks it; records.
+
+    FLARE starts only what was deployed, but takes the folder's name from the job's description: so
+    a job with honest files is deployed first that describes the other one.
+
+    Args:
+        altered: the server.
+        victim: the client.
+        signed: the folder of an earlier run's job at the victim.
+        kit: the server's own.
+    """
+    honest, run = _run_name(), _run_name()
+    first = as_server(Attack(
+        "deploy a job that describes another run", victim.name, MAIN, "train.deploy",
+        _job(_zip_folder(signed), honest, "project_admin", described=run),
+        lambda _: _left_behind(victim, honest), reason="describes another run",
+    ))  # fmt: skip
+    records = carry_out(altered, "server", [first], [victim])
+    ask = request("scheduler.check_resource", {}, **_naming(run, "project_admin"))
+    asks = [("ask", (victim.name, MAIN, "admin", ask), {}) for _ in START_DELAYS]
+    answers = altered.order("server", "send_all", asks)  # an honest question: who may start a job
+    tokens = [JOB_ID.search(answer["answer"])[0] for answer in answers]
+    attacks = list(_racing(victim, kit, honest, run, tokens))
+    return records + carry_out(altered, "server", attacks, [victim])
+
+
+def _racing(victim, kit, honest, run, tokens):
+    loot = victim.kit / f"loot{secrets.token_hex(4)}"
     code = f"open({str(loot)!r}, 'w').close()"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -78,22 +107,23 @@ def racing(victim, kit):
         key = load_private_key_file(str(startup / "server.key"))
         sign_folders(name, key, str(startup / "server.crt"))
         data = _zip_folder(folder)
-    has_run = lambda _: f"{loot.name} is there" if loot.exists() else ""  # noqa: E731
-    yield Attack(
+
+    def has_run(_):
+        return f"{loot.name} is there" if loot.exists() else ""
+
+    yield as_server(Attack(
         "deploy code that the server signed", victim.name, MAIN, "train.deploy",
-        _job(data, run, "project_admin"), lambda _: _left_behind(victim, run) or has_run(_),
-    )  # fmt: skip
-    for delay in START_DELAYS:
-        start = request("train.start_job", {}, **_naming(run, "project_admin"))
-        yield Attack(
-            f"start it after {delay} s", victim.name, MAIN, "train.start_job", start, has_run,
-            options={"delay": delay}, is_flares=True,
-        )  # fmt: skip
-    yield Attack(
-        "deploy a job that describes another run", victim.name, MAIN, "train.deploy",
-        _job(_zip({}), run, "project_admin", described=_run_name()),
-        lambda _: _left_behind(victim, run),
-    )  # fmt: skip
+        _job(data, run, "project_admin"), lambda _: has_run(_) or _left_behind(victim, run),
+        reason="'custom/sitecustomize.py' that no run has",
+    ))  # fmt: skip
+    for delay, token in zip(START_DELAYS, tokens, strict=True):
+        headers = _naming(honest, "project_admin", described=run)
+        headers[ShareableHeader.RESOURCE_RESERVE_TOKEN] = token
+        yield as_server(Attack(
+            f"start it after {delay} s", victim.name, MAIN, "train.start_job",
+            request("train.start_job", {}, **headers), has_run, options={"delay": delay},
+            reason="describes another run",
+        ))  # fmt: skip
 
 
 def _left_behind(victim, run):

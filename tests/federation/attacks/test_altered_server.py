@@ -23,8 +23,9 @@ def test_an_altered_server_gets_nothing_from_its_clients(tmp_path):
         signed = next(victim.kit.glob("*/app*/.__nvfl_sig.json")).parent
         with Altered(federation, "server") as altered:
             assert wait_for(lambda: "client2" in altered.order("server", "peers"), 60)
-            attacks = from_server.attacks_on(victim, signed, federation.kits["server"])
+            attacks = from_server.attacks_on(victim, signed)
             records = carry_out(altered, "server", attacks, [victim])
+            records += from_server.race(altered, victim, signed, federation.kits["server"])
             attacks = [from_server.as_server(attack) for attack in from_client.ending(victim)]
             records += carry_out(altered, "server", attacks, [victim])
         federation.start("server")
