@@ -1,6 +1,7 @@
 """Kits, certificates and deployment files: who gets which key, what is refused, in which words."""
 
 import configparser
+import ipaddress
 import json
 import os
 import shutil
@@ -542,6 +543,25 @@ def test_the_container_locks_the_party_in(role):
     assert "/" not in base
     assert files[".dockerignore"].splitlines()[-1] == "*"
     assert not set(files) - {"fedgranger.service", "Containerfile", ".dockerignore", "compose.yaml"}
+
+
+def test_a_clients_container_reaches_the_server_only():
+    text = deployment_files("client", "pump", "server.example", 8002)["compose.yaml"]
+    found = yaml.safe_load(text)
+    service, gate = found["services"]["fedgranger"], found["services"]["gate"]
+    assert service["networks"] == ["inside"]
+    assert found["networks"]["inside"]["internal"] is True
+    address = gate["networks"]["inside"]["ipv4_address"]
+    assert service["extra_hosts"] == [f"server.example:{address}"]
+    network = ipaddress.ip_network(found["networks"]["inside"]["ipam"]["config"][0]["subnet"])
+    assert ipaddress.ip_address(address) in network
+    assert gate["command"][1] == "tcp-connect:server.example:8002"
+    assert (gate["read_only"], gate["cap_drop"], gate["user"]) == (True, ["ALL"], "10001:10001")
+    assert "volumes" not in gate
+    for host in ("192.0.2.7", "localhost"):
+        text = deployment_files("client", "pump", host, 8002)["compose.yaml"]
+        assert list(yaml.safe_load(text)["services"]) == ["fedgranger"]
+        assert "firewall allow it the server's port 8002 only" in text.replace("\n    # ", " ")
 
 
 def test_the_deployment_files_are_in_the_kits_that_run(made):

@@ -13,6 +13,7 @@ PROGRAM = "/opt/fedgranger/bin/fedgranger"
 KITS = "/var/lib/fedgranger"
 DATA = "/srv/fedgranger"
 USER_NUMBER = 10_001
+GATE, GATE_NETWORK = "172.30.253.2", "172.30.253.0/29"
 MEMORY = {"server": "8G", "client": "4G"}
 
 
@@ -22,7 +23,7 @@ def deployment_files(role: str, name: str, host: str, port: int) -> dict[str, st
         "fedgranger.service": _unit(role, name, host),
         "Containerfile": CONTAINER,
         ".dockerignore": "# the image needs nothing of this folder, least of all its keys\n*\n",
-        "compose.yaml": _compose(role, name, port),
+        "compose.yaml": _compose(role, name, host, port),
     }
 
 
@@ -110,21 +111,18 @@ SERVER_NETWORK = """\
 
 def _network(host: str) -> str:
     """Nothing but the server, where its address is known; a unit cannot name a host."""
-    try:
-        allowed = str(ipaddress.ip_address(host))
-    except ValueError:
-        if host != "localhost":
-            return f"""\
+    if host != "localhost" and not _is_address(host):
+        return f"""\
 # Nothing but the server and this machine: write the address of {host} (and of your name
 # server) at the end of the second line and take both marks away.
 #IPAddressDeny=any
 #IPAddressAllow=localhost
 """
-        allowed = ""
+    allowed = "localhost" if host == "localhost" else f"localhost {host}"
     return f"""\
 # Nothing but the server and this machine.
 IPAddressDeny=any
-IPAddressAllow={f"localhost {allowed}".rstrip()}
+IPAddressAllow={allowed}
 """
 
 
@@ -137,18 +135,13 @@ ENTRYPOINT ["fedgranger", "federation", "start", "/kit"]
 """
 
 
-def _compose(role: str, name: str, port: int) -> str:
+def _compose(role: str, name: str, host: str, port: int) -> str:
     is_client = role == "client"
     party = f"client-{name}" if is_client else name
     command = f'    command: ["--data", "/data/{name}.csv"]\n' if is_client else ""
     data = f"      - {DATA}:/data:ro  # the folder of {name}.csv\n" if is_client else ""
     policy = "      - ./policy.toml:/kit/policy.toml:ro\n" if is_client else ""
-    ports = (
-        "    # No port is open. A container cannot limit whom it calls: let the host's firewall\n"
-        f"    # allow it the server's port {port} only.\n"
-        if is_client
-        else f'    ports: ["{port}:{port}"]\n'
-    )
+    ports = _gate(host, port) if is_client else f'    ports: ["{port}:{port}"]\n'
     return f"""\
 # Container of this party, started in this folder with: docker compose up --build --detach
 # The folder must belong to the container's user: chown -R {USER_NUMBER}:{USER_NUMBER} .
@@ -175,3 +168,45 @@ services:
       - .:/kit
       - ./startup:/kit/startup:ro
 {policy}{data}{ports}"""
+
+
+def _gate(host: str, port: int) -> str:
+    """No port is open, and the only way out leads to the server: a second container passes it on.
+
+    TLS goes through it from end to end. A client that was told an address instead of a name calls
+    that address itself, so there it takes a firewall.
+    """
+    if host == "localhost" or _is_address(host):
+        return (
+            "    # No port is open. This file cannot limit whom the container calls: let the\n"
+            f"    # host's firewall allow it the server's port {port} only.\n"
+        )
+    return f"""\
+    networks: [inside]
+    extra_hosts: ["{host}:{GATE}"]
+    depends_on: [gate]
+  gate:  # the only way out: to the server, nowhere else
+    image: alpine/socat:1.8.0.3
+    command: ["tcp-listen:{port},fork,reuseaddr", "tcp-connect:{host}:{port}"]
+    user: "{USER_NUMBER}:{USER_NUMBER}"
+    read_only: true
+    cap_drop: [ALL]
+    security_opt: ["no-new-privileges:true"]
+    restart: unless-stopped
+    networks:
+      inside: {{ipv4_address: {GATE}}}
+      outside: {{}}
+networks:
+  inside:  # another range if this one is taken, here and above
+    internal: true
+    ipam: {{config: [{{subnet: {GATE_NETWORK}}}]}}
+  outside: {{}}
+"""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
