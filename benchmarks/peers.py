@@ -26,7 +26,7 @@ import numpy as np
 import fedgranger as fg
 from fedgranger.client.identify import identify
 from fedgranger.evaluation.metrics import score
-from fedgranger.inference.edges import infer
+from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.runtime.uploads import state_source
 

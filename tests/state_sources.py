@@ -51,4 +51,4 @@ def source_of(states, dims, covs=None, *, observed=None, starts=(0,), chunk=10**
             yield StateChunk(states[rows], observed[rows], is_start[rows])
 
     names = tuple(f"c{m}" for m in range(len(dims))) if names is None else tuple(names)
-    return StateSource(names, dims, covs, chunks, T)
+    return StateSource(names, dims, covs, chunks, T, (1,) * len(dims))

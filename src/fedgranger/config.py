@@ -17,6 +17,7 @@ from fedgranger.errors import ConfigError
 __all__ = ["RunConfig", "check_choice", "read_toml", "unknown_key"]
 
 Auto = Literal["auto"]
+TESTS = ("auto", "debiased", "readings", "asymptotic", "none")
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,20 @@ class RunConfig:
         granger_prior_location: mean of Â⁰.
         granger_prior_scale: standard deviation of Â⁰.
         seed: seed of the prior draws.
-        test: "debiased" tests every edge on the clients' least-squares states; "asymptotic" tests
+        test: which question is put to the clients' states. "debiased": does the cause's latent
+            state drive the effect's, measurement error taken out; "readings": do the cause's past
+            states help to predict the effect beyond its own past, with p-values from copies whose
+            clocks were shifted; "auto": the first where its model passes every check, else the
+            second. "asymptotic" tests
             FedGC's own estimate with its steady-state spread (the paper's test, which does not
             control false edges); "none" does not test.
         alpha: an edge is reported when its adjusted p-value is at most this.
         correction: for testing many edges: bh, by, holm or none.
         confidence: level of the entries' intervals.
-        lags: lag order of the debiased estimate, or "auto" for an information criterion.
-        max_lags: largest order "auto" may choose.
+        lags: how many lags of the causes are tested, or "auto": by an information criterion
+            (debiased), or up to the last one at which something arrives (readings).
+        max_lags: largest number "auto" may choose.
+        copies: copies with shifted clocks, for readings and auto.
         covariance: "sandwich", or "homoskedastic" (right only without measurement noise).
         noise_correction: take the measurement error of the states out of the debiased estimate.
             False tests the states as they are, which is for data whose noise cannot be told from
@@ -99,6 +106,7 @@ class RunConfig:
     confidence: float = 0.95
     lags: int | Auto = 1
     max_lags: int = 5
+    copies: int = 60
     covariance: str = "sandwich"
     noise_correction: bool = True
     hac: str = "model"
@@ -147,12 +155,13 @@ class RunConfig:
             )
         _check_couplings(self.couplings)
         check_choice("solver", self.solver, ("sgd", "newton", "none"))
-        check_choice("test", self.test, ("debiased", "asymptotic", "none"))
+        check_choice("test", self.test, TESTS)
         check_choice("uncertainty", self.uncertainty, ("none", "joint", "blockwise"))
-        if self.solver == "none" and (self.test != "debiased" or self.uncertainty != "none"):
+        needs_rounds = self.test in ("asymptotic", "none") or self.uncertainty != "none"
+        if self.solver == "none" and needs_rounds:
             raise ConfigError(
-                "solver='none' runs no FedGC, so test must be 'debiased' and uncertainty 'none'; "
-                "choose solver='sgd' or 'newton' for the others"
+                "solver='none' runs no FedGC, so test must be 'auto', 'debiased' or 'readings' and "
+                "uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
             )
         check_choice("correction", self.correction, ("bh", "by", "holm", "none"))
         check_choice("covariance", self.covariance, ("sandwich", "homoskedastic"))
@@ -167,6 +176,7 @@ class RunConfig:
         if self.lags != "auto":
             _check_int("lags", self.lags, 1)
         _check_int("max_lags", self.max_lags, 1)
+        _check_int("copies", self.copies, 20)
         _check_int("weighting_span", self.weighting_span, 0 if self.weighting == "none" else 1)
         for field in fields(self):  # 1 and 1.0 are the same option
             if isinstance(field.default, float) or field.name.endswith("step_size"):

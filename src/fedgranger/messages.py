@@ -43,7 +43,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 __all__ = [
     "CONTENTS",
@@ -64,9 +64,9 @@ __all__ = [
     "state_bytes",
 ]
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever a kind or a field changes."""
-OLDEST_PROTOCOL = 2
+OLDEST_PROTOCOL = 3
 """The oldest version of the other side that this side understands."""
 
 
@@ -107,7 +107,7 @@ CONTENTS: Mapping[str, Content] = {
             "num_steps": int,
         }
     ),
-    "hello": Content({}, {"error_cov": ("f8", 2)}),
+    "hello": Content({"own_lags": int}, {"error_cov": ("f8", 2)}),
     "join": Content({"epoch": int, "total_dim": int}),
     "train": Content({"epoch": int}),
     "model": Content({}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0)}),
@@ -192,9 +192,11 @@ class StateHello(eqx.Module):
 
     Attributes:
         error_cov: E = (CᵀR⁻¹C)⁻¹, what measurement noise adds to the states below.
+        own_lags: how many steps back its own past matters to the client.
     """
 
     error_cov: Float[Array, "state_dim state_dim"]
+    own_lags: Int[Array, ""]
 
 
 class StateMessage(eqx.Module):
@@ -239,9 +241,9 @@ def hello_bytes(state_dim: int) -> tuple[int, int]:
 
     Example:
         >>> hello_bytes(2)
-        (40, 32)
+        (40, 40)
     """
-    return 8 * (state_dim**2 + 1), 8 * state_dim**2
+    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 1)
 
 
 PASS_REPORT_BYTES = 16

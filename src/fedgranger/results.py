@@ -20,6 +20,7 @@ from fedgranger.errors import RunError
 from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
 from fedgranger.inference.multiplicity import false_edge_bound
 from fedgranger.inference.reference import Reference
+from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.views import QUANTITIES, Quantities
@@ -40,8 +41,8 @@ class Result:
         granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
             on m. None when FedGC was not run (solver='none').
         augmentations: θ_m per client (in a deployment they stay with their client).
-        inference: the tested estimate (debiased, or FedGC's own with test='asymptotic') and its
-            edge tests, or None when there are none.
+        inference: the tested estimate (debiased, of the readings, or FedGC's own with
+            test='asymptotic') and its edge tests, or None when there are none.
         trace: losses along training; columns pass_index, round, client, local_loss, server_loss.
         manifest: versions, seed, data hash, timings, bytes and how training ended.
         config: the options of the run.
@@ -64,17 +65,17 @@ class Result:
     reference: Reference | None = None
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
-        """Block [effect, cause] of FedGC's estimate, or of the debiased one (all lags)."""
+        """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
         offsets = np.concatenate([[0], np.cumsum(self.state_dims)])
         for name in (effect, cause):
             if name not in self.clients:
                 raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
-        check_choice("estimate", estimate, ("fedgc", "debiased"))
+        check_choice("estimate", estimate, ("fedgc", "debiased", "readings"))
         m, n = self.clients.index(effect), self.clients.index(cause)
         rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
         if estimate == "fedgc":
             return self._fedgc()[rows, columns]
-        transition = self._debiased().transition
+        transition = self._tested(estimate).transition
         P = offsets[-1]
         lags = transition.shape[1] // P
         return np.concatenate(
@@ -95,8 +96,8 @@ class Result:
         test at that level finds nothing.
 
         Args:
-            estimate: `debiased` with its tests, `fedgc` (test columns empty), or `auto`: the
-                tested one when there is one.
+            estimate: `debiased` or `readings` with its tests, `fedgc` (test columns empty), or
+                `auto`: the tested one when there is one.
             alpha: level for `is_edge`; default the run's own.
             correction: for `q_value`; default the run's own.
             sort: most certain first (strongest first without tests), instead of by client order.
@@ -106,7 +107,7 @@ class Result:
             table = self._untested_edges()
         else:
             table = decide(
-                self.inference.edges,
+                self._tested(estimate).edges,
                 self.config.alpha if alpha is None else alpha,
                 self.config.correction if correction is None else correction,
                 self.config.couplings,
@@ -124,7 +125,7 @@ class Result:
         """
         self._check_estimate(estimate)
         if estimate != "fedgc" and self.inference is not None:
-            return self.inference.entries
+            return self._tested(estimate).entries
         if self.granger is None:
             return pd.DataFrame(columns=list(ENTRY_COLUMNS))
         rows = [
@@ -149,9 +150,9 @@ class Result:
         )
 
     def _check_estimate(self, estimate: str) -> None:
-        check_choice("estimate", estimate, ("auto", "debiased", "fedgc"))
-        if estimate == "debiased":
-            self._debiased()
+        check_choice("estimate", estimate, ("auto", "debiased", "readings", "fedgc"))
+        if estimate in ("debiased", "readings"):
+            self._tested(estimate)
         if estimate == "fedgc":
             self._fedgc()
 
@@ -164,10 +165,11 @@ class Result:
             raise RunError("FedGC was not run (solver='none'); run with solver='newton' or 'sgd'")
         return self.granger
 
-    def _debiased(self) -> EdgeInference:
-        if self.inference is None or self.inference.facts.get("test") != "debiased":
-            raise RunError("this run has no debiased estimate; fit with test='debiased'")
-        return self.inference
+    def _tested(self, estimate: str) -> EdgeInference:
+        for found in (self.inference, self.inference.beside if self.inference else None):
+            if found is not None and estimate in ("auto", found.facts.get("test")):
+                return found
+        raise RunError(f"this run has no test of this kind; fit with test='{estimate}'")
 
     def _untested_edges(self) -> pd.DataFrame:
         """All pairs with FedGC's strength, empty when FedGC was not run."""
@@ -202,10 +204,7 @@ class Result:
         if self.granger is not None:
             arrays["granger"] = self.granger
         if self.inference is not None:
-            kind = self.inference.facts["test"]
-            arrays[kind] = self.inference.transition
-            arrays[f"{kind}_std_error"] = self.inference.std_error
-            arrays[f"{kind}_p_value"] = self.inference.p_value
+            arrays |= inference_arrays(self.inference)
         write_atomically(
             folder / "config.toml",
             lambda path: path.write_text(self.config.to_toml(), encoding="utf-8"),
@@ -221,6 +220,9 @@ class Result:
         else:
             views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
             tables |= dict(zip(FEDGC_FILES, views, strict=True))
+        for old in OTHER_FILES:
+            (folder / old).unlink(missing_ok=True)
+        tables |= other_tables(self.inference)
         for name, table in tables.items():
             write_atomically(folder / name, partial(table.to_csv, index=False))
         write_atomically(
@@ -260,17 +262,7 @@ class Result:
             with np.load(folder / "estimate.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             clients = tuple(str(name) for name in arrays["clients"])
-            inference = None
-            kind = manifest["inference"]["test"]
-            if kind in arrays:
-                inference = EdgeInference(
-                    arrays[kind],
-                    arrays[f"{kind}_std_error"],
-                    arrays[f"{kind}_p_value"],
-                    _read_table(folder / "edges.csv"),
-                    _read_table(folder / "entries.csv"),
-                    manifest["inference"],
-                )
+            inference = read_inference(folder, manifest["inference"], arrays)
             return cls(
                 clients,
                 tuple(int(dim) for dim in arrays["state_dims"]),
@@ -341,15 +333,6 @@ def _load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
         return {}, None
     with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         return normal_from_arrays(file)
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
-    for name in table.columns.difference(["cause", "effect", "is_edge"]):
-        numbers = np.array([float(text) if text else np.nan for text in table[name]])
-        table[name] = numbers.astype(np.int64) if name in ("row", "col", "df") else numbers
-    return table
 
 
 def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

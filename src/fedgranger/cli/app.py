@@ -29,6 +29,10 @@ COMMANDS = {
         "fedgranger.cli.diagnose",
         "Show residual checks, stationarity, conditioning, detectable strengths and other levels.",
     ),
+    "audit": (
+        "fedgranger.cli.audit",
+        "Show how often the tests find edges where none can be: with every client's clock shifted.",
+    ),
     "evaluate": (
         "fedgranger.cli.evaluate",
         "Compare a run with what is known to be true; also written to RUN/evaluation.json.",

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from fedgranger.cli.audit import audit_lines
 from fedgranger.cli.console import friendly, out
 from fedgranger.errors import RunError
 from fedgranger.inference.power import power_at
@@ -35,8 +36,12 @@ def diagnose(
         raise RunError(f"{run}: there are no edge tests to diagnose: {reason}")
     if facts["test"] == "asymptotic":
         _print_stability(facts)
+    elif facts["test"] == "readings":
+        _print_own_pasts(result, facts)
     else:
         _print_residual_checks(result, facts)
+    for line in audit_lines(facts):
+        out.print(escape(line), soft_wrap=True)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
         (easy, low), (hard, high) = strengths[0], strengths[-1]
@@ -46,7 +51,7 @@ def diagnose(
             f"strength {low:.3g} ({escape(easy)}) to {high:.3g} ({escape(hard)})",
             soft_wrap=True,
         )
-    if strength is not None:
+    if strength is not None and "df_denominator" in facts:
         sizes = dict(zip(result.clients, result.state_dims, strict=True))
         for edge, detectable in facts["detectable_strength"].items():
             cause, effect = edge.split(" -> ")
@@ -90,6 +95,17 @@ def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
         values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
         worth = f"{facts['effective_samples'][client]:.0f}"
         table.add_row(escape(client), *values, worth)
+    out.print(table)
+
+
+def _print_own_pasts(result: Result, facts: dict[str, Any]) -> None:
+    out.print(f"readings' test, {facts['num_pairs']} rows\n")
+    table = Table(box=None, header_style="bold")
+    for name in ("client", "own lags", "unit root (p)"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client in result.clients:
+        order, unit_root = facts["own_lags"][client], facts["unit_root"][client]
+        table.add_row(escape(client), str(order), f"{unit_root:.3g}")
     out.print(table)
 
 

@@ -45,7 +45,7 @@ def evaluate(
         typer.echo(json.dumps(scores))
         return
     out.print(_edge_score_table(scores) if known.truth is None else score_table(scores))
-    tested = scores.get("debiased") or scores.get("asymptotic") or {}
+    tested = scores.get("debiased") or scores.get("readings") or scores.get("asymptotic") or {}
     coverage = tested.get("coverage", {})
     for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
         if coverage.get(name) is not None:
@@ -56,7 +56,7 @@ def _score_edges(result: Result, path: Path) -> dict[str, Any]:
     """Scores against a graph that says nothing about entries: only those of whole edges."""
     known = read_known_graph(path, result.clients)
     scores = score(result, _as_truth(result, known))
-    for kind in ("debiased", "asymptotic", "fedgc"):
+    for kind in ("debiased", "readings", "asymptotic", "fedgc"):
         for level in ENTRY_LEVELS:
             scores.get(kind, {}).pop(level, None)
         scores.get(kind, {}).get("coverage", {})["all_entries"] = None
@@ -77,7 +77,7 @@ def _as_truth(result: Result, known: KnownGraph) -> Truth:
 
 def _edge_score_table(scores: dict[str, Any]) -> Table:
     """One column per estimate; what is undefined or was not decided is a dash."""
-    kinds = [kind for kind in ("debiased", "asymptotic", "fedgc") if kind in scores]
+    kinds = [kind for kind in ("debiased", "readings", "asymptotic", "fedgc") if kind in scores]
     labels = {
         "F1": "f1",
         "AUC-ROC": "auc_roc",

@@ -13,6 +13,14 @@ from fedgranger.inference.edges import EDGE_COLUMNS
 from fedgranger.report.headline import absence
 from fedgranger.results import Result
 
+QUESTIONS = {
+    "debiased": "does the cause's latent state drive the effect's, measurement noise taken out",
+    "readings": (
+        "do the cause's past states help to predict the effect beyond its own past and the other "
+        "clients"
+    ),
+}
+
 __all__ = [
     "bytes_table",
     "edge_table",
@@ -37,10 +45,21 @@ def headline(result: Result) -> str:
         "holm": "chance of any false edge",
         "none": "level of every single test",
     }[facts["correction"]]
+    tested = int(edges["p_value"].notna().sum())
+    left = "" if tested == len(edges) else f", {len(edges) - tested} of them not tested"
     found = (
-        f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})."
+        f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})"
+        f"{left}."
     )
-    return " ".join([found, *absence(result.manifest)])
+    return " ".join([found, *_question(facts), *absence(result.manifest)])
+
+
+def _question(facts: dict[str, Any]) -> list[str]:
+    """Which question was tested and why that one, where the run had to choose."""
+    reason = facts.get("test_reason")
+    if reason is None:
+        return []
+    return [f"Tested: {QUESTIONS[facts['test']]}. Why this: {reason}."]
 
 
 def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:
@@ -91,7 +110,7 @@ def score_table(scores: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="bold")
     for name in ("estimate", "level", "true", *columns):
         table.add_column(name, justify="left" if name in ("estimate", "level") else "right")
-    for kind in ("debiased", "asymptotic", "fedgc"):
+    for kind in ("debiased", "readings", "asymptotic", "fedgc"):
         for level, label in levels.items():
             if kind in scores:
                 score = scores[kind][level]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from fedgranger.client.own_past import own_order
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.psd import symmetrise
@@ -40,10 +41,18 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     return StateReadout(E @ weighted.T, E)
 
 
-def state_hello(model: LocalModel) -> StateHello:
-    """What a client sends once before its least-squares states."""
+def state_hello(client: ClientData, model: LocalModel, starts: np.ndarray) -> StateHello:
+    """What a client sends once before its least-squares states.
+
+    Args:
+        client: its data.
+        model: its local model.
+        starts: time steps that do not follow their predecessor.
+    """
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
-    return StateHello(jnp.asarray(E))
+    told = state_message(client, model, 0, len(client.values))
+    order = own_order(np.asarray(told.states), np.asarray(told.is_observed), starts)
+    return StateHello(jnp.asarray(E), jnp.asarray(order))
 
 
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:

@@ -15,7 +15,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.synthetic import simulate
 from fedgranger.errors import ConfigError, InferenceError
 from fedgranger.evaluation.metrics import pairs_are_true, score, true_entries
-from fedgranger.inference.edges import infer
+from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.runtime.uploads import state_source
 

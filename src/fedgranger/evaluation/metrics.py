@@ -141,7 +141,8 @@ def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
         "all_entries": None,
     }
     methods = {facts["state_model"] for facts in result.manifest["data"]["clients"].values()}
-    if methods <= {"given", "known"} and result.manifest["inference"]["lags"] == 1:
+    tested = result.manifest["inference"]
+    if methods <= {"given", "known"} and tested["lags"] == 1 and tested["test"] != "readings":
         true = true_entries(entries, truth)
         out["all_entries"] = _share((low <= true) & (true <= high))
     return out

@@ -10,7 +10,7 @@ from scipy import stats
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.states import StateSource, lagged_pairs
 
-__all__ = ["Diagnostics", "diagnose", "unit_root_p_value"]
+__all__ = ["Diagnostics", "diagnose", "unit_root_p_value", "unit_roots"]
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
@@ -44,7 +44,7 @@ class Diagnostics(NamedTuple):
 def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
     """Run all checks; reads the source twice."""
     portmanteau = _portmanteau(source, fit)
-    unit_root = _unit_roots(source)
+    unit_root = unit_roots(source)
     effective = fit.moments.effective_pairs
     notes = []
     if fit.spectral_radius > 0.5 and effective * (1 - fit.spectral_radius) < NEAR_UNIT_ROOT_STEPS:
@@ -116,7 +116,8 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
     }
 
 
-def _unit_roots(source: StateSource) -> dict[str, float]:
+def unit_roots(source: StateSource) -> dict[str, float]:
+    """P-value per client of the augmented Dickey-Fuller test on its least stationary state."""
     recent = np.zeros((0, source.total_dim))
     for chunk in source.chunks():
         states = np.where(chunk.observed[:, source.owner], chunk.states, np.nan)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
+from fedgranger.inference.audit import Audit, PairTests
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
@@ -34,7 +35,9 @@ __all__ = [
     "EdgeTables",
     "decide",
     "edge_tables",
-    "infer",
+    "infer_latent",
+    "is_wanted",
+    "latent_tests",
 ]
 
 EDGE_COLUMNS = (
@@ -46,6 +49,7 @@ EDGE_COLUMNS = (
     "statistic",
     "df",
     "p_value",
+    "delay",
     "q_value",
     "is_edge",
 )
@@ -75,6 +79,8 @@ class EdgeInference(NamedTuple):
         edges: columns `EDGE_COLUMNS`, one row per ordered pair.
         entries: columns `ENTRY_COLUMNS`; `col` counts the cause's states, lag after lag.
         facts: plain values for the manifest.
+        audit: what the test does on copies with shifted clocks.
+        beside: the answer of the other test, when both were made.
     """
 
     transition: np.ndarray
@@ -83,10 +89,12 @@ class EdgeInference(NamedTuple):
     edges: pd.DataFrame
     entries: pd.DataFrame
     facts: dict[str, Any]
+    audit: Audit | None = None
+    beside: EdgeInference | None = None
 
 
-def infer(source: StateSource, config: RunConfig) -> EdgeInference:
-    """Estimate, test and check; see `RunConfig` for the options.
+def infer_latent(source: StateSource, config: RunConfig) -> EdgeInference:
+    """Test the latent influence: measurement error is taken out of the states' moments.
 
     Raises:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
@@ -136,6 +144,17 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     )
 
 
+def latent_tests(source: StateSource, config: RunConfig, lags: int) -> PairTests:
+    """The same test at a given lag order and nothing else, for copies of the data."""
+    weights = (config.weighting, config.weighting_span)
+    fit = estimate(source, lags, *weights)
+    covariance = block_covariance(
+        source, fit, rule=config.hac, weighting=weights[0], span=weights[1]
+    )
+    tests = wald_tests(fit, covariance, source.dims)
+    return PairTests(tests.statistic / tests.df, tests.df, tests.p_value)
+
+
 def decide(
     edges: pd.DataFrame, alpha: float, correction: str, couplings: Couplings = "all"
 ) -> pd.DataFrame:
@@ -144,14 +163,15 @@ def decide(
     Pairs outside `couplings` are not tested and do not count in the correction.
     """
     p = edges["p_value"].to_numpy(dtype=np.float64)
-    q, wanted = np.full(len(p), np.nan), _wanted(edges, couplings)
+    q, wanted = np.full(len(p), np.nan), is_wanted(edges, couplings)
     q[wanted] = adjust(p[wanted], correction)
     is_edge = pd.array(q <= alpha, dtype="boolean")
     is_edge[np.isnan(q)] = pd.NA
     return edges.assign(q_value=q, is_edge=is_edge)
 
 
-def _wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+    """Which rows are tested at all."""
     if couplings == "all":
         return np.ones(len(edges), dtype=np.bool_)
     pairs = zip(edges["cause"], edges["effect"], strict=True)
@@ -203,6 +223,7 @@ def edge_tables(
             "statistic": tests.statistic[across],
             "df": tests.df[across].astype(np.int64),
             "p_value": tests.p_value[across],
+            "delay": _delays(blocks, covariance, fit.lags, dims)[across],
         }
     )
     chosen = inside & across[:, :, None, None]
@@ -212,13 +233,29 @@ def edge_tables(
     reasons = {
         f"{names[cause]} -> {names[effect]}": text for (effect, cause), text in tests.reason.items()
     }
-    left_out = ~_wanted(table, config.couplings)
+    left_out = ~is_wanted(table, config.couplings)
     table.loc[left_out, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
     for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
         reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
     table = decide(table, config.alpha, config.correction, config.couplings)
     detectable = _detectable(table, clients, covariance, config.alpha)
     return EdgeTables(std_error, p_value, table, pd.DataFrame(entries), reasons, detectable)
+
+
+def _delays(
+    blocks: np.ndarray, covariance: BlockCovariance, lags: int, dims: tuple[int, ...]
+) -> np.ndarray:
+    """The lag with the largest Wald statistic of its own, (effect, cause)."""
+    M = len(dims)
+    size = np.zeros((lags, M, M))
+    for m, n in np.ndindex(M, M):
+        for lag in range(lags if lags > 1 else 0):
+            columns = lag * dims[n] + np.arange(dims[n])
+            where = (np.arange(dims[m])[:, None] * blocks.shape[3] + columns).reshape(-1)
+            V = covariance.cov[m, n][np.ix_(where, where)]
+            a = blocks[m, n].reshape(-1)[where]
+            size[lag, m, n] = a @ np.linalg.lstsq(V, a, rcond=None)[0]
+    return 1 + size.argmax(axis=0)
 
 
 def _detectable(
@@ -259,7 +296,7 @@ def _facts(
     M = len(source.dims)
     tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
     return {
-        "test": config.test,
+        "test": "debiased",
         "null": "the cause's past does not help to predict the effect, given all clients' pasts",
         "alpha": config.alpha,
         "correction": config.correction,
@@ -270,6 +307,7 @@ def _facts(
         "hac_lag": covariance.hac_lag,
         "df_denominator": float(np.median(denominator_df(covariance)[tested])),
         "num_pairs": fit.moments.num_pairs,
+        "mean": fit.moments.mean.tolist(),
         "effective_pairs": checks.effective_pairs,
         "effective_samples": checks.effective_samples,
         "spectral_radius": fit.spectral_radius,

@@ -48,6 +48,8 @@ class StateSource(NamedTuple):
         error_covs: E_m per client, the covariance of the states' measurement error.
         chunks: returns a fresh iterator over the data from the first step.
         num_steps: T.
+        own_lags: how far back each client's own past matters to it, by its own choice.
+        period: steps of a cycle that clients have in common; 1: none is known.
     """
 
     names: tuple[str, ...]
@@ -55,6 +57,8 @@ class StateSource(NamedTuple):
     error_covs: tuple[np.ndarray, ...]
     chunks: Callable[[], Iterator[StateChunk]]
     num_steps: int
+    own_lags: tuple[int, ...]
+    period: int = 1
 
     @property
     def total_dim(self) -> int:

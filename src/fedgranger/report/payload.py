@@ -19,6 +19,7 @@ MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
 LABELS = {
     "debiased": "edge test (debiased)",
+    "readings": "edge test (readings, shifted clocks)",
     "asymptotic": "edge test (asymptotic, FedGC)",
 }
 

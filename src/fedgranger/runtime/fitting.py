@@ -20,7 +20,8 @@ from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
-from fedgranger.inference.edges import EdgeInference, infer
+from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.infer import infer
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
@@ -36,6 +37,9 @@ from fedgranger.runtime.uploads import state_order, state_source
 from fedgranger.uncertainty.record import Propagation
 
 __all__ = ["fit_panel"]
+
+COPIES_FILE = "copies.jsonl"
+"""In a run folder: what copies with shifted clocks gave, until the run is whole."""
 
 
 def fit_panel(
@@ -81,7 +85,10 @@ def fit_panel(
             save(final)
         trained = time.perf_counter()
         follower.begin("edge tests")
-        inference, facts = _infer(panel, setup, config, final)
+        record = None if checkpoint_folder is None else checkpoint_folder / COPIES_FILE
+        if record is not None and not resume:
+            record.unlink(missing_ok=True)
+        inference, facts = _infer(panel, setup, config, final, report, record)
         tested = time.perf_counter()
         monitors, reference, normal = learn_normal(panel, setup, inference)
         learned = time.perf_counter()
@@ -147,7 +154,12 @@ def _run(
 
 
 def _infer(
-    panel: Panel, setup: Setup, config: RunConfig, final: Snapshot | None
+    panel: Panel,
+    setup: Setup,
+    config: RunConfig,
+    final: Snapshot | None,
+    report: Callable[[str, int, int], None],
+    record: Path | None,
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
     if config.test == "none":
@@ -157,7 +169,7 @@ def _infer(
             found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
-            found = infer(state_source(panel, models), config)
+            found = infer(state_source(panel, models), config, report, record)
     except InferenceError as error:
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
@@ -165,7 +177,7 @@ def _infer(
         f"client '{stream.name}': measurement noise could not be told from the state and was taken "
         "as zero, so its edges may be false; use fewer states"
         for stream in setup.streams
-        if config.test == "debiased"
+        if found.facts["test"] == "debiased"
         and stream.model.method != "given"
         and not stream.model.measurement_cov.any()
     )
@@ -176,17 +188,20 @@ def _infer(
         return table.sort_values(["effect", "cause"], **by_panel).reset_index(drop=True)
 
     places = state_order(setup, panel.names)
-    columns = np.concatenate([k * len(places) + places for k in range(found.facts["lags"])])
-    where = np.ix_(places, columns)
-    in_panel_order = EdgeInference(
-        found.transition[where],
-        found.std_error[where],
-        found.p_value[where],
-        reordered(found.edges),
-        reordered(found.entries),
-        found.facts,
-    )
-    return in_panel_order, found.facts
+
+    def in_panel_order(one: EdgeInference) -> EdgeInference:
+        lags = one.facts["lags"]
+        where = np.ix_(places, np.concatenate([k * len(places) + places for k in range(lags)]))
+        return one._replace(
+            transition=one.transition[where],
+            std_error=one.std_error[where],
+            p_value=one.p_value[where],
+            edges=reordered(one.edges),
+            entries=reordered(one.entries),
+            beside=None if one.beside is None else in_panel_order(one.beside),
+        )
+
+    return in_panel_order(found), found.facts
 
 
 def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None) -> str:

@@ -43,12 +43,14 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
             kept.extend(read())
         return iter(kept)
 
+    hellos = [state_hello(panel[name], models[name], starts) for name in names]
     return StateSource(
         names,
         dims,
-        tuple(np.asarray(state_hello(models[name]).error_cov) for name in names),
+        tuple(np.asarray(hello.error_cov) for hello in hellos),
         chunks,
         panel.num_steps,
+        tuple(int(hello.own_lags) for hello in hellos),
     )
 
 

@@ -7,8 +7,8 @@ import scipy.linalg
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.covariance import block_covariance
-from fedgranger.inference.edges import infer
 from fedgranger.inference.estimate import companion, estimate, select_lags
+from fedgranger.inference.infer import infer
 from tests.state_sources import (
     add_errors,
     random_covs,

@@ -7,8 +7,8 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.inference import influence
 from fedgranger.inference.covariance import block_covariance
-from fedgranger.inference.edges import infer
 from fedgranger.inference.estimate import estimate
+from fedgranger.inference.infer import infer
 from fedgranger.inference.moments import accumulate, expand
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.weights import time_weights

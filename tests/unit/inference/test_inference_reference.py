@@ -33,7 +33,9 @@ def source_of(states, observed=None, chunk=1000):
             rows = slice(k, k + chunk)
             yield StateChunk(states[rows], observed[rows], starts[rows])
 
-    return StateSource(NAMES, DIMS, tuple(np.zeros((d, d)) for d in DIMS), chunks, len(states))
+    return StateSource(
+        NAMES, DIMS, tuple(np.zeros((d, d)) for d in DIMS), chunks, len(states), (1,) * len(DIMS)
+    )
 
 
 def examined(reference, states):

@@ -108,7 +108,7 @@ def test_messages_hold_what_the_source_shows(panel_and_models):
     np.testing.assert_array_equal(np.asarray(message.states), chunk.states[50:90, 1:3])
     np.testing.assert_array_equal(np.asarray(message.is_observed), chunk.observed[50:90, 1])
     np.testing.assert_array_equal(
-        np.asarray(state_hello(models["pump"]).error_cov),
+        np.asarray(state_hello(panel["pump"], models["pump"], panel.segment_starts).error_cov),
         state_source(panel, models).error_covs[1],
     )
 

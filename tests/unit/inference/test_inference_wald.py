@@ -10,8 +10,9 @@ from scipy import stats
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
-from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide, infer
+from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide
 from fedgranger.inference.estimate import estimate
+from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust, false_edge_bound
 from fedgranger.inference.power import detectable_strength, power
 from fedgranger.inference.wald import block_cov, block_entries, entry_tests, wald_tests

@@ -163,7 +163,8 @@ def collect_states(
         for begin in range(0, grid.num_steps, CHUNK_STEPS):
             yield StateChunk(*(part[begin : begin + CHUNK_STEPS] for part in whole))
 
-    return StateSource(names, dims, covs, chunks, grid.num_steps)
+    own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
+    return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags)
 
 
 def ask_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:

@@ -76,7 +76,7 @@ class FederationOptions:
         if self.config.test == "asymptotic" or self.config.uncertainty != "none":
             raise ConfigError(
                 "test='asymptotic' and uncertainty need all data in one place; a federated run has "
-                "test='debiased' or 'none'"
+                "test='auto', 'debiased', 'readings' or 'none'"
             )
         _check_window(self.config)
 

@@ -225,7 +225,8 @@ class Party:
                 rounds = {} if learner is None else {0: learner.initial()}
             self._write(epoch, round_index, rounds, grid)
             self._pieces = {}
-        return "hello", {}, {"error_cov": self._ready().error_cov}
+        prepared = self._ready()
+        return "hello", {"own_lags": prepared.own_lags}, {"error_cov": prepared.error_cov}
 
     def _step(self, learner: Learner, packet: Packet) -> Answer:
         values = packet.values

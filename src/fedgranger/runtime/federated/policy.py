@@ -71,7 +71,7 @@ class SitePolicy:
     largest_state_dim: int = 4
     smallest_sensors_per_state: float | int = 2.0
     standardise: bool = True
-    tests: tuple[str, ...] = ("debiased",)
+    tests: tuple[str, ...] = ("debiased", "readings")
     rounds: int = 0
     questions: int = 1
     runs_per_day: int = 24
@@ -104,7 +104,7 @@ class SitePolicy:
         if not isinstance(self.tests, tuple):
             raise ConfigError(f"tests is {self.tests!r}; it must be a list of names")
         for name in self.tests:
-            check_choice("an entry of tests", name, ("debiased",))
+            check_choice("an entry of tests", name, ("debiased", "readings"))
         for name in ("first_time", "last_time"):
             _moment(name, getattr(self, name))
 
@@ -129,8 +129,12 @@ class SitePolicy:
             )
         if self.standardise and not config.standardise:
             raise PolicyError("its policy lets out standardised states only; use standardise=true")
-        if config.test != "none" and config.test not in self.tests:
-            raise PolicyError(f"its policy does not allow the test '{config.test}'")
+        wanted_tests = {"auto": ("debiased", "readings"), "none": ()}.get(
+            config.test, (config.test,)
+        )
+        for name in wanted_tests:
+            if name not in self.tests:
+                raise PolicyError(f"its policy does not allow the test '{name}'")
         if config.solver != "none" and self.rounds == 0:
             raise PolicyError(
                 "its policy allows no rounds of FedGC; use solver='none', or ask the site to raise "
@@ -236,7 +240,7 @@ smallest_sensors_per_state = 2
 standardise = true
 
 # What the states may be used for; [] for nothing.
-tests = ["debiased"]
+tests = ["debiased", "readings"]
 
 # FedGC rounds, over all runs on the same data. After about sensors / states rounds the server
 # holds every sensor up to a linear map, so the default is none.

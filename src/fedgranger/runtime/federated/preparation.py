@@ -33,6 +33,7 @@ class Prepared(NamedTuple):
         states: least-squares states, zero where missing.
         is_observed: the measurement was there.
         error_cov: of the states.
+        own_lags: how far back its own past matters to it.
         learner: its part of FedGC's rounds; None when the run has none.
         client_hello: what it says before the first round.
     """
@@ -42,6 +43,7 @@ class Prepared(NamedTuple):
     states: np.ndarray
     is_observed: np.ndarray
     error_cov: np.ndarray
+    own_lags: int
     learner: Learner | None
     client_hello: dict[str, np.ndarray]
 
@@ -60,7 +62,7 @@ def prepare_party(
     with jax.enable_x64(True):
         data = on_grid(series, grid)
         model = identify_site(data, starts, config)
-        error_cov = np.asarray(state_hello(model).error_cov)
+        told = state_hello(data, model, starts)
         states, observed = _states(data, model)
         learner, hello = None, {}
         if config.solver != "none":
@@ -71,7 +73,8 @@ def prepare_party(
                 "self_transition": np.asarray(site.hello.self_transition),
                 "state_gain": np.asarray(site.hello.state_gain),
             }
-    return Prepared(data, model, states, observed, error_cov, learner, hello)
+    error_cov, own_lags = np.asarray(told.error_cov), int(told.own_lags)
+    return Prepared(data, model, states, observed, error_cov, own_lags, learner, hello)
 
 
 def seeded_preparation(config: RunConfig) -> Preparation:

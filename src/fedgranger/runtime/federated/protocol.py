@@ -18,7 +18,8 @@ import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.errors import ConfigError, DataError, InferenceError
-from fedgranger.inference.edges import EdgeInference, infer
+from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.runtime.federated.codec import Packet
 from fedgranger.runtime.federated.exchanges import (

@@ -29,6 +29,7 @@ ANSWERS = {
 }
 NUMBER = re.compile(r"-?\d{1,25}(/\d{1,15})?")
 LARGEST_EPOCH = 2**40
+LARGEST_ORDER = 1000
 LARGEST_STATE = 64
 ENVELOPE_BYTES = 4096
 """More than any header with its few fields needs."""
@@ -113,6 +114,7 @@ def _check_hello(packet: Packet) -> None:
     is_cov = bool(np.abs(E - E.T).max() <= 1e-9 * scale)
     is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
     _demand(is_cov, "its error covariance is not one")
+    _demand(1 <= packet.values["own_lags"] <= LARGEST_ORDER, "its number of own lags is not one")
 
 
 def _check_model(shape: tuple[int, int] | None, packet: Packet) -> None:

@@ -1,0 +1,127 @@
+r"""When something of one client arrives at another: cross-correlation of residuals.
+
+What a model leaves of a client's states (r, scaled to unit covariance) is compared with what was
+new in another client l steps before (u: what its own past leaves of its states, likewise):
+
+$$n_l\,\lVert \overline{r_m(t)\,u_n(t-l)^\top} \rVert_F^2 \sim \chi^2(p_m p_n)$$
+
+where nothing more arrives than the model knows of. The last lag at which it is larger than that
+allows is how far back a cause has to be looked at; a dead time of six steps is seen although one
+lag would not show it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from scipy import stats
+
+from fedgranger.inference.shifts import StateTable, room
+from fedgranger.linalg.runs import run_on
+
+__all__ = ["Whitened", "arrival_p_values", "choose_cause_lags", "whiten"]
+
+LEVEL = 0.01
+"""Chance, over all pairs and lags together, that a lag is seen where nothing arrives."""
+SHARE_OF_ROWS = 0.2
+"""An equation has at most this many coefficients per row."""
+
+
+class Whitened(NamedTuple):
+    """Own residuals of all clients on their own clocks.
+
+    Attributes:
+        values: (time, P), zero where there is none.
+        known: (time, client).
+    """
+
+    values: np.ndarray
+    known: np.ndarray
+
+
+def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
+    """Take out of every client's states what its own past says, and scale what is left."""
+    source = table.source
+    values = room((len(table.starts), source.total_dim))
+    none = np.zeros(len(source.dims), dtype=np.int64)
+    run = run_on(none, table.observed, table.starts)
+    known = run > own_lags
+    offsets = np.concatenate([[0], np.cumsum(source.dims)])
+    for m, order in enumerate(own_lags):
+        states = table.states[:, offsets[m] : offsets[m + 1]]
+        rows = np.flatnonzero(known[:, m])
+        if len(rows) <= 2 * (1 + order * states.shape[1]):
+            known[:, m] = False
+            continue
+        lagged = [states[rows - k] for k in range(1, order + 1)]
+        X = np.concatenate([np.ones((len(rows), 1)), *lagged], axis=1)
+        Q = scipy.linalg.qr(X, mode="economic", check_finite=False)[0]
+        error = states[rows] - Q @ (Q.T @ states[rows])
+        values[rows, offsets[m] : offsets[m + 1]] = error
+    return Whitened(_unit(values, known, offsets), known)
+
+
+def arrival_p_values(
+    residuals: np.ndarray,
+    whitened: Whitened,
+    dims: tuple[int, ...],
+    largest: int,
+    shifts: np.ndarray | None = None,
+) -> np.ndarray:
+    """P-values (lag, effect, cause) that nothing of the cause arrives l = 1, 2, … steps later.
+
+    Args:
+        residuals: (time, P), what a model leaves of the effects; zero where there is none.
+        whitened: own residuals of the causes.
+        dims: states per client.
+        largest: the largest lag.
+        shifts: turn each cause's clock first, as was done for the residuals.
+    """
+    T = len(residuals)
+    u, known = whitened.values[:T], whitened.known[:T]
+    offsets = np.concatenate([[0], np.cumsum(dims)])
+    if shifts is not None:
+        pieces = zip(itertools.pairwise(offsets), shifts, strict=True)
+        u = np.concatenate([np.roll(u[:, a:b], s, axis=0) for (a, b), s in pieces], axis=1)
+        known = np.stack([np.roll(known[:, m], s) for m, s in enumerate(shifts)], axis=1)
+    there = np.add.reduceat(residuals**2, offsets[:-1], axis=1) > 0
+    whole = _unit(residuals, there, offsets)
+    seen, here = known.astype(np.float64), there.astype(np.float64)
+    out = np.empty((largest, len(dims), len(dims)))
+    df = np.outer(dims, dims)
+    for lag in range(1, largest + 1):
+        products = whole[lag:].T @ u[:-lag]
+        energy = np.add.reduceat(products**2, offsets[:-1], axis=0)
+        energy = np.add.reduceat(energy, offsets[:-1], axis=1)
+        count = np.maximum(here[lag:].T @ seen[:-lag], 1.0)
+        out[lag - 1] = stats.chi2.sf(energy / count, df)
+    return out
+
+
+def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Turn and scale every client's columns to unit covariance."""
+    parts = []
+    for m, (a, b) in enumerate(itertools.pairwise(offsets)):
+        part = values[:, a:b]
+        spread, basis = np.linalg.eigh(part.T @ part / max(int(there[:, m].sum()), 1))
+        floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
+        parts.append(part @ basis / np.sqrt(np.maximum(spread, floor)))
+    return np.concatenate(parts, axis=1)
+
+
+def choose_cause_lags(p_values: np.ndarray, dims: tuple[int, ...], num_rows: int) -> np.ndarray:
+    """K per pair: the last lag at which something arrives, at least 1, as the rows allow."""
+    largest, M, _ = p_values.shape
+    seen = p_values < LEVEL / (largest * max(M * (M - 1), 1))
+    lags = np.where(seen, np.arange(1, largest + 1)[:, None, None], 1).max(axis=0)
+    width = np.array(dims)
+    for m in range(M):
+        others = np.arange(M) != m
+        while (width * (lags[m] + 1))[others].sum() > SHARE_OF_ROWS * num_rows:
+            if lags[m][others].max() == 1:
+                break
+            lags[m] = np.maximum(np.minimum(lags[m], lags[m][others].max() - 1), 1)
+    return lags

@@ -1,0 +1,234 @@
+"""Choose the test of a run and make it: the latent influence, the readings, or what the data allow.
+
+Both tests are also made on copies with shifted clocks. The p-values of the readings always come
+from copies in which every clock is shifted. The latent test's own p-values are used where its model
+passes every check; it is audited with one clock shifted at a time, on pairs that seem to have no
+link: with all links broken at once the clients would not follow the model that is to be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.config import RunConfig
+from fedgranger.errors import InferenceError
+from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
+from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
+from fedgranger.inference.diagnostics import unit_roots
+from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
+from fedgranger.inference.readings import Readings, regress
+from fedgranger.inference.readings_tables import readings_tables
+from fedgranger.inference.shifts import (
+    calibrate,
+    draw_shifts,
+    draw_single_shifts,
+    room,
+    tabulate,
+)
+from fedgranger.inference.states import StateSource, lagged_pairs
+
+__all__ = ["infer"]
+
+DOUBTFUL = 1e-3
+"""A check of the latent model whose p-value is smaller counts against it."""
+SEEMS_DRIVEN = 0.01
+"""Pairs with a smaller p-value are not in the latent test's audit: taking a true link away leaves
+its effect with a past that the model does not know."""
+Report = Callable[[str, int, int], None]
+
+
+def infer(
+    source: StateSource,
+    config: RunConfig,
+    report: Report = lambda *_: None,
+    record: Path | None = None,
+) -> EdgeInference:
+    """Estimate, test and check; see `RunConfig` for the options.
+
+    Args:
+        source: the clients' states.
+        config: the options.
+        report: called with (what, done, total).
+        record: a file that keeps what shifted copies gave, for an interrupted run to go on from.
+
+    Raises:
+        InferenceError: the data do not allow any test, with the reason and a remedy.
+    """
+    if config.test == "debiased":
+        return infer_latent(source, config)
+    tests = _Tests(source, config, report, record)
+    if config.test == "readings":
+        return tests.readings("it was asked for")
+    latent, doubt = tests.latent()
+    try:
+        readings = tests.readings(doubt)
+    except InferenceError as error:
+        if latent is None:
+            raise InferenceError(f"{doubt}; and as readings: {error}") from None
+        doubt, readings = "", None
+    chosen, other = (readings, latent) if doubt else (latent, readings)
+    if chosen is None:
+        raise RuntimeError("one of the two tests was made")
+    chosen.facts["test_reason"] = doubt or "the latent model passes its checks on these data"
+    if other is not None:
+        chosen.facts["beside"] = other.facts
+    return chosen._replace(beside=other)
+
+
+class _Tests:
+    """Both tests of one source, with what they share."""
+
+    def __init__(
+        self, source: StateSource, config: RunConfig, report: Report, record: Path | None
+    ) -> None:
+        if len(source.dims) < 2:
+            raise InferenceError("one client has no edges; give at least two")
+        self._source, self._config = source, config
+        self._report, self._record = report, record
+        self._table = tabulate(source)
+        self._own = np.array(source.own_lags)
+        self._whitened = whiten(self._table, self._own)
+        self._steps = source.num_steps // source.period * source.period
+        how = (len(source.dims), self._steps, config.copies, config.seed, source.period)
+        self._shifts, self._single_shifts = draw_shifts(*how), draw_single_shifts(*how)
+
+    def latent(self) -> tuple[EdgeInference | None, str]:
+        """The latent test, and what speaks against it; an empty text: nothing."""
+        source, config = self._source, self._config
+        try:
+            found = infer_latent(source, config)
+        except InferenceError as error:
+            return None, f"the latent model does not fit these data ({error})"
+        doubt = self._doubt(found)
+        if doubt:
+            return found, doubt
+        lags = int(found.facts["lags"])
+        tests = latent_tests(source, config, lags)
+
+        def test(shifts: np.ndarray) -> PairTests:
+            """Only of the client whose clock is shifted, on those it does not seem to drive."""
+            copy = latent_tests(self._table.shifted(shifts, self._steps), config, lags)
+            apart = (shifts != 0) & (tests.p_value > SEEMS_DRIVEN)
+            return PairTests(*(np.where(apart, part, np.nan) for part in copy))
+
+        audit = self._audit("debiased", tests, test, self._single_shifts, f"latent {lags}")
+        found.facts["audit"] = audit_facts(audit)
+        if not audit.is_inside:
+            rate, error = audit.rate()
+            doubt = (
+                f"with shifted clocks, where no link is true, the latent test finds "
+                f"{rate:.3f}({error:.3f}) of the edges at 5 %"
+            )
+        return found._replace(audit=audit), doubt
+
+    def _doubt(self, found: EdgeInference) -> str:
+        facts, names = found.facts, self._source.names
+        rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
+        if rough:
+            return f"the residuals of {', '.join(rough)} are not white under the latent model"
+        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
+        residuals = self._latent_residuals(found, lags)
+        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
+        count = p.size - p.shape[0] * len(names)
+        p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
+        if p.min() < DOUBTFUL / count:
+            late, m, n = np.unravel_index(int(p.argmin()), p.shape)
+            return (
+                f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
+                "later, which the latent model does not know of"
+            )
+        return ""
+
+    def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
+        """s⁺ − Â x, at the rows that are complete."""
+        source = self._source
+        owner = source.owner
+        out = room((source.num_steps, source.total_dim))
+        mean = np.array(found.facts["mean"])
+        for pairs in lagged_pairs(source, lags, mean):
+            complete = np.all(pairs.before_observed, axis=1)
+            ok = pairs.after_observed[:, owner] & complete[:, None]
+            error = pairs.after - pairs.before @ found.transition.T
+            out[pairs.step + 1] = np.where(ok, error, 0.0)
+        return out
+
+    def readings(self, reason: str) -> EdgeInference:
+        """The readings' test with p-values from shifted copies."""
+        source = self._source
+        fit, tests = self._regress(None)
+
+        def test(shifts: np.ndarray) -> PairTests:
+            return _as_if(self._regress(shifts)[1], tests)
+
+        audit = self._audit("readings", tests, test, self._shifts, "readings")
+        law = calibrate(tests.statistic, tests.df, audit.statistics)
+        facts: dict[str, Any] = {
+            "test_reason": reason,
+            "audit": audit_facts(audit),
+            "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
+            "unit_root": unit_roots(source),
+            "warnings": [],
+        }
+        return readings_tables(source, fit, law, self._config, facts)._replace(audit=audit)
+
+    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests]:
+        """Regress, look whether something arrives later, and if so once more with its lags."""
+        source, config = self._source, self._config
+        if shifts is not None:
+            source = self._table.shifted(shifts, self._steps)
+        M = len(source.dims)
+        if config.lags != "auto":
+            fit = regress(source, self._own, np.full((M, M), config.lags))
+            return fit, _pair_tests(fit, M)
+        lags = np.ones((M, M), dtype=np.int64)
+        residuals = room((source.num_steps, source.total_dim))
+        fit = regress(source, self._own, lags, residuals)
+        p = arrival_p_values(residuals, self._whitened, source.dims, config.max_lags, shifts)
+        wanted = choose_cause_lags(p, source.dims, int(fit.num_rows.min()))
+        if (wanted > lags).any():
+            fit = regress(source, self._own, wanted)
+        return fit, _pair_tests(fit, M)
+
+    def _audit(
+        self,
+        name: str,
+        tests: PairTests,
+        test: Callable[[np.ndarray], PairTests],
+        shifts: np.ndarray,
+        key: str,
+    ) -> Audit:
+        found = run_copies(test, shifts, self._report, self._record, key)
+        missing = np.full(tests.statistic.shape, np.nan)
+        return Audit(
+            name,
+            self._source.names,
+            tests,
+            np.stack([missing if copy is None else copy.statistic for copy in found]),
+            np.stack([missing if copy is None else copy.p_value for copy in found]),
+            sum(copy is None for copy in found),
+        )
+
+
+def _pair_tests(fit: Readings, num_clients: int) -> PairTests:
+    statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
+    rest = fit.num_rows - fit.num_columns
+    for m, n in fit.blocks:
+        statistic[m, n], df[m, n] = fit.statistic(m, n)
+    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
+    return PairTests(statistic, df, p_value)
+
+
+def _as_if(copy: PairTests, found: PairTests) -> PairTests:
+    """A copy's statistics at the data's degrees of freedom: those with the same p-value."""
+    other = (copy.df != found.df) & np.isfinite(copy.statistic) & (found.df > 0)
+    if not other.any():
+        return copy
+    statistic = copy.statistic.copy()
+    k = found.df[other]
+    statistic[other] = stats.chi2.isf(np.maximum(copy.p_value[other], 1e-300), k) / k
+    return copy._replace(statistic=statistic)

@@ -1,0 +1,110 @@
+"""The readings' test as tables, in the same form as the latent one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedgranger.config import RunConfig
+from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_wanted
+from fedgranger.inference.power import detectable_strength
+from fedgranger.inference.readings import Readings
+from fedgranger.inference.shifts import Calibrated
+from fedgranger.inference.states import StateSource
+from fedgranger.inference.strength import strength_intervals
+
+__all__ = ["readings_tables"]
+
+NULL = (
+    "the cause's past states do not help to predict the effect beyond its own past and the others"
+)
+NOT_REGULAR = (
+    "the covariance of this pair's coefficients is not regular; give more data or fewer states"
+)
+
+
+def readings_tables(
+    source: StateSource,
+    fit: Readings,
+    found: Calibrated,
+    config: RunConfig,
+    facts: dict[str, Any],
+) -> EdgeInference:
+    """Edges, entries and facts of the regressions, with p-values against the copies' law.
+
+    Args:
+        source: names and sizes.
+        fit: the regressions.
+        found: their p-values against copies with shifted clocks.
+        config: the options.
+        facts: on how the test came about; completed here.
+    """
+    rows, entries, reasons, detectable = [], [], {}, {}
+    names, pairs = source.names, sorted(fit.blocks)
+    critical, needed = (found.law.critical(p) for p in (1 - config.confidence, config.alpha))
+    for m, n in pairs:
+        block, (ratio, k) = fit.blocks[m, n], fit.statistic(m, n)
+        a, edge = block.coefficients.reshape(-1), f"{names[n]} -> {names[m]}"
+        p = float(found.p_value[m, n])
+        low = high = np.array(np.nan)
+        if np.isfinite(p):
+            low, high = strength_intervals(a, block.cov, np.array(k * critical[m, n]))
+            rest = float(fit.num_rows[m] - fit.num_columns[m])
+            widened = block.cov * needed[m, n] / stats.f.isf(config.alpha, k, rest)
+            detectable[edge] = detectable_strength(widened, rest, config.alpha)
+        else:
+            reasons[edge] = NOT_REGULAR
+        strength = float(np.linalg.norm(a))
+        delay = fit.delay(m, n)
+        rows.append((names[n], names[m], strength, float(low), float(high), ratio * k, k, p, delay))
+        entries += _entries(names, fit, m, n, config.confidence, source.dims)
+    columns = ["cause", "effect", "strength", "ci_low", "ci_high", "statistic", "df", "p_value"]
+    table = pd.DataFrame(rows, columns=[*columns, "delay"])
+    left_out = ~is_wanted(table, config.couplings)
+    table.loc[left_out, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
+    for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
+        reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
+    table = decide(table, config.alpha, config.correction, config.couplings)
+    with np.errstate(invalid="ignore"):
+        p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
+    beyond = [f"{names[n]} -> {names[m]}" for m, n in pairs if found.is_extrapolated[m, n]]
+    facts |= {
+        "test": "readings",
+        "null": NULL,
+        "alpha": config.alpha,
+        "correction": config.correction,
+        "confidence": config.confidence,
+        "lags": fit.lags,
+        "covariance": "hc3",
+        "num_pairs": int(fit.num_rows.max()),
+        "detectable_strength": detectable,
+        "extrapolated": beyond,
+        "reasons": reasons,
+    }
+    single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
+    return EdgeInference(fit.transition, fit.std_error, p_value, table, single, facts)
+
+
+def _entries(
+    names: tuple[str, ...],
+    fit: Readings,
+    effect: int,
+    cause: int,
+    confidence: float,
+    dims: tuple[int, ...],
+) -> list[tuple]:
+    block = fit.blocks[effect, cause]
+    df = fit.num_rows[effect] - fit.num_columns[effect]
+    size = np.sqrt(np.diag(block.cov)).reshape(block.coefficients.shape)
+    half = stats.t.ppf(0.5 + confidence / 2, df) * size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * stats.t.sf(np.abs(block.coefficients) / size, df)
+    column = (block.lag - 1) * dims[cause] + block.state
+    who = (names[cause], names[effect])
+    return [
+        (*who, i, int(column[j]), a, size[i, j], a - half[i, j], a + half[i, j], p[i, j])
+        for (i, j), a in np.ndenumerate(block.coefficients)
+    ]

@@ -1,0 +1,232 @@
+r"""Clock shifts: what a test statistic does on these very recordings when no link is true.
+
+Every client's states are turned round in time by an amount of its own (circularly, by whole
+periods where one is known). That breaks every link between clients and leaves each one's dynamics,
+bursts and tails. B shifted copies give the law of a statistic under no link, for every pair:
+
+- the share of copies that the test's own p-values reject is its **audit**;
+- a·F(k, d2), averaged over all a and d2 by how likely they make the copies, gives **calibrated**
+  p-values: the chance of a larger statistic, given what B copies can say of its law. They reach
+  below 1/(B + 1); there the tail is extrapolated.
+
+Limits: shifts need rough stationarity; all links are broken at once; a cycle that clients share is
+a common cause that only whole periods and its removal take care of.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
+
+__all__ = [
+    "Calibrated",
+    "Law",
+    "StateTable",
+    "calibrate",
+    "draw_shifts",
+    "draw_single_shifts",
+    "room",
+    "tabulate",
+]
+
+LARGEST_GAP = 0.1
+"""Shifted clocks differ by this share of the record at least, or by 1/(2M) with many clients."""
+KEPT_BYTES = 256 * 2**20
+"""States up to this size stay in memory; larger ones lie in a file without a name."""
+TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
+"""What d2 may be, all equally likely beforehand."""
+SCALES = np.linspace(-3.5, 3.5, 25)
+"""What a may be, in standard errors of its logarithm."""
+NEWTON_STEPS = 12
+EXTRAPOLATION = 3
+"""Calibrated p-values end at (B + 1)^-3: nothing supports smaller ones."""
+
+
+class StateTable(NamedTuple):
+    """The states of a source with access to any stretch of time.
+
+    Attributes:
+        source: what it was read from.
+        states: (time, P); a memory map when large.
+        observed: (time, client).
+        starts: (time,).
+    """
+
+    source: StateSource
+    states: np.ndarray
+    observed: np.ndarray
+    starts: np.ndarray
+
+    def shifted(self, shifts: np.ndarray, num_steps: int | None = None) -> StateSource:
+        """The first `num_steps` steps with client m's clock turned forward by `shifts[m]`.
+
+        A gap in one client's record, and the place where its end meets its beginning, is a gap for
+        all of them.
+        """
+        T = len(self.starts) if num_steps is None else num_steps
+        offsets = np.concatenate([[0], np.cumsum(self.source.dims)])
+
+        def chunks() -> Iterator[StateChunk]:
+            for start in range(0, T, CHUNK_STEPS):
+                time = np.arange(start, min(start + CHUNK_STEPS, T))
+                places = [(time - shift) % T for shift in shifts]
+                parts = [
+                    self.states[place, offsets[m] : offsets[m + 1]]
+                    for m, place in enumerate(places)
+                ]
+                seen = [self.observed[place, m] for m, place in enumerate(places)]
+                breaks = [self.starts[place] | (place == 0) for place in places]
+                yield StateChunk(
+                    np.concatenate(parts, axis=1),
+                    np.stack(seen, axis=1),
+                    np.logical_or.reduce(breaks),
+                )
+
+        return self.source._replace(chunks=chunks, num_steps=T)
+
+
+def tabulate(source: StateSource) -> StateTable:
+    """Read a source once, into memory or into a temporary file."""
+    states = room((source.num_steps, source.total_dim))
+    observed = np.zeros((source.num_steps, len(source.dims)), dtype=np.bool_)
+    starts, place = np.zeros(source.num_steps, dtype=np.bool_), 0
+    for chunk in source.chunks():
+        rows = slice(place, place + len(chunk.starts))
+        states[rows], observed[rows], starts[rows] = chunk
+        place = rows.stop
+    return StateTable(source, states, observed, starts)
+
+
+def room(shape: tuple[int, int]) -> np.ndarray:
+    """An array of zeros in memory, or in a file without a name when it is large."""
+    if 8 * shape[0] * shape[1] <= KEPT_BYTES:
+        return np.zeros(shape)
+    with tempfile.TemporaryFile() as file:  # its memory map keeps it
+        return np.memmap(file, np.float64, "w+", shape=shape)
+
+
+def draw_shifts(
+    num_clients: int, num_steps: int, copies: int, seed: int, period: int = 1
+) -> np.ndarray:
+    """Shifts of all clients per copy, (copies, client), whole multiples of `period`.
+
+    Around the circle of `num_steps` (a multiple of `period`) any two clocks are apart by a tenth of
+    it, or by half of an equal share when there are many.
+    """
+    rng = np.random.default_rng([seed, num_clients, num_steps])
+    slots = num_steps // period
+    least = min(LARGEST_GAP, 0.5 / num_clients)
+    out = np.empty((copies, num_clients), dtype=np.int64)
+    for copy in range(copies):
+        gaps = least + (1 - num_clients * least) * rng.dirichlet(np.ones(num_clients))
+        place = np.floor((np.cumsum(gaps) - gaps[0]) * slots).astype(np.int64)
+        out[copy] = rng.permutation(place) * period
+    return out
+
+
+def draw_single_shifts(
+    num_clients: int, num_steps: int, copies: int, seed: int, period: int = 1
+) -> np.ndarray:
+    """One clock per copy, each client's in turn, by 10 to 90 % of the record."""
+    rng = np.random.default_rng([seed, num_clients, num_steps, 1])
+    slots = num_steps // period
+    out = np.zeros((copies, num_clients), dtype=np.int64)
+    share = rng.uniform(LARGEST_GAP, 1 - LARGEST_GAP, copies)
+    out[np.arange(copies), np.arange(copies) % num_clients] = np.floor(share * slots) * period
+    return out
+
+
+class Calibrated(NamedTuple):
+    """P-values against the law of the copies, arrays (effect, cause).
+
+    Attributes:
+        p_value: NaN where there is no statistic or fewer than half of the copies have one.
+        is_extrapolated: the statistic lies beyond all copies.
+        law: what the copies say of it.
+    """
+
+    p_value: np.ndarray
+    is_extrapolated: np.ndarray
+    law: Law
+
+
+class Law(NamedTuple):
+    """Mixture of a·F(k, d2) over what a and d2 may be, arrays (effect, cause, d2, a).
+
+    Attributes:
+        df: k, (effect, cause, 1, 1).
+        scale: a.
+        weight: adds up to one for every pair.
+    """
+
+    df: np.ndarray
+    scale: np.ndarray
+    weight: np.ndarray
+
+    def tail(self, statistic: np.ndarray) -> np.ndarray:
+        """Chance of a larger W/k where no link is true."""
+        at = statistic[..., None, None] / self.scale
+        return (self.weight * stats.f.sf(at, self.df, TAILS[:, None])).sum(axis=(-2, -1))
+
+    def critical(self, level: float) -> np.ndarray:
+        """The W/k with that chance, by halving in its logarithm."""
+        low, high = (np.full(self.df.shape[:2], value) for value in (-12.0, 24.0))
+        for _ in range(60):
+            middle = (low + high) / 2
+            above = self.tail(np.exp(middle)) > level
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.exp(high)
+
+
+def calibrate(statistic: np.ndarray, df: np.ndarray, copies: np.ndarray) -> Calibrated:
+    """Compare statistics W/k with those of shifted copies.
+
+    Args:
+        statistic: (effect, cause), W/k.
+        df: (effect, cause), k.
+        copies: (copy, effect, cause), W/k at the same k.
+    """
+    known = np.isfinite(copies) & (copies > 0)
+    count = known.sum(axis=0)
+    enough = (count >= max(len(copies) / 2, 10)) & np.isfinite(statistic)
+    real = known & enough  # the other pairs get a law too, which nobody looks at
+    law = _fit(np.where(real, copies, 1.0), real | ~enough, np.where(enough, df, 1.0))
+    p = law.tail(np.where(enough, statistic, 1.0))
+    p = np.maximum(p, 1.0 / (count + 1.0) ** EXTRAPOLATION)
+    largest = np.where(known, copies, -np.inf).max(axis=0)
+    beyond = enough & (np.where(enough, statistic, 0.0) > largest)
+    return Calibrated(np.where(enough, p, np.nan), beyond, law)
+
+
+def _fit(copies: np.ndarray, known: np.ndarray, df: np.ndarray) -> Law:
+    """Weights of every (d2, a) by their likelihood: for each d2, a around its own best value."""
+    x, use = np.moveaxis(copies, 0, -1)[:, :, None, :], np.moveaxis(known, 0, -1)[:, :, None, :]
+    n = np.maximum(use.sum(axis=-1), 1)
+    k, d = df[:, :, None], TAILS
+    centre = special.psi(k / 2) - np.log(k / 2) - special.psi(d / 2) + np.log(d / 2)
+    log_a = (np.log(x) * use).sum(axis=-1) / n - centre
+    information = np.ones_like(log_a)
+    for _ in range(NEWTON_STEPS):
+        u = (k / d)[..., None] * x / np.exp(log_a)[..., None]
+        share = u / (1 + u)
+        slope = (k + d) / 2 * (share * use).sum(axis=-1) / n - k / 2
+        information = (k + d) / 2 * (share * (1 - share) * use).sum(axis=-1) / n
+        log_a = log_a + np.clip(slope / np.maximum(information, 1e-6), -1.0, 1.0)
+    error = 1 / np.sqrt(n * np.maximum(information, 1e-6))
+    log_a = log_a[..., None] + error[..., None] * SCALES
+    constant = special.gammaln((k + d) / 2) - special.gammaln(k / 2) - special.gammaln(d / 2)
+    constant = constant + k / 2 * np.log(k / d)
+    likelihood = n[..., None] * (constant[..., None] - k[..., None] / 2 * log_a)
+    for place in range(len(SCALES)):  # one at a time: memory stays that of the copies
+        u = (k / d)[..., None] * x / np.exp(log_a[..., place])[..., None]
+        likelihood[..., place] -= (k + d) / 2 * (np.log1p(u) * use).sum(axis=-1)
+    likelihood = likelihood + np.log(error)[..., None]
+    weight = np.exp(likelihood - likelihood.max(axis=(-2, -1), keepdims=True))
+    weight /= weight.sum(axis=(-2, -1), keepdims=True)
+    return Law(df[:, :, None, None], np.exp(log_a), weight)

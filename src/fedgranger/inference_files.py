@@ -1,0 +1,97 @@
+"""The tests of a run as files: tables, and arrays of `estimate.npz`.
+
+`edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
+`edges_latent.csv` or `edges_readings.csv`, with its entries beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.inference.audit import Audit, PairTests
+from fedgranger.inference.edges import EdgeInference
+
+__all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
+
+WORDS = {"debiased": "latent", "readings": "readings"}
+OTHER_FILES = tuple(
+    f"{kind}_{word}.csv" for kind in ("edges", "entries") for word in WORDS.values()
+)
+
+
+def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
+    """Arrays of a test, of its audit and of the other test, by name."""
+    kind = found.facts["test"]
+    out = {
+        kind: found.transition,
+        f"{kind}_std_error": found.std_error,
+        f"{kind}_p_value": found.p_value,
+    }
+    if found.audit is not None:
+        out |= {f"{kind}_audit_{name}": part for name, part in found.audit.found._asdict().items()}
+        out[f"{kind}_audit_statistics"] = found.audit.statistics
+        out[f"{kind}_audit_p_values"] = found.audit.p_values
+        out[f"{kind}_audit_names"] = np.array(found.audit.names)
+    return out | ({} if found.beside is None else inference_arrays(found.beside))
+
+
+def other_tables(found: EdgeInference | None) -> dict[str, pd.DataFrame]:
+    """Tables of the test that is not the run's answer, by file name."""
+    if found is None or found.beside is None:
+        return {}
+    word = WORDS[found.beside.facts["test"]]
+    tables = {"edges": found.beside.edges, "entries": found.beside.entries}
+    return {f"{name}_{word}.csv": table for name, table in tables.items()}
+
+
+def read_inference(
+    folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> EdgeInference | None:
+    """Undo the above; None when the run has no tests."""
+    found = _read(folder, facts, arrays, "")
+    other = facts.get("beside")
+    if found is None or other is None:
+        return found
+    return found._replace(beside=_read(folder, other, arrays, f"_{WORDS[other['test']]}"))
+
+
+def _read(
+    folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], suffix: str
+) -> EdgeInference | None:
+    kind = facts["test"]
+    if kind not in arrays:
+        return None
+    audit = None
+    if f"{kind}_audit_names" in arrays:
+        parts = (arrays[f"{kind}_audit_{name}"] for name in PairTests._fields)
+        audit = Audit(
+            kind,
+            tuple(str(name) for name in arrays[f"{kind}_audit_names"]),
+            PairTests(*parts),
+            arrays[f"{kind}_audit_statistics"],
+            arrays[f"{kind}_audit_p_values"],
+            int(facts["audit"]["refused"]),
+        )
+    return EdgeInference(
+        arrays[kind],
+        arrays[f"{kind}_std_error"],
+        arrays[f"{kind}_p_value"],
+        read_table(folder / f"edges{suffix}.csv"),
+        read_table(folder / f"entries{suffix}.csv"),
+        dict(facts),
+        audit,
+    )
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
+    for name in table.columns.difference(["cause", "effect", "is_edge"]):
+        numbers = np.array([float(text) if text else np.nan for text in table[name]])
+        table[name] = numbers.astype(np.int64) if name in ("row", "col", "df") else numbers
+    return table

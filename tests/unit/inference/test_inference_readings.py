@@ -1,0 +1,144 @@
+"""Regressions on the own past and the others', against textbook least squares."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
+from fedgranger.inference.readings import regress
+from fedgranger.inference.shifts import tabulate
+from tests.state_sources import source_of
+
+DIMS = (1, 2, 1)
+OWN = np.array([3, 2, 1])
+
+
+def series(T=400, seed=0, dims=DIMS):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((T, sum(dims)))
+    for t in range(1, T):
+        x[t] += 0.5 * x[t - 1]
+    return x
+
+
+def lags(value, dims=DIMS):
+    return np.full((len(dims), len(dims)), value)
+
+
+def textbook(x, effect, own, causes, K):
+    """HC3 by statsmodels: W/k of every cause of a client with one state."""
+    T, depth = len(x), max(own, K + 1)
+    t = np.arange(depth, T) if own >= K + 1 else np.arange(max(own, K + 1), T)
+    columns = [np.ones(len(t)), *(x[t - k, effect] for k in range(1, own + 1))]
+    tested = {}
+    for name, places in causes.items():
+        tested[name] = len(columns) + np.arange(K * len(places))
+        columns += [x[t - k, j] for k in range(1, K + 2) for j in places]
+    fit = sm.OLS(x[t, effect], np.column_stack(columns)).fit(cov_type="HC3", use_t=True)
+    out = {}
+    for name, places in tested.items():
+        R = np.eye(len(columns))[places]
+        out[name] = float(np.asarray(fit.wald_test(R, use_f=True, scalar=True).statistic))
+    return out
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_statistics_are_those_of_statsmodels_hc3(K):
+    x = series()
+    found = regress(source_of(x, DIMS), OWN, lags(K))
+    for effect, place, causes in ((0, 0, {1: [1, 2], 2: [3]}), (2, 3, {0: [0], 1: [1, 2]})):
+        wanted = textbook(x, place, OWN[effect], causes, K)
+        for cause, value in wanted.items():
+            statistic, df = found.statistic(effect, cause)
+            assert df == K * len(causes[cause])
+            assert statistic == pytest.approx(value, rel=1e-8)
+
+
+def test_coefficients_stand_at_their_lag_and_state():
+    x = series()
+    found = regress(source_of(x, DIMS), OWN, lags(1))
+    assert found.lags == 3
+    t = np.arange(3, len(x))
+    columns = [np.ones(len(t)), *(x[t - k, 0] for k in (1, 2, 3))]
+    columns += [x[t - k, j] for k in (1, 2) for j in (1, 2)] + [x[t - k, 3] for k in (1, 2)]
+    b = np.linalg.lstsq(np.column_stack(columns), x[t, 0], rcond=None)[0]
+    np.testing.assert_allclose(found.transition[0, [0, 4, 8]], b[1:4], atol=1e-10)  # own lags
+    np.testing.assert_allclose(found.transition[0, [1, 2, 5, 6]], b[4:8], atol=1e-10)
+    np.testing.assert_allclose(found.transition[0, [3, 7]], b[8:10], atol=1e-10)
+    assert np.isnan(found.std_error[0, 9])
+
+
+def test_chunks_do_not_matter():
+    x = series()
+    whole, cut = (regress(source_of(x, DIMS, chunk=c), OWN, lags(2)) for c in (10**9, 37))
+    np.testing.assert_allclose(cut.transition, whole.transition, atol=1e-11)
+    for pair, block in whole.blocks.items():
+        np.testing.assert_allclose(cut.blocks[pair].cov, block.cov, rtol=1e-8)
+    np.testing.assert_array_equal(cut.num_rows, whole.num_rows)
+
+
+def test_statistics_do_not_depend_on_units_or_coordinates():
+    x = series()
+    turned = x.copy()
+    turned[:, 1:3] = x[:, 1:3] @ np.array([[1e5, 2.0], [1.0, 1e-3]]) + 4.0
+    plain, other = (regress(source_of(v, DIMS), OWN, lags(1)) for v in (x, turned))
+    for pair in plain.blocks:
+        assert other.statistic(*pair)[0] == pytest.approx(plain.statistic(*pair)[0], rel=1e-6)
+
+
+def test_rows_that_lack_something_are_left_out():
+    x = series()
+    observed = np.ones((400, 3), dtype=bool)
+    observed[100:140, 1] = False
+    found = regress(source_of(x, DIMS, observed=observed, starts=(0, 300)), OWN, lags(1))
+    ready = np.ones(400, dtype=bool)
+    for start in (0, 300):
+        ready[start : start + 3] = False  # three own lags
+    ready[101:142] = False  # target t needs the second client at t - 1 and t - 2
+    assert found.num_rows[0] == ready.sum()
+
+
+def test_a_column_that_says_nothing_new_is_not_tested():
+    x = np.concatenate([series(), series()[:, :1]], axis=1)  # the last client repeats the first
+    dims = (*DIMS, 1)
+    found = regress(source_of(x, dims), np.array([3, 2, 1, 1]), lags(1, dims))
+    statistic, df = found.statistic(0, 3)
+    assert np.isnan(statistic)
+    assert df == 0
+    assert np.isfinite(found.statistic(0, 1)[0])
+
+
+def test_too_few_rows_is_a_sentence():
+    with pytest.raises(InferenceError, match="give more data"):
+        regress(source_of(series(12), DIMS), OWN, lags(1))
+
+
+def test_a_dead_time_is_seen_and_is_the_edges_delay():
+    x = series(1500, seed=3, dims=(1, 1))
+    x[6:, 1] += 0.4 * x[:-6, 0]
+    source, own = source_of(x, (1, 1)), np.array([1, 1])
+    residuals = np.zeros(x.shape)
+    first = regress(source, own, lags(1, (1, 1)), residuals)
+    assert first.statistic(1, 0)[0] < 4
+    p = arrival_p_values(residuals, whiten(tabulate(source), own), (1, 1), 10)
+    chosen = choose_cause_lags(p, (1, 1), 1500)
+    assert chosen[1, 0] >= 6
+    assert chosen[0, 1] == 1
+    again = regress(source, own, chosen)
+    assert again.statistic(1, 0)[0] > 20
+    assert again.delay(1, 0) == 6
+
+
+def test_where_nothing_arrives_the_p_values_are_even():
+    """400 panels, ten lags, two pairs: share below 5 % within four Monte Carlo errors."""
+    found = []
+    for seed in range(400):
+        x = series(300, seed, (1, 1))
+        source, own = source_of(x, (1, 1)), np.array([1, 1])
+        residuals = np.zeros(x.shape)
+        regress(source, own, lags(1, (1, 1)), residuals)
+        p = arrival_p_values(residuals, whiten(tabulate(source), own), (1, 1), 10)
+        found.append(p[2:, [0, 1], [1, 0]])  # the first two are regressors
+    share = np.mean(np.array(found) < 0.05)
+    assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / np.size(found))

@@ -1,0 +1,146 @@
+"""Clocks that are shifted: what stays, what breaks, and p-values against the copies."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference import shifts as module
+from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
+from fedgranger.inference.shifts import calibrate, draw_shifts, tabulate
+from tests.state_sources import source_of
+
+QUIET = lambda *_: None  # noqa: E731
+
+
+@pytest.mark.parametrize(("clients", "period"), [(2, 1), (5, 1), (9, 24), (30, 1)])
+def test_clocks_are_apart_by_whole_periods(clients, period):
+    T = 2400
+    found = draw_shifts(clients, T, 50, seed=1, period=period)
+    np.testing.assert_array_equal(found, draw_shifts(clients, T, 50, seed=1, period=period))
+    assert (found % period == 0).all()
+    least = min(0.1, 0.5 / clients) * T - period
+    for row in found:
+        around = np.sort(row)
+        gaps = np.diff(np.append(around, around[0] + T))
+        assert gaps.min() >= least
+    assert len(np.unique(found, axis=0)) > 45
+
+
+def test_each_client_turns_by_its_own_shift():
+    x = np.arange(40.0).reshape(20, 2)
+    observed = np.ones((20, 2), dtype=bool)
+    observed[3, 1] = False
+    table = tabulate(source_of(x, (1, 1), observed=observed, starts=(0, 10), chunk=7))
+    (chunk,) = table.shifted(np.array([0, 5])).chunks()
+    np.testing.assert_array_equal(chunk.states[:, 0], x[:, 0])
+    np.testing.assert_array_equal(
+        chunk.states[5:, 1][observed[:15, 1]], x[:15, 1][observed[:15, 1]]
+    )
+    np.testing.assert_array_equal(np.flatnonzero(~chunk.observed[:, 1]), [8])
+    np.testing.assert_array_equal(np.flatnonzero(chunk.starts), [0, 5, 10, 15])
+    short = table.shifted(np.array([0, 6]), 18)
+    (chunk,) = short.chunks()
+    assert (len(chunk.starts), short.num_steps) == (18, 18)
+    np.testing.assert_array_equal(chunk.states[:6, 1], np.where(observed[12:18, 1], x[12:18, 1], 0))
+
+
+def test_what_is_too_large_lies_in_a_file(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((500, 3))
+    plain = tabulate(source_of(x, (1, 2)))
+    monkeypatch.setattr(module, "KEPT_BYTES", 100)
+    mapped = tabulate(source_of(x, (1, 2), chunk=64))
+    assert isinstance(mapped.states, np.memmap)
+    np.testing.assert_array_equal(mapped.states, plain.states)
+    turn = np.array([100, 300])
+    ours, theirs = (next(t.shifted(turn).chunks()).states for t in (mapped, plain))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("k", "d2"), [(1, 8.0), (4, 17.0), (12, 1e9)])
+def test_the_law_of_many_copies_is_found(k, d2):
+    rng = np.random.default_rng(0)
+    copies = 1.7 * stats.f.rvs(k, d2, size=(5000, 1, 1), random_state=rng)
+    at = np.array([[1.7 * stats.f.isf(0.01, k, d2)]])
+    law = calibrate(at, np.array([[float(k)]]), copies)
+    assert law.p_value[0, 0] == pytest.approx(0.01, rel=0.1)
+    assert law.law.critical(0.01)[0, 0] == pytest.approx(at[0, 0], rel=0.1)
+    assert not law.is_extrapolated[0, 0]
+
+
+@pytest.mark.parametrize(("k", "d2"), [(1, 10.0), (4, 10.0), (4, 1e9)])
+def test_sixty_copies_hold_the_level(k, d2):
+    """4000 pairs, Monte Carlo errors .0034 and .0016; light tails are not known to be light."""
+    rng = np.random.default_rng(k)
+    shape = (4, 1000)
+    copies = stats.f.rvs(k, d2, size=(60, *shape), random_state=rng)
+    found = stats.f.rvs(k, d2, size=shape, random_state=rng)
+    p = calibrate(found, np.full(shape, float(k)), copies).p_value
+    assert 0.033 < np.mean(p < 0.05) < 0.06
+    assert 0.001 < np.mean(p < 0.01) < 0.015
+
+
+def test_no_p_value_is_smaller_than_the_copies_support():
+    copies = stats.f.rvs(4, 30, size=(60, 1, 2), random_state=0)
+    law = calibrate(np.array([[1e6, 0.5]]), np.full((1, 2), 4.0), copies)
+    assert law.p_value[0, 0] == pytest.approx(61.0**-3)
+    np.testing.assert_array_equal(law.is_extrapolated, [[True, False]])
+
+
+def test_a_pair_without_copies_has_no_p_value():
+    copies = np.full((60, 1, 2), np.nan)
+    copies[:, 0, 1] = stats.f.rvs(2, 30, size=60, random_state=0)
+    law = calibrate(np.array([[1.0, np.nan]]), np.full((1, 2), 2.0), copies)
+    assert np.isnan(law.p_value).all()
+
+
+def fake(shifts):
+    if shifts[0] == 3:
+        raise InferenceError("no")
+    value = np.full((2, 2), float(shifts.sum()))
+    return PairTests(value, np.ones((2, 2)), value / 100)
+
+
+def test_copies_resume_and_refusals_are_counted(tmp_path):
+    shifts = np.arange(12).reshape(6, 2) % 7
+    shifts[2, 0] = 3
+    record, calls = tmp_path / "copies.jsonl", []
+
+    def counted(row):
+        calls.append(tuple(row))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return fake(row)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_copies(counted, shifts, QUIET, record, "key")
+    with record.open("a") as file:
+        file.write('{"key": "key", "co')  # torn
+    done = len(record.read_text().splitlines()) - 1
+    told = []
+    again = run_copies(fake, shifts, lambda *words: told.append(words), record, "key")
+    assert told[0] == ("shifted clocks", done, 6)
+    plain = run_copies(fake, shifts, QUIET)
+    for one, other in zip(again, plain, strict=True):
+        if other is None:
+            assert one is None
+        else:
+            np.testing.assert_array_equal(one.p_value, other.p_value)
+    other = run_copies(fake, shifts, lambda *words: told.append(words), record, "other key")
+    assert len(other) == 6
+
+
+def test_the_audit_counts_by_copy_and_names_the_worst_client():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=(200, 3, 3))
+    p[:, 1] /= 10  # the second client as effect is rejected ten times as often
+    p[:, np.arange(3), np.arange(3)] = np.nan
+    found = PairTests(p[0], p[0], p[0])
+    audit = Audit("readings", ("a", "b", "c"), found, p, p, 0)
+    facts = audit_facts(audit)
+    assert next(iter(facts["by_effect"])) == "b"
+    rate, error = audit.rate()
+    assert rate == pytest.approx(np.nanmean(p < 0.05) * 9 / 6, rel=1e-6)
+    assert 0 < error < 0.03
+    assert not audit.is_inside
+    assert not audit._replace(refused=30).is_inside
