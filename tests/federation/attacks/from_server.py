@@ -114,7 +114,7 @@ def _racing(victim, kit, honest, run, tokens):
     yield as_server(Attack(
         "deploy code that the server signed", victim.name, MAIN, "train.deploy",
         _job(data, run, "project_admin"), lambda _: has_run(_) or _left_behind(victim, run),
-        reason="'custom/sitecustomize.py' that no run has",
+        reason="that no run has",
     ))  # fmt: skip
     for delay, token in zip(START_DELAYS, tokens, strict=True):
         headers = _naming(honest, "project_admin", described=run)
