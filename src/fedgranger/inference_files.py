@@ -18,6 +18,7 @@ from fedgranger.inference.edges import EdgeInference
 
 __all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
 
+INTEGERS = ("row", "col", "df", "delay")
 WORDS = {"debiased": "latent", "readings": "readings"}
 OTHER_FILES = tuple(
     f"{kind}_{word}.csv" for kind in ("edges", "entries") for word in WORDS.values()
@@ -93,5 +94,5 @@ def read_table(path: Path) -> pd.DataFrame:
     table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
     for name in table.columns.difference(["cause", "effect", "is_edge"]):
         numbers = np.array([float(text) if text else np.nan for text in table[name]])
-        table[name] = numbers.astype(np.int64) if name in ("row", "col", "df") else numbers
+        table[name] = numbers.astype(np.int64) if name in INTEGERS else numbers
     return table
