@@ -25,6 +25,7 @@ import numpy as np
 import scipy.fft
 import scipy.signal
 import scipy.special
+from scipy.signal.windows import dpss
 
 from fedgranger.client.clock import Clock, clock_of
 
@@ -119,7 +120,7 @@ def line_log_p(
     tapers, sums = _tapers(len(series), bandwidth)
     size = scipy.fft.next_fast_len(PADDING * len(series), real=True)
     bins = np.rint(frequencies * size).astype(np.int64)
-    y = scipy.fft.rfft(tapers * series, size, axis=1)[:, bins]
+    y = np.asarray(scipy.fft.rfft(tapers * series, size, axis=1))[:, bins]
     mu = sums @ y / (sums @ sums)
     rest = (np.abs(y - sums[:, None] * mu) ** 2).sum(axis=0)
     line = np.abs(mu) ** 2 * (sums @ sums)
@@ -129,7 +130,7 @@ def line_log_p(
 @functools.lru_cache(maxsize=4)
 def _tapers(num_steps: int, bandwidth: float) -> tuple[np.ndarray, np.ndarray]:
     count = int(2 * bandwidth) - 1
-    tapers = np.asarray(scipy.signal.windows.dpss(num_steps, bandwidth, count))
+    tapers = np.asarray(dpss(num_steps, bandwidth, count))
     return tapers, tapers.sum(axis=1)
 
 

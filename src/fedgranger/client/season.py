@@ -62,9 +62,8 @@ class Season:
     @property
     def periods(self) -> np.ndarray:
         """Whole steps after which each period repeats, int64: what the server is told."""
-        return np.array(
-            [whole_steps(length / self.interval) for length in self.lengths], dtype=np.int64
-        )
+        steps = {whole_steps(length / self.interval) for length in self.lengths}
+        return np.array(sorted(steps), dtype=np.int64)
 
     @property
     def share(self) -> float:

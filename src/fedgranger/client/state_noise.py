@@ -40,10 +40,11 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     return StateReadout(E @ weighted.T, E)
 
 
-def state_hello(model: LocalModel) -> StateHello:
+def state_hello(model: LocalModel, periods: np.ndarray | None = None) -> StateHello:
     """What a client sends once before its least-squares states."""
+    steps = np.zeros(0, dtype=np.int64) if periods is None else periods
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
-    return StateHello(jnp.asarray(E))
+    return StateHello(jnp.asarray(E), jnp.asarray(steps))
 
 
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:

@@ -225,7 +225,8 @@ class Party:
                 rounds = {} if learner is None else {0: learner.initial()}
             self._write(epoch, round_index, rounds, grid)
             self._pieces = {}
-        return "hello", {}, {"error_cov": self._ready().error_cov}
+        prepared = self._ready()
+        return "hello", {}, {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
 
     def _step(self, learner: Learner, packet: Packet) -> Answer:
         values = packet.values
@@ -324,6 +325,8 @@ class Party:
                     f"run '{self._run}': policy.toml allows {capped} states for {sensors} sensors; "
                     "without that limit more might have been chosen"
                 )
+            for note in prepared.notes:
+                self._log(f"run '{self._run}': {note}")
             if prepared.learner is not None:
                 self._log(
                     f"run '{self._run}' asks for rounds of FedGC: every round shows the server "
