@@ -13,6 +13,7 @@ from typing import Any, Literal
 import tomli_w
 
 from fedgranger.errors import ConfigError
+from fedgranger.periods import Period, read_period
 
 __all__ = ["RunConfig", "check_choice", "read_toml", "unknown_key"]
 
@@ -30,6 +31,12 @@ class RunConfig:
             command line client=number,client=number.
         max_state_dim: largest number of states "auto" may choose.
         standardise: divide every sensor by its standard deviation before identification.
+        period: what repeats and is taken out of every sensor before identification, by each client
+            on its own data: steps such as 24 or 24,168, durations such as "1 d,7 d" (they need
+            time stamps), "none", or "auto": day and week, or without time stamps any period, where
+            the client's own spectrum shows it.
+        season: shape of what repeats: "harmonics" (the first 4 of every period) or "profile" (the
+            mean of every phase).
         solver: of FedGC: "sgd", the paper's step-wise descent; "newton": both sides solve exactly
             in turn, which reaches the same limit in a few rounds; "none": FedGC is not run, the
             edges come from the tests alone.
@@ -82,6 +89,8 @@ class RunConfig:
     state_dim: int | Auto | dict[str, int] = "auto"
     max_state_dim: int = 4
     standardise: bool = True
+    period: int | str | list[int | str] | Period = "auto"
+    season: str = "harmonics"
     solver: str = "sgd"
     window: int | Literal["full"] = 1
     passes: int = 500
@@ -126,6 +135,8 @@ class RunConfig:
         for name in ("standardise", "noise_correction"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+        object.__setattr__(self, "period", read_period(self.period))
+        check_choice("season", self.season, ("harmonics", "profile"))
         if self.window != "full":
             _check_int("window", self.window, 1)
         _check_int("passes", self.passes, 1)
@@ -203,6 +214,8 @@ class RunConfig:
         values = asdict(self)
         if self.couplings != "all":
             values["couplings"] = [list(pair) for pair in self.couplings]
+        if isinstance(self.period, tuple):
+            values["period"] = list(self.period)
         return values
 
     def to_toml(self) -> str:

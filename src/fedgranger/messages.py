@@ -5,7 +5,7 @@
 | `offer` | down | at every start | the options a client needs, a random word |
 | `range` | up | answer | first and last time stamp, interval, clock, version, progress, data hash |
 | `begin` | down | at every start | the common time range, the round to go on from |
-| `hello` | up | answer | `StateHello` |
+| `hello` | up | answer | `StateHello`, with the periods it took out of its data, in steps |
 | `join` | down | at every start | how many states all clients have |
 | `upload` | down | edge tests | which time steps are wanted |
 | `states` | up | answer | `StateMessage` |
@@ -31,10 +31,10 @@ far; the protocol above does not carry it.
 
 No message holds measurements, sensor names, the observation matrix, noise covariances or the
 augmentation, and none brings a client another client's states. `CONTENTS` lists every field; what
-it does not list is refused on both sides. All numbers are float64. With a leading client axis the
-array types carry the messages of all clients at once. A run in one process also keeps what a
-server would not see (θ, losses, step sizes, notes on sensors, how well local models fit, what is
-normal for every sensor) in its run folder.
+it does not list is refused on both sides. All numbers are float64, counts int64. With a leading
+client axis the array types carry the messages of all clients at once. A run in one process also
+keeps what a server would not see (θ, losses, step sizes, notes on sensors, how well local models
+fit, what repeats in every sensor and what is normal for it) in its run folder.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Content(NamedTuple):
 
     Attributes:
         values: names of its scalars and their types.
-        arrays: names of its arrays, their type (`f8` float64, `u1` flag) and number of axes.
+        arrays: names of its arrays, their type (`f8` float64, `i8` int64, `u1` flag) and number of
+            axes.
     """
 
     values: Mapping[str, type]
@@ -107,7 +108,7 @@ CONTENTS: Mapping[str, Content] = {
             "num_steps": int,
         }
     ),
-    "hello": Content({"own_lags": int}, {"error_cov": ("f8", 2)}),
+    "hello": Content({"own_lags": int}, {"error_cov": ("f8", 2), "periods": ("i8", 1)}),
     "join": Content({"epoch": int, "total_dim": int}),
     "train": Content({"epoch": int}),
     "model": Content({}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0)}),
@@ -193,10 +194,13 @@ class StateHello(eqx.Module):
     Attributes:
         error_cov: E = (CᵀR⁻¹C)⁻¹, what measurement noise adds to the states below.
         own_lags: how many steps back its own past matters to the client.
+        periods: whole steps after which what the client took out of its data repeats, so that
+            the server can shift clocks by whole periods; empty when it took nothing out.
     """
 
     error_cov: Float[Array, "state_dim state_dim"]
     own_lags: Int[Array, ""]
+    periods: Int[Array, " num_periods"]
 
 
 class StateMessage(eqx.Module):
@@ -236,14 +240,14 @@ def message_bytes(state_dim: int) -> tuple[int, int]:
     return 2 * 8 * state_dim + 1, 8 * state_dim
 
 
-def hello_bytes(state_dim: int) -> tuple[int, int]:
+def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
     """Payload bytes of a `ClientHello` and of a `StateHello`.
 
     Example:
         >>> hello_bytes(2)
         (40, 40)
     """
-    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 1)
+    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 1 + num_periods)
 
 
 PASS_REPORT_BYTES = 16

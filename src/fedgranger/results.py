@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.client.monitor import Monitor
+from fedgranger.client.season import Season
 from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
 from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
@@ -28,6 +29,7 @@ from fedgranger.uncertainty.views import QUANTITIES, Quantities
 __all__ = ["ROOT_CAUSE_FILE", "Result", "write_atomically"]
 
 ROOT_CAUSE_FILE = "rca.json"
+SEASONS_FILE = "seasons.json"
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
@@ -50,6 +52,8 @@ class Result:
         monitors: what every client knows about its normal operation (in a deployment it stays
             with the client); empty when the run does not know.
         reference: what the server expects of the states in normal operation.
+        seasons: what every client took out of its data because it repeats, and takes out of new
+            data too (in a deployment it stays with the client).
     """
 
     clients: tuple[str, ...]
@@ -63,6 +67,7 @@ class Result:
     uncertainty: Propagation | None = None
     monitors: dict[str, Monitor] = field(default_factory=dict)
     reference: Reference | None = None
+    seasons: dict[str, Season] = field(default_factory=dict)
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
@@ -230,11 +235,21 @@ class Result:
         )
         if self.uncertainty is not None:
             _save_uncertainty(folder, self.uncertainty)
-        for old in (NORMAL_FILE, ROOT_CAUSE_FILE):  # of an earlier run in the same folder
+        for old in (
+            NORMAL_FILE,
+            ROOT_CAUSE_FILE,
+            SEASONS_FILE,
+        ):  # of an earlier run in the same folder
             (folder / old).unlink(missing_ok=True)
         if self.reference is not None:
             arrays = normal_to_arrays(self.monitors, self.reference)
             write_atomically(folder / NORMAL_FILE, lambda path: _save_arrays(path, arrays))
+        if any(season.lengths for season in self.seasons.values()):
+            whole = {name: season.to_mapping() for name, season in self.seasons.items()}
+            write_atomically(
+                folder / SEASONS_FILE,
+                lambda path: path.write_text(json.dumps(whole) + "\n", encoding="utf-8"),
+            )
         text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
         write_atomically(
             folder / "manifest.json", lambda path: path.write_text(text, encoding="utf-8")
@@ -278,6 +293,7 @@ class Result:
                 RunConfig.from_mapping(read_toml(folder / "config.toml")),
                 _load_uncertainty(folder, manifest),
                 *_load_normal(folder),
+                _load_seasons(folder),
             )
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
@@ -333,6 +349,13 @@ def _load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
         return {}, None
     with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         return normal_from_arrays(file)
+
+
+def _load_seasons(folder: Path) -> dict[str, Season]:
+    if not (folder / SEASONS_FILE).exists():
+        return {}
+    table = json.loads((folder / SEASONS_FILE).read_text(encoding="utf-8"))
+    return {name: Season.from_mapping(entry) for name, entry in table.items()}
 
 
 def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -134,6 +134,7 @@ def test_config_file_and_precedence(data, tmp_path):
     [
         ("state-model", "svd"),
         ("standardise", "false"),
+        ("period", "24,48"),
         ("window", "7"),
         ("local-step-size", "1e-3"),
         ("feedback-step-size", "1e-4"),

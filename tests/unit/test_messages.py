@@ -32,7 +32,9 @@ def test_message_bytes_vs_arrays_of_one_step(p):
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_hello_bytes_vs_arrays(p):
     hello = ClientHello(jnp.zeros((p, p)), jnp.zeros(()))
-    assert hello_bytes(p) == (payload(hello), payload(StateHello(jnp.zeros((p, p)))))
+    for count in (0, 2):
+        told = StateHello(jnp.zeros((p, p)), jnp.zeros(count, dtype=jnp.int64))
+        assert hello_bytes(p, count) == (payload(hello), payload(told))
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])
@@ -58,6 +60,6 @@ def test_nothing_else_is_sent():
         ClientHello: ["self_transition", "state_gain"],
         ClientMessage: ["filtered_states", "augmented_states", "is_observed"],
         ServerMessage: ["gradients"],
-        StateHello: ["error_cov"],
+        StateHello: ["error_cov", "periods"],
         StateMessage: ["states", "is_observed"],
     }

@@ -106,7 +106,7 @@ def merge(
 
 def _parse(name: str, text: str) -> Any:
     """Read numbers and true/false as such, everything else as text."""
-    if name in ("partition", "time_column", "models"):
+    if name in ("partition", "time_column", "models", "period"):
         return text
     if name == "state_dim" and "=" in text:
         pairs = [part.partition("=") for part in text.split(",")]

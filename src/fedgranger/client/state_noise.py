@@ -41,18 +41,22 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     return StateReadout(E @ weighted.T, E)
 
 
-def state_hello(client: ClientData, model: LocalModel, starts: np.ndarray) -> StateHello:
+def state_hello(
+    client: ClientData, model: LocalModel, starts: np.ndarray, periods: np.ndarray | None = None
+) -> StateHello:
     """What a client sends once before its least-squares states.
 
     Args:
         client: its data.
         model: its local model.
         starts: time steps that do not follow their predecessor.
+        periods: whole steps after which what it took out of its data repeats.
     """
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
     told = state_message(client, model, 0, len(client.values))
     order = own_order(np.asarray(told.states), np.asarray(told.is_observed), starts)
-    return StateHello(jnp.asarray(E), jnp.asarray(order))
+    steps = np.zeros(0, dtype=np.int64) if periods is None else periods
+    return StateHello(jnp.asarray(E), jnp.asarray(order), jnp.asarray(steps))
 
 
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:

@@ -49,7 +49,7 @@ class StateSource(NamedTuple):
         chunks: returns a fresh iterator over the data from the first step.
         num_steps: T.
         own_lags: how far back each client's own past matters to it, by its own choice.
-        period: steps of a cycle that clients have in common; 1: none is known.
+        periods: steps of all cycles that clients took out of their data.
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class StateSource(NamedTuple):
     chunks: Callable[[], Iterator[StateChunk]]
     num_steps: int
     own_lags: tuple[int, ...]
-    period: int = 1
+    periods: tuple[int, ...] = ()
 
     @property
     def total_dim(self) -> int:

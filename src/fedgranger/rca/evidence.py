@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fedgranger.linalg.smoothing import smooth
 from fedgranger.messages import MonitorMessage
 from fedgranger.results import Result
 
-__all__ = ["Evidence", "combine", "gather", "require_normal"]
+__all__ = ["Evidence", "combine", "gather", "require_normal", "without_season"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +89,26 @@ def gather(result: Result, panel: Panel) -> Evidence:
     """
     monitors, reference = require_normal(result)
     check_clients(monitors, panel)
+    panel = without_season(result, panel)
     starts = panel.segment_starts
     messages = {name: monitor.report(panel[name], starts) for name, monitor in monitors.items()}
     thresholds = {name: monitor.threshold for name, monitor in monitors.items()}
     return combine(reference, messages, thresholds, starts)
+
+
+def without_season(result: Result, panel: Panel) -> Panel:
+    """New data as each client of the run sees them: what repeated in training is taken out.
+
+    Raises:
+        DataError: a sensor is absent, or the time axis is of another kind than in training.
+    """
+    clients = tuple(
+        result.seasons[client.name].apply(client, panel.time)
+        if client.name in result.seasons
+        else client
+        for client in panel
+    )
+    return replace(panel, clients=clients)
 
 
 def check_clients(monitors: Mapping[str, Monitor], panel: Panel) -> None:

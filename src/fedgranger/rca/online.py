@@ -10,7 +10,13 @@ import numpy as np
 from fedgranger.client.preprocess import sensor_columns
 from fedgranger.data.panel import GAP_FACTOR, ClientData, Panel
 from fedgranger.errors import DataError
-from fedgranger.rca.evidence import Evidence, check_clients, combine, require_normal
+from fedgranger.rca.evidence import (
+    Evidence,
+    check_clients,
+    combine,
+    require_normal,
+    without_season,
+)
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.scorers import HORIZON
 from fedgranger.results import Result
@@ -56,6 +62,7 @@ class OnlineAnalysis:
 
     def __init__(self, result: Result, *, scorer: str = "unexplained", quiet: int = 50) -> None:
         self._monitors, self._reference = require_normal(result)
+        self._result = result
         self._interval = result.manifest.get("normal", {}).get("interval")
         self._edges = result.edges()
         self._strengths = strength_matrix(result, self._reference.names)
@@ -84,7 +91,7 @@ class OnlineAnalysis:
         check_clients(self._monitors, panel)
         if panel.num_steps == 0:
             return []
-        evidence, found = self._examine(panel), []
+        evidence, found = self._examine(without_season(self._result, panel)), []
         smoothed = evidence.smoothed(self._memory)
         before = np.concatenate([self._memory[None], smoothed[:-1]])
         for step, is_out in enumerate(np.any(smoothed > evidence.threshold, axis=1).tolist()):

@@ -32,6 +32,7 @@ from fedgranger.runtime.newton import solve
 from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.seasons import take_out_seasons
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
 from fedgranger.uncertainty.record import Propagation
@@ -71,6 +72,8 @@ def fit_panel(
         resumed, trace = None, []
         if resume and checkpoint_folder is not None:
             resumed, trace = checkpoint.load(checkpoint_folder, fingerprint)
+        seasonless = take_out_seasons(panel, config)
+        panel = seasonless.panel
         setup = set_up(panel, config, models, report)
         prepared = time.perf_counter()
 
@@ -105,7 +108,7 @@ def fit_panel(
         "seconds_normal": round(learned - tested, 3),
         "seconds_uncertainty": round(propagated - learned, 3),
     }
-    manifest = describe(panel, config, setup, final, data_hash, timings)
+    manifest = describe(seasonless, config, setup, final, data_hash, timings)
     manifest["inference"] = facts
     manifest["normal"] = normal
     if manifest["training"].get("converged") is False and config.tolerance > 0:
@@ -113,7 +116,7 @@ def fit_panel(
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
     found = _result(panel, config, setup, final, trace, manifest, inference, uncertainty)
-    return replace(found, monitors=monitors, reference=reference)
+    return replace(found, monitors=monitors, reference=reference, seasons=seasonless.seasons)
 
 
 def _run(

@@ -12,11 +12,11 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 from fedgranger.runtime.inprocess import Snapshot
+from fedgranger.runtime.seasons import Seasonless
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["describe"]
@@ -37,7 +37,7 @@ def _status(final: Snapshot, tolerance: float, *, exact: bool) -> str:
 
 
 def describe(
-    panel: Panel,
+    seasonless: Seasonless,
     config: RunConfig,
     setup: Setup,
     final: Snapshot | None,
@@ -45,17 +45,20 @@ def describe(
     timings: dict[str, float],
 ) -> dict[str, Any]:
     """Collect versions, data facts, how training ended (None: there was none) and bytes."""
-    clients, sent = {}, {}
+    panel, clients, sent = seasonless.panel, {}, {}
     passes = 0 if final is None else final.pass_index
     for stream in setup.streams:
         p = stream.model.state_dim
-        sent[stream.name] = _bytes(p, setup.num_pairs, passes, panel.num_steps, config)
+        num_periods = len(seasonless.seasons[stream.name].lengths)
+        size = (p, num_periods)
+        sent[stream.name] = _bytes(size, setup.num_pairs, passes, panel.num_steps, config)
         clients[stream.name] = {
             "num_sensors": stream.model.num_sensors,
             "state_dim": p,
             "state_model": stream.model.method,
             "missing_share": round(1 - float(stream.is_observed.mean()), 6),
-            "notes": list(stream.model.notes),
+            "notes": [*seasonless.notes[stream.name], *stream.model.notes],
+            "season": seasonless.facts(stream.name),
             "local_fit": local_fit(stream).to_mapping(
                 panel[stream.name].sensors, 1 - panel[stream.name].observed.mean(axis=0)
             ),
@@ -121,11 +124,12 @@ def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any
 
 
 def _bytes(
-    state_dim: int, num_pairs: int, passes: int, num_steps: int, config: RunConfig
+    size: tuple[int, int], num_pairs: int, passes: int, num_steps: int, config: RunConfig
 ) -> dict[str, int]:
-    """Payload bytes of one client: per training step, and in all."""
+    """Payload bytes of one client with so many (states, periods): per training step, and in all."""
+    state_dim, num_periods = size
     up, down = message_bytes(state_dim)
-    hello, state_hello = hello_bytes(state_dim)
+    hello, state_hello = hello_bytes(state_dim, num_periods)
     for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
     if config.solver == "none":
         up = down = hello = 0

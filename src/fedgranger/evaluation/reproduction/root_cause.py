@@ -32,7 +32,7 @@ from fedgranger.runtime.fitting import fit_panel
 __all__ = ["root_cause_item"]
 
 TITLE = "root-cause accuracy on public data sets, by score and graph"
-CONFIG = RunConfig(state_model="svd", state_dim=2, solver="newton")
+CONFIG = RunConfig(state_model="svd", state_dim=2, solver="newton", period="none")
 DEVELOPMENT = {"tep": "train_faulty", "batadal": "train_attacks"}
 PAPER = {"tep": "0.292 / 0.311 (FedPC 0.361 / 0.376)", "smd": "0.688 / 0.978"}
 LABELS = {

@@ -31,6 +31,7 @@ LARGEST_DIGITS = 18
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
 TYPES = {"f8": np.dtype("<f8"), "u1": np.dtype("u1"), "i8": np.dtype("<i8")}
+KINDS = {"f8": "f", "u1": "ub", "i8": "i"}
 Scalar = str | int | float | bool
 
 
@@ -186,7 +187,7 @@ def _check_content(packet: Packet) -> None:
             raise MessageError(f"'{packet.kind}': {name} is not a valid {kind.__name__}")
     for name, (code, axes) in content.arrays.items():
         array = packet.arrays[name]
-        if array.dtype.kind not in ("f" if code == "f8" else "ub") or array.ndim != axes:
+        if array.dtype.kind not in KINDS[code] or array.ndim != axes:
             raise MessageError(f"'{packet.kind}': {name} has the wrong type or shape")
         if code == "f8" and not (np.abs(array) <= LARGEST_NUMBER).all():  # also NaN
             raise MessageError(

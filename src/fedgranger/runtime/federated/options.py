@@ -14,7 +14,7 @@ from fedgranger.errors import ConfigError
 __all__ = ["ClientOptions", "FederationOptions", "check_run_name"]
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise")
+STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "period", "season")
 """What a client's states depend on, beside its data."""
 ROUND_OPTIONS = (
     "solver",

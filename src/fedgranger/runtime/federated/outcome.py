@@ -57,7 +57,8 @@ def to_result(
                     "state_dim": dim,
                     "state_model": "own",
                     "hash": found.data_hashes[name],
-                    "notes": [],
+                    "notes": _season_notes(found.periods[name]),
+                    "season": {"periods": found.periods[name]},
                 }
                 for name, dim in zip(found.clients, found.dims, strict=True)
             },
@@ -76,6 +77,13 @@ def to_result(
     return Result(
         found.clients, found.dims, found.granger, {}, inference, found.trace, manifest, config
     )
+
+
+def _season_notes(periods: list[int]) -> list[str]:
+    if not periods:
+        return []
+    steps = " and ".join(str(steps) for steps in periods)
+    return [f"what repeats every {steps} steps was removed at the client"]
 
 
 def _training(found: Found, config: RunConfig) -> dict[str, Any]:

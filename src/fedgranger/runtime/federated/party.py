@@ -226,7 +226,8 @@ class Party:
             self._write(epoch, round_index, rounds, grid)
             self._pieces = {}
         prepared = self._ready()
-        return "hello", {"own_lags": prepared.own_lags}, {"error_cov": prepared.error_cov}
+        arrays = {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
+        return "hello", {"own_lags": prepared.own_lags}, arrays
 
     def _step(self, learner: Learner, packet: Packet) -> Answer:
         values = packet.values
@@ -325,6 +326,8 @@ class Party:
                     f"run '{self._run}': policy.toml allows {capped} states for {sensors} sensors; "
                     "without that limit more might have been chosen"
                 )
+            for note in prepared.notes:
+                self._log(f"run '{self._run}': {note}")
             if prepared.learner is not None:
                 self._log(
                     f"run '{self._run}' asks for rounds of FedGC: every round shows the server "

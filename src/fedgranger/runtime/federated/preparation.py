@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fedgranger.client.params import LocalModel
+from fedgranger.client.season import Season, take_out
 from fedgranger.client.site import identify_site, initial_augmentation, set_up_site
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
@@ -16,7 +17,7 @@ from fedgranger.data.panel import ClientData
 from fedgranger.inference.states import CHUNK_STEPS
 from fedgranger.runtime.federated.learners import Learner, make_learner
 from fedgranger.runtime.federated.options import ClientOptions
-from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, on_grid
+from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, grid_time, on_grid
 
 __all__ = ["Preparation", "Prepared", "Start", "prepare_party", "seeded_preparation"]
 
@@ -28,7 +29,7 @@ class Prepared(NamedTuple):
     """A party's data on the common time axis, and what it can be asked for.
 
     Attributes:
-        data: on the common axis.
+        data: on the common axis, without what repeats.
         model: the local model; stays here.
         states: least-squares states, zero where missing.
         is_observed: the measurement was there.
@@ -36,6 +37,8 @@ class Prepared(NamedTuple):
         own_lags: how far back its own past matters to it.
         learner: its part of FedGC's rounds; None when the run has none.
         client_hello: what it says before the first round.
+        season: what repeats and was removed; of it only the whole steps leave.
+        notes: sentences on the season, for the people at the site.
     """
 
     data: ClientData
@@ -46,6 +49,8 @@ class Prepared(NamedTuple):
     own_lags: int
     learner: Learner | None
     client_hello: dict[str, np.ndarray]
+    season: Season
+    notes: tuple[str, ...]
 
 
 Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], Prepared]
@@ -54,13 +59,18 @@ Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], Prepared]
 def prepare_party(
     series: LocalSeries, grid: TimeGrid, options: ClientOptions, start: Start
 ) -> Prepared:
-    """Put the data on the common time axis and identify; filter only for FedGC's rounds."""
+    """Put the data on the common time axis, take out what repeats, identify.
+
+    Filtering is for FedGC's rounds only.
+    """
     config, num_pairs = options.config, grid.num_steps - 1
     window = num_pairs if config.window == "full" else min(config.window, num_pairs)
     starts = np.zeros(grid.num_steps, dtype=np.bool_)
     starts[:1] = True
     with jax.enable_x64(True):
-        data = on_grid(series, grid)
+        data, season, notes = take_out(
+            on_grid(series, grid), grid_time(grid), config, interval=float(grid.interval)
+        )
         model = identify_site(data, starts, config)
         told = state_hello(data, model, starts)
         states, observed = _states(data, model)
@@ -74,7 +84,9 @@ def prepare_party(
                 "state_gain": np.asarray(site.hello.state_gain),
             }
     error_cov, own_lags = np.asarray(told.error_cov), int(told.own_lags)
-    return Prepared(data, model, states, observed, error_cov, own_lags, learner, hello)
+    return Prepared(
+        data, model, states, observed, error_cov, own_lags, learner, hello, season, notes
+    )
 
 
 def seeded_preparation(config: RunConfig) -> Preparation:

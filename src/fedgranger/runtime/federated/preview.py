@@ -67,7 +67,7 @@ def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
     own = ClientOptions(replace(asked.config, max_state_dim=capped), asked.message_steps)
     prepared = prepare_party(series, grid, own, np.zeros)
     p, d = prepared.model.augmentation_shape
-    hello, state_hello = hello_bytes(p)
+    hello, state_hello = hello_bytes(p, len(prepared.season.lengths))
     once = state_hello + state_bytes(p) * steps
     per_round = state_bytes(p) * (steps - 1)
     default, after = _shares(prepared, rounds)

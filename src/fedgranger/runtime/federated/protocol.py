@@ -73,6 +73,7 @@ class Found(NamedTuple):
         grid: the common time axis.
         data_hashes: what each client says its data are, a hash that only it can make.
         notes: what whoever reads the result should know of the data and the parties.
+        periods: whole steps of what each client took out of its data.
     """
 
     clients: tuple[str, ...]
@@ -86,6 +87,7 @@ class Found(NamedTuple):
     grid: TimeGrid
     data_hashes: dict[str, str]
     notes: list[str]
+    periods: dict[str, list[int]]
 
 
 class Stopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
@@ -138,8 +140,20 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         inference, facts = _test(source, plan.options)
     yield ask_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
     table = _trace_table(names, trace)
+    periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return Found(
-        names, dims, granger, inference, facts, table, rounds, distance, grid, hashes, notes
+        names,
+        dims,
+        granger,
+        inference,
+        facts,
+        table,
+        rounds,
+        distance,
+        grid,
+        hashes,
+        notes,
+        periods,
     )
 
 

@@ -15,7 +15,16 @@ import numpy as np
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 
-__all__ = ["LocalSeries", "TimeGrid", "TimeRange", "agree", "on_grid", "range_of", "say_period"]
+__all__ = [
+    "LocalSeries",
+    "TimeGrid",
+    "TimeRange",
+    "agree",
+    "grid_time",
+    "on_grid",
+    "range_of",
+    "say_period",
+]
 
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
@@ -145,6 +154,15 @@ def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
     values[index[kept]] = client.values[kept]
     observed[index[kept]] = client.observed[kept]
     return ClientData(client.name, client.sensors, values, observed)
+
+
+def grid_time(grid: TimeGrid) -> np.ndarray:
+    """Every point of the common axis: datetime64[ns] for time stamps, numbers otherwise."""
+    steps = np.arange(grid.num_steps)
+    if grid.time_kind == "numbers":
+        return float(grid.first) + steps * float(grid.interval)
+    passed = steps * int(grid.interval) + np.rint(steps * float(grid.interval % 1)).astype(np.int64)
+    return (int(grid.first) + passed).astype("datetime64[ns]")
 
 
 def say_period(grid: TimeGrid) -> str:

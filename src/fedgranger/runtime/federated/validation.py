@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgranger.periods import MOST_PERIODS
 from fedgranger.runtime.federated.codec import MessageError, Packet
 
 __all__ = ["ANSWERS", "check_answer", "check_sender", "largest_answer", "read_fraction"]
@@ -31,6 +32,7 @@ NUMBER = re.compile(r"-?\d{1,25}(/\d{1,15})?")
 LARGEST_EPOCH = 2**40
 LARGEST_ORDER = 1000
 LARGEST_STATE = 64
+LONGEST_PERIOD = 2**40
 ENVELOPE_BYTES = 4096
 """More than any header with its few fields needs."""
 
@@ -115,6 +117,10 @@ def _check_hello(packet: Packet) -> None:
     is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
     _demand(is_cov, "its error covariance is not one")
     _demand(1 <= packet.values["own_lags"] <= LARGEST_ORDER, "its number of own lags is not one")
+    periods = packet.arrays["periods"]
+    fits = len(periods) <= MOST_PERIODS and len(np.unique(periods)) == len(periods)
+    fits = fits and all(2 <= steps <= LONGEST_PERIOD for steps in periods.tolist())
+    _demand(fits, "its periods are not a few whole numbers of steps")
 
 
 def _check_model(shape: tuple[int, int] | None, packet: Packet) -> None:
