@@ -25,6 +25,7 @@ from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.shifts import (
     calibrate,
+    common_period,
     draw_shifts,
     draw_single_shifts,
     room,
@@ -93,8 +94,9 @@ class _Tests:
         self._table = tabulate(source)
         self._own = np.array(source.own_lags)
         self._whitened = whiten(self._table, self._own)
-        self._steps = source.num_steps // source.period * source.period
-        how = (len(source.dims), self._steps, config.copies, config.seed, source.period)
+        period = common_period(source.periods, source.num_steps)
+        self._steps = source.num_steps // period * period
+        how = (len(source.dims), self._steps, config.copies, config.seed, period)
         self._shifts, self._single_shifts = draw_shifts(*how), draw_single_shifts(*how)
 
     def latent(self) -> tuple[EdgeInference | None, str]:

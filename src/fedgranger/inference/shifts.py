@@ -15,6 +15,7 @@ a common cause that only whole periods and its removal take care of.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,12 +30,14 @@ __all__ = [
     "Law",
     "StateTable",
     "calibrate",
+    "common_period",
     "draw_shifts",
     "draw_single_shifts",
     "room",
     "tabulate",
 ]
 
+WHOLE_PERIODS = 10
 LARGEST_GAP = 0.1
 """Shifted clocks differ by this share of the record at least, or by 1/(2M) with many clients."""
 KEPT_BYTES = 256 * 2**20
@@ -128,6 +131,15 @@ def draw_shifts(
         place = np.floor((np.cumsum(gaps) - gaps[0]) * slots).astype(np.int64)
         out[copy] = rng.permutation(place) * period
     return out
+
+
+def common_period(periods: tuple[int, ...], num_steps: int) -> int:
+    """Steps after which all cycles repeat, as far as the record holds ten of them; 1: none."""
+    found = 1
+    for period in sorted(set(periods)):
+        both = math.lcm(found, period)
+        found = both if both <= num_steps // WHOLE_PERIODS else found
+    return found
 
 
 def draw_single_shifts(

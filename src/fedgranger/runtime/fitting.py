@@ -32,7 +32,7 @@ from fedgranger.runtime.newton import solve
 from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.seasons import take_out_seasons
+from fedgranger.runtime.seasons import Seasonless, take_out_seasons
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
 from fedgranger.uncertainty.record import Propagation
@@ -91,7 +91,7 @@ def fit_panel(
         record = None if checkpoint_folder is None else checkpoint_folder / COPIES_FILE
         if record is not None and not resume:
             record.unlink(missing_ok=True)
-        inference, facts = _infer(panel, setup, config, final, report, record)
+        inference, facts = _infer(seasonless, setup, config, final, report, record)
         tested = time.perf_counter()
         monitors, reference, normal = learn_normal(panel, setup, inference)
         learned = time.perf_counter()
@@ -157,7 +157,7 @@ def _run(
 
 
 def _infer(
-    panel: Panel,
+    seasonless: Seasonless,
     setup: Setup,
     config: RunConfig,
     final: Snapshot | None,
@@ -165,6 +165,7 @@ def _infer(
     record: Path | None,
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
+    panel = seasonless.panel
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
     try:
@@ -172,7 +173,8 @@ def _infer(
             found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
-            found = infer(state_source(panel, models), config, report, record)
+            periods = {name: season.periods for name, season in seasonless.seasons.items()}
+            found = infer(state_source(panel, models, periods), config, report, record)
     except InferenceError as error:
         sentence = f"the edges could not be tested: {error}"
         return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}

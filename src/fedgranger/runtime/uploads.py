@@ -18,8 +18,16 @@ KEPT_BYTES = 64 * 2**20
 """States up to this size are kept between passes instead of being computed again."""
 
 
-def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
-    """Read every client's `StateMessage`s chunk by chunk, as often as asked; sorted by name."""
+def state_source(
+    panel: Panel, models: Mapping[str, LocalModel], periods: Mapping[str, np.ndarray] | None = None
+) -> StateSource:
+    """Read every client's `StateMessage`s chunk by chunk, as often as asked; sorted by name.
+
+    Args:
+        panel: the data, seasons taken out.
+        models: every client's local model.
+        periods: whole steps after which what a client took out repeats, by client.
+    """
     names = tuple(sorted(panel.names))
     starts = panel.segment_starts
 
@@ -43,7 +51,8 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
             kept.extend(read())
         return iter(kept)
 
-    hellos = [state_hello(panel[name], models[name], starts) for name in names]
+    steps = {} if periods is None else periods
+    hellos = [state_hello(panel[name], models[name], starts, steps.get(name)) for name in names]
     return StateSource(
         names,
         dims,
@@ -51,6 +60,7 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
         chunks,
         panel.num_steps,
         tuple(int(hello.own_lags) for hello in hellos),
+        tuple(int(step) for hello in hellos for step in np.asarray(hello.periods)),
     )
 
 

@@ -164,7 +164,8 @@ def collect_states(
             yield StateChunk(*(part[begin : begin + CHUNK_STEPS] for part in whole))
 
     own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
-    return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags)
+    periods = tuple(int(step) for name in names for step in hellos[name].arrays["periods"])
+    return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags, periods)
 
 
 def ask_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:

@@ -72,7 +72,7 @@ def prepare_party(
             on_grid(series, grid), grid_time(grid), config, interval=float(grid.interval)
         )
         model = identify_site(data, starts, config)
-        told = state_hello(data, model, starts)
+        told = state_hello(data, model, starts, season.periods)
         states, observed = _states(data, model)
         learner, hello = None, {}
         if config.solver != "none":
