@@ -368,3 +368,21 @@ def test_demo_in_a_fresh_process(tmp_path):
     found = loaded.edges().query("is_edge")
     assert set(zip(found["cause"], found["effect"], strict=True)) == set(truth.edges)
     assert not outcome.stderr.strip()
+
+
+def test_simulate_scenario_with_a_wrong_noise(tmp_path):
+    found = call("simulate", tmp_path / "a", "--scenario", "declaredhalf", "--steps", 50)
+    assert found.exit_code == 0, found.stderr
+    models = json.loads((tmp_path / "a" / "models.json").read_text())
+    assert models["client1"]["measurement_cov"][0][0] == pytest.approx(0.5 * 3.0)
+    found = call("simulate", tmp_path / "b", "--declared-noise", -1, "--steps", 50)
+    assert found.exit_code == 2
+    assert "declared-noise" in found.stderr
+
+
+def test_simulate_counter_leaves_out_the_model_of_its_client(tmp_path):
+    found = call("simulate", tmp_path / "a", "--counter", "--clients", 3, "--steps", 50)
+    assert found.exit_code == 0, found.stderr
+    assert "counter" in (tmp_path / "a" / "client1.csv").read_text().splitlines()[0]
+    models = json.loads((tmp_path / "a" / "models.json").read_text())
+    assert sorted(models) == ["client2", "client3"]
