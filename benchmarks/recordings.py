@@ -26,7 +26,14 @@ import fedgranger
 from fedgranger.evaluation.metrics import score
 from fedgranger.evaluation.recordings.journal import Journal, run_controls
 from fedgranger.evaluation.recordings.summary import summarise_controls
-from fedgranger.evaluation.recordings.trial import ABSENT, ADDED, Control, Source, study_config
+from fedgranger.evaluation.recordings.trial import (
+    ABSENT,
+    ADDED,
+    Control,
+    Source,
+    fitting_config,
+    study_config,
+)
 from fedgranger.inference.multiplicity import adjust
 
 STEPS = {"smd": 2000, "batadal": 2900, "hai": 1100, "hai100": 1000, "tep": 480}
@@ -97,11 +104,8 @@ def ctown(panels, key):
 
 
 def config_of(options, states, control):
-    """Options of the fit; a client with fewer sensors than states has as many states as sensors."""
-    if states == "auto":
-        return study_config({**options, "state_dim": "auto"})
-    dims = {name: min(int(states), values.shape[1]) for name, values in control.arrays.items()}
-    return study_config({**options, "state_dim": dims})
+    dim = states if states == "auto" else int(states)
+    return fitting_config(study_config({**options, "state_dim": dim}), control)
 
 
 def score_ctown(record):
@@ -151,9 +155,11 @@ def print_table(rows):
     )
     print(f"{'p < 0.05':>16}{'p < 0.01':>16}")
     for row in rows:
-        shares = "".join(
-            f"{row[f'share_{level}']:>9.3f} ({row[f'error_{level}']:.3f})" for level in (0.05, 0.01)
-        )
+        shares = ""
+        for level in (0.05, 0.01):
+            share, error = row[f"share_{level}"], row[f"error_{level}"]
+            shares += f"{'-' if share is None else f'{share:.3f}':>9}"
+            shares += f" ({'-' if error is None else f'{error:.3f}':^5})"
         print(
             f"{row['kind']:<15}{row['size'] or '-':>5}{row['test']:>10}{row['panels']:>8}"
             f"{row['refused']:>9}{row['pairs']:>7}{shares}"

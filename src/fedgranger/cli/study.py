@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.cli.recordings import recordings
 from fedgranger.config import RunConfig
 from fedgranger.data.scenarios import DECLARED_NOISE
 from fedgranger.errors import ConfigError
@@ -28,6 +29,9 @@ study = typer.Typer(no_args_is_help=True, help="Monte Carlo studies.")
 @study.callback()
 def main() -> None:
     """Monte Carlo studies."""
+
+
+study.command()(recordings)
 
 
 @study.command()

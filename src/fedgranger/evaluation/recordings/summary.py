@@ -61,7 +61,7 @@ def summarise_controls(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             }
             for level in LEVELS:
                 share, error = share_of_rejections(known, column, level)
-                row[f"share_{level}"], row[f"error_{level}"] = share, error
+                row[f"share_{level}"], row[f"error_{level}"] = _plain(share), _plain(error)
             out.append(row)
     return out
 
@@ -100,3 +100,7 @@ def _error_between(residual: np.ndarray, cluster: np.ndarray) -> float:
 
 def _num_refused(group: list[dict[str, Any]], column: str) -> int:
     return sum(all(pair[column] is None for pair in record["pairs"]) for record in group)
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,16 @@ from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import set_up
 from fedgranger.runtime.uploads import state_source
 
-__all__ = ["ABSENT", "ADDED", "UNKNOWN", "Control", "Source", "run_control", "study_config"]
+__all__ = [
+    "ABSENT",
+    "ADDED",
+    "UNKNOWN",
+    "Control",
+    "Source",
+    "fitting_config",
+    "run_control",
+    "study_config",
+]
 
 ABSENT, ADDED, UNKNOWN = "absent", "added", "unknown"
 
@@ -57,6 +66,18 @@ def study_config(options: Mapping[str, Any]) -> RunConfig:
     """Options of `fit` for a study of edge tests: FedGC is trained only when the test needs it."""
     solver = "newton" if options.get("test") == "asymptotic" else "none"
     return RunConfig.from_mapping({"solver": solver, **options})
+
+
+def fitting_config(config: RunConfig, control: Control) -> RunConfig:
+    """The options for a panel: a client has at most as many states as sensors that change."""
+    if config.state_dim == "auto":
+        return config
+    dims = {}
+    for name, values in control.arrays.items():
+        dim = config.state_dim_of(name)
+        if dim != "auto":
+            dims[name] = min(int(dim), values.shape[1])
+    return replace(config, state_dim=dims)
 
 
 def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
