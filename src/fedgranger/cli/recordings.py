@@ -104,8 +104,9 @@ def _show(
     out.print(_table(rows))
     out.print(
         "\nnull, odd: share of pairs without an edge that were called one (0.050 and 0.010 are "
-        "right); added: share of added edges found. In brackets: Monte Carlo standard error of "
-        "the last digits, between panels"
+        "right); added: share of added edges found, which means little for a test that finds too "
+        "many absent ones. In brackets: Monte Carlo standard error of the last digits, between "
+        "panels"
         + ("." if num_units == 1 else " or machines, whichever is larger."),
         soft_wrap=True,
     )
@@ -123,13 +124,13 @@ def _show(
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold")
-    for name in ("panels", "size", "test"):
+    for name in ("kind", "size", "test"):
         table.add_column(name, no_wrap=True)
-    for name in ("panels", "refused", "pairs", "p < 0.05", "p < 0.01"):
+    for name in ("panels", "refused", "pairs", "untested", "p < 0.05", "p < 0.01"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         size = f"{row['size']:g}" if row["size"] else ""
-        counts = (str(row[name]) for name in ("panels", "refused", "pairs"))
+        counts = (str(row[name]) for name in ("panels", "refused", "pairs", "untested"))
         shares = (_share(row[f"share_{level}"], row[f"error_{level}"]) for level in (0.05, 0.01))
         table.add_row(row["kind"], size, row["test"], *counts, *shares)
     return table

@@ -57,7 +57,7 @@ def summarise_controls(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "panels": len(group),
                 "refused": _num_refused(group, column),
                 "pairs": len(known),
-                "missing": len(table) - len(known),
+                "untested": len(table) - len(known),
             }
             for level in LEVELS:
                 share, error = share_of_rejections(known, column, level)
