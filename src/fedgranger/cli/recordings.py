@@ -106,8 +106,7 @@ def _show(
         "\nnull, odd: share of pairs without an edge that were called one (0.050 and 0.010 are "
         "right); added: share of added edges found, which means little for a test that finds too "
         "many absent ones. In brackets: Monte Carlo standard error of the last digits, between "
-        "panels"
-        + ("." if num_units == 1 else " or machines, whichever is larger."),
+        "panels" + ("." if num_units == 1 else " or machines, whichever is larger."),
         soft_wrap=True,
     )
     if num_units == 1:
