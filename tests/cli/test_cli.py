@@ -369,3 +369,44 @@ def test_demo_in_a_fresh_process(tmp_path):
     found = loaded.edges().query("is_edge")
     assert set(zip(found["cause"], found["effect"], strict=True)) == set(truth.edges)
     assert not outcome.stderr.strip()
+
+
+def test_simulate_scenario_with_a_wrong_noise(tmp_path):
+    found = call("simulate", tmp_path / "a", "--scenario", "declaredhalf", "--steps", 50)
+    assert found.exit_code == 0, found.stderr
+    models = json.loads((tmp_path / "a" / "models.json").read_text())
+    assert models["client1"]["measurement_cov"][0][0] == pytest.approx(0.5 * 3.0)
+    found = call("simulate", tmp_path / "b", "--declared-noise", -1, "--steps", 50)
+    assert found.exit_code == 2
+    assert "declared-noise" in found.stderr
+
+
+def test_simulate_counter_leaves_out_the_model_of_its_client(tmp_path):
+    found = call("simulate", tmp_path / "a", "--counter", "--clients", 3, "--steps", 50)
+    assert found.exit_code == 0, found.stderr
+    assert "counter" in (tmp_path / "a" / "client1.csv").read_text().splitlines()[0]
+    models = json.loads((tmp_path / "a" / "models.json").read_text())
+    assert sorted(models) == ["client2", "client3"]
+
+
+def test_study_of_recordings_is_resumable(tmp_path):
+    fg.simulate(3, 1500, seed=3)[0].write(tmp_path / "data")
+    options = ["--panels", 2, "--sizes", "1.0", "--state-dim", 2, "--out", tmp_path / "out"]
+    first = call("study", "recordings", tmp_path / "data", *options)
+    assert first.exit_code == 0, first.stderr
+    assert "one recording" in first.output
+    finished = tmp_path / "out" / "finished.jsonl"
+    lines = finished.read_text().splitlines(keepends=True)
+    assert len(lines) == 1 + 3 * 2
+    p_values = (tmp_path / "out" / "p_values.csv").read_text()
+    assert len(p_values.splitlines()) == 1 + 6 * 6
+    finished.write_text("".join(lines[:3]))
+    again = call("study", "recordings", tmp_path / "data", *options)
+    assert again.output == first.output
+    assert (tmp_path / "out" / "p_values.csv").read_text() == p_values
+    other = call("study", "recordings", tmp_path / "data", *options, "--seed", 1)
+    assert other.exit_code == 2
+    assert "other data or options" in other.stderr
+    for wrong in (["--models", "m.json"], ["--sizes", "x"], ["--test", "debised"]):
+        found = call("study", "recordings", tmp_path / "data", *wrong, "--out", tmp_path / "b")
+        assert found.exit_code == 2, wrong

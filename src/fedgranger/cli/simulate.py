@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -10,12 +11,14 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.client.params import known_models, write_models
+from fedgranger.client.params import write_models
 from fedgranger.config import check_choice
 from fedgranger.data.panel import Panel
+from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
 from fedgranger.data.synthetic import simulate as simulate_panel
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, RunError
+from fedgranger.evaluation.calibration import declared_models
 
 __all__ = ["check_target", "simulate", "write_simulation"]
 
@@ -50,6 +53,28 @@ def simulate(
     mean_shifts: Annotated[int, typer.Option(help="Number of level jumps.")] = 0,
     shift_size: Annotated[float, typer.Option(help="Their size in standard deviations.")] = 3.0,
     missing_share: Annotated[float, typer.Option(help="Share of missing time steps.")] = 0.0,
+    outage_share: Annotated[
+        float, typer.Option(help="Share of the steps, in one block, that one client is off.")
+    ] = 0.0,
+    reading_feedback: Annotated[
+        float, typer.Option(help="Share of every influence that acts through sensor readings.")
+    ] = 0.0,
+    dead_time: Annotated[int, typer.Option(help="Further steps that an edge takes.")] = 0,
+    unit_factor: Annotated[
+        float, typer.Option(help="Factor of the first client's first sensor.")
+    ] = 1.0,
+    counter: Annotated[bool, typer.Option(help="Add a counter to the first client.")] = False,
+    cycle_size: Annotated[
+        float, typer.Option(help="Amplitude of a common cycle, in standard deviations.")
+    ] = 0.0,
+    cycle_period: Annotated[float, typer.Option(help="Its period in time steps.")] = 24.0,
+    declared_noise: Annotated[
+        float | None, typer.Option(help="R in models.json as a multiple of the true one. [1]")
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help=f"Sets the options that make up one of {', '.join(SCENARIOS)}."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of system and noise.")] = 0,
     format: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier simulation.")] = False,
@@ -72,9 +97,20 @@ def simulate(
         mean_shifts=mean_shifts,
         shift_size=shift_size,
         missing_share=missing_share,
+        outage_share=outage_share,
+        reading_feedback=reading_feedback,
+        dead_time=dead_time,
+        unit_factor=unit_factor,
+        counter=counter,
+        cycle_size=cycle_size,
+        cycle_period=cycle_period,
         seed=seed,
+        scenario=scenario,
     )
-    write_simulation(out_folder, panel, truth, format)
+    factor = DECLARED_NOISE.get(scenario or "", 1.0) if declared_noise is None else declared_noise
+    if not (factor > 0 and math.isfinite(factor)):
+        raise ConfigError(f"--declared-noise is {factor}; it must be a positive number")
+    write_simulation(out_folder, panel, truth, format, factor)
     out.print(
         f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} edges written to "
         f"{escape(str(out_folder))}",
@@ -82,10 +118,14 @@ def simulate(
     )
 
 
-def write_simulation(folder: Path, panel: Panel, truth: Truth, format: str = "csv") -> None:
-    """Write the data files, `truth.json` and the clients' true local models, `models.json`.
+def write_simulation(
+    folder: Path, panel: Panel, truth: Truth, format: str = "csv", noise_factor: float = 1.0
+) -> None:
+    """Write the data files, `truth.json` and the clients' local models, `models.json`.
 
-    The files of an earlier simulation in the folder are removed first.
+    The files of an earlier simulation in the folder are removed first. The models are the true
+    ones, with this multiple of R; a client with a counter has none, because no stationary model
+    describes it.
     """
     if (folder / "truth.json").exists():
         for name in Truth.read(folder / "truth.json").clients:
@@ -93,7 +133,13 @@ def write_simulation(folder: Path, panel: Panel, truth: Truth, format: str = "cs
                 (folder / f"{name}{suffix}").unlink(missing_ok=True)
     panel.write(folder, format=format)
     truth.write(folder / "truth.json")
-    write_models(folder / "models.json", known_models(truth))
+    models = declared_models(truth, noise_factor)
+    described = {
+        name: model
+        for name, model in models.items()
+        if panel[name].num_sensors == model.num_sensors
+    }
+    write_models(folder / "models.json", described)
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:

@@ -12,6 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.cli.recordings import recordings
+from fedgranger.config import RunConfig
+from fedgranger.data.scenarios import DECLARED_NOISE
 from fedgranger.errors import ConfigError
 from fedgranger.evaluation.calibration import SCENARIOS, Record, Setting
 from fedgranger.evaluation.study import load_records, run_study, summary_table
@@ -28,6 +31,9 @@ def main() -> None:
     """Monte Carlo studies."""
 
 
+study.command()(recordings)
+
+
 @study.command()
 @friendly
 def calibration(
@@ -39,7 +45,10 @@ def calibration(
     steps: Annotated[
         list[int] | None, typer.Option(help="One or more lengths T (default 2000).")
     ] = None,
-    models: Annotated[str, typer.Option(help="identified, known or both.")] = "identified",
+    models: Annotated[
+        str, typer.Option(help="identified, known or both, where a scenario allows it.")
+    ] = "identified",
+    test: Annotated[str, typer.Option(help="Edge test, as in fit.")] = "debiased",
     data_sets: Annotated[int, typer.Option(help="Data sets per setting.", min=2)] = 200,
     first_seed: Annotated[int, typer.Option(help="Seed of the first data set.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
@@ -52,11 +61,13 @@ def calibration(
     kinds = {"identified": [False], "known": [True], "both": [False, True]}
     if models not in kinds:
         raise ConfigError(f"--models is '{models}'; choose one of {', '.join(kinds)}")
+    options = {} if test == "debiased" else {"test": test}
+    RunConfig.from_mapping({"solver": "newton" if test == "asymptotic" else "none", "test": test})
     settings = [
-        Setting(name, length, known)
+        Setting(name, length, known, options)
         for name in scenario or ["base"]
         for length in steps or [2000]
-        for known in kinds[models]
+        for known in ([True] if name in DECLARED_NOISE else kinds[models])
     ]
     try:
         with progress_report() as report:
@@ -78,10 +89,13 @@ def calibration(
         null_p, coverage = {}, {}
         for setting, row in zip(settings, summary.to_dict("records"), strict=True):
             records = load_records(out_folder, setting, data_sets, first_seed)
-            null_p[setting.name] = _null_p(records)
-            coverage[setting.name] = (row["coverage"], row["coverage_se"])
-        draw_calibration(out_folder / "calibration.svg", null_p, coverage)
-        out.print(f"drawn in {escape(str(out_folder / 'calibration.svg'))}", soft_wrap=True)
+            if row["num_data_sets"]:
+                null_p[setting.name] = _null_p(records)
+                coverage[setting.name] = (row["coverage"], row["coverage_se"])
+        if null_p:
+            draw_calibration(out_folder / "calibration.svg", null_p, coverage)
+            where = escape(str(out_folder / "calibration.svg"))
+            out.print(f"drawn in {where}", soft_wrap=True)
 
 
 def _null_p(records: list[Record]) -> np.ndarray:
@@ -102,6 +116,12 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for name in (*columns, "refused"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        values = (f"{row[key]:.3f}({1000 * row[f'{key}_se']:.0f})" for key in columns.values())
+        values = (_with_error(row[key], row[f"{key}_se"]) for key in columns.values())
         table.add_row(escape(row["setting"]), *values, str(row["num_refused"]))
     return table
+
+
+def _with_error(value: float, error: float) -> str:
+    if np.isnan(value):
+        return "-"
+    return f"{value:.3f}" if np.isnan(error) else f"{value:.3f}({1000 * error:.0f})"

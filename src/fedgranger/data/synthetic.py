@@ -13,7 +13,24 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 from scipy.linalg import block_diag
 
+from fedgranger.data.disturbances import (
+    COUNTER,
+    add_counter,
+    add_cycle,
+    add_mean_shifts,
+    change_unit,
+    observed_steps,
+)
+from fedgranger.data.dynamics import (
+    advance_matrix,
+    known_process_cov,
+    reading_errors,
+    state_spread,
+    with_dead_time,
+)
 from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.scenarios import scenario_options
+from fedgranger.data.simulation_checks import check_disturbances, check_noise, check_shares
 from fedgranger.data.system import client_names, draw_system
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
@@ -41,8 +58,16 @@ def simulate(
     mean_shifts: int = 0,
     shift_size: float = 3.0,
     missing_share: float = 0.0,
+    outage_share: float = 0.0,
+    reading_feedback: float = 0.0,
+    dead_time: int = 0,
+    unit_factor: float = 1.0,
+    counter: bool = False,
+    cycle_size: float = 0.0,
+    cycle_period: float = 24.0,
     seed: int = 0,
     system: Truth | None = None,
+    scenario: str | None = None,
 ) -> tuple[Panel, Truth]:
     """Simulate a panel and return it with the truth behind it.
 
@@ -62,17 +87,31 @@ def simulate(
         mean_shifts: how often one client's sensors jump to another level for good.
         shift_size: size of those jumps, in standard deviations of the sensor.
         missing_share: share of a client's time steps that are missing.
+        outage_share: share of the time steps, in one block, for which one client is off.
+        reading_feedback: share of every influence, within and across clients, that acts through
+            the sensors' readings (a controller) instead of the states; with it sensor noise
+            enters the dynamics.
+        dead_time: steps that an edge takes beyond the usual one. Where that would take the system
+            over its spectral radius, the whole transition is shrunk.
+        unit_factor: the first client's first sensor is recorded in a unit this much smaller.
+        counter: the first client has one more sensor, the running total of its first.
+        cycle_size: amplitude of a cycle in all clients' states, in their standard deviations.
+        cycle_period: its period in time steps.
         seed: of the system and of the noise.
         system: a truth returned by an earlier call, to draw new data from the same system.
+        scenario: name in `scenarios.SCENARIOS`; the options it sets replace those given.
 
     Example:
         >>> panel, truth = simulate(2, 100, edges=[("client1", "client2")], seed=1)
         >>> truth.edges
         (('client1', 'client2'),)
     """
-    if not np.isfinite(shift_size):
-        raise ConfigError(f"shift_size is {shift_size}; it must be a finite number")
-    _check(num_steps, measurement_correlation, student_df, mean_shifts, missing_share, seed)
+    if scenario is not None:
+        given = {name: value for name, value in locals().items() if name != "scenario"}
+        return simulate(**{**given, **scenario_options(scenario)})
+    check_noise(num_steps, measurement_correlation, student_df, mean_shifts, shift_size, seed)
+    check_shares(missing_share, outage_share, reading_feedback)
+    check_disturbances(dead_time, unit_factor, cycle_size, cycle_period)
     rng = np.random.default_rng(seed)
     if system is None:
         if clients is None and num_clients < 1:
@@ -93,23 +132,30 @@ def simulate(
             process_correlation=process_correlation,
             measurement_var=measurement_var,
         )
+        system = replace(system, reading_feedback=float(reading_feedback))
+        system = change_unit(with_dead_time(system, dead_time, spectral_radius), unit_factor)
+    known_process_cov(system)
     system = replace(system, measurement_covs=_measurement_covs(system, measurement_correlation))
+    noise_chol = _noise_chol(system, measurement_correlation)
     with jax.enable_x64(True):
-        values = _measurements(system, num_steps, measurement_correlation, student_df, seed)
+        values = _measurements(system, num_steps, noise_chol, student_df, seed)
     columns = np.cumsum([len(C) for C in system.observation_matrices.values()])[:-1]
     parts = dict(zip(system.clients, np.split(values, columns, axis=1), strict=True))
-    for _ in range(mean_shifts):
-        name, start = rng.choice(system.clients), int(rng.integers(1, max(num_steps, 2)))
-        jump = rng.choice([-1.0, 1.0], size=parts[name].shape[1]) * parts[name].std(axis=0)
-        parts[name][start:] += shift_size * jump
+    add_mean_shifts(parts, mean_shifts, shift_size, rng)
+    recorded = observed_steps(system.clients, num_steps, missing_share, outage_share, rng)
+    if cycle_size:
+        spread = state_spread(system, noise_chol @ noise_chol.T)
+        add_cycle(parts, system, spread, cycle_size, cycle_period, rng)
+    counting = add_counter(parts) if counter else None
     client_data = []
     for name, part in parts.items():
-        observed = np.ones(part.shape, dtype=np.bool_)
-        if missing_share:
-            observed &= (rng.random(num_steps) >= missing_share)[:, None]
-            part = np.where(observed, part, 0.0)
-        sensors = tuple(f"s{j + 1}" for j in range(part.shape[1]))
-        client_data.append(ClientData(name, sensors, np.ascontiguousarray(part), observed))
+        observed = np.broadcast_to(recorded[name][:, None], part.shape).copy()
+        sensors = [f"s{j + 1}" for j in range(part.shape[1])]
+        if name == counting:
+            sensors[-1] = COUNTER
+        # a view of all clients' columns when nothing was missing
+        part = np.ascontiguousarray(np.where(observed, part, 0.0) if not observed.all() else part)
+        client_data.append(ClientData(name, tuple(sensors), part, observed))
     return Panel(tuple(client_data), np.arange(num_steps)), system
 
 
@@ -122,31 +168,39 @@ def _measurement_covs(system: Truth, correlation: float) -> dict[str, np.ndarray
     return covs
 
 
-def _measurements(
-    system: Truth, num_steps: int, correlation: float, student_df: float | None, seed: int
-) -> np.ndarray:
-    """Run the system from a burnt-in state; noise comes in chunks, so memory holds only y."""
-    A = jnp.asarray(system.transition)
-    C = jnp.asarray(block_diag(*system.observation_matrices.values()))
-    Q_chol = np.linalg.cholesky(_known(system.process_cov))
+def _noise_chol(system: Truth, correlation: float) -> np.ndarray:
+    """Factor of the covariance of all measurement noises."""
     noise_sd = np.sqrt(np.concatenate([np.diag(R) for R in system.measurement_covs.values()]))
     d = len(noise_sd)
-    R_chol = noise_sd[:, None] * np.linalg.cholesky(
+    return noise_sd[:, None] * np.linalg.cholesky(
         (1 - correlation) * np.eye(d) + correlation * np.ones((d, d))
     )
+
+
+def _measurements(
+    system: Truth, num_steps: int, noise_chol: np.ndarray, student_df: float | None, seed: int
+) -> np.ndarray:
+    """Run the system from a burnt-in state; noise comes in chunks, so memory holds only y."""
+    advance = advance_matrix(system)
+    constants = (
+        advance,
+        block_diag(*system.observation_matrices.values()),
+        np.linalg.cholesky(known_process_cov(system)),
+        noise_chol,
+        reading_errors(system),
+    )
+    constants = tuple(jnp.asarray(matrix) for matrix in constants)
     key = jax.random.key(seed)
-    radius = float(np.max(np.abs(np.linalg.eigvals(system.transition))))
+    radius = float(np.max(np.abs(np.linalg.eigvals(advance))))
     burn_in = round(BURN_IN_TIME_CONSTANTS / (1 - radius))
     df = 0.0 if student_df is None else float(student_df)
-    state = jnp.zeros(len(A))
-    values = np.empty((num_steps, d))
+    past = jnp.zeros(len(advance))
+    values = np.empty((num_steps, len(noise_chol)))
     start = -burn_in
     while start < num_steps:
         length = min(CHUNK_STEPS, num_steps - start)
         chunk_key = jax.random.fold_in(key, start + burn_in)
-        state, y = _run(
-            chunk_key, A, C, jnp.asarray(Q_chol), jnp.asarray(R_chol), state, length, df
-        )
+        past, y = _run(chunk_key, *constants, past, length, df)
         if start + length > 0:
             values[max(start, 0) : start + length] = np.asarray(y)[max(-start, 0) :]
         start += length
@@ -156,24 +210,29 @@ def _measurements(
 @partial(jax.jit, static_argnames=("length", "df"))
 def _run(
     key: Key[Array, ""],
-    A: Float[Array, "dim dim"],
+    A: Float[Array, "past past"],
     C: Float[Array, "obs dim"],
     Q_chol: Float[Array, "dim dim"],
     R_chol: Float[Array, "obs obs"],
-    state: Float[Array, " dim"],
+    read: Float[Array, "dim obs"],
+    past: Float[Array, " past"],
     length: int,
     df: float,
-) -> tuple[Float[Array, " dim"], Float[Array, "time obs"]]:
+) -> tuple[Float[Array, " past"], Float[Array, "time obs"]]:
+    """Advance z and its past; `dynamics` has the equations."""
     process_key, measurement_key = jax.random.split(key)
-    w = _noise(process_key, (length, len(A)), df) @ Q_chol.T
+    P = len(Q_chol)
+    w = _noise(process_key, (length, P), df) @ Q_chol.T
     v = _noise(measurement_key, (length, len(C)), df) @ R_chol.T
 
-    def advance(h: Array, w_t: Array) -> tuple[Array, Array]:
-        h = A @ h + w_t
-        return h, h
+    def advance(z: Array, noises: tuple[Array, Array]) -> tuple[Array, Array]:
+        w_t, e_t = noises
+        z = A @ z
+        h = z[:P] + w_t
+        return jnp.concatenate([h + e_t, z[P:]]), h
 
-    state, states = lax.scan(advance, state, w)
-    return state, states @ C.T + v
+    past, states = lax.scan(advance, past, (w, v @ read.T))
+    return past, states @ C.T + v
 
 
 def _noise(key: Key[Array, ""], shape: tuple[int, int], df: float) -> Float[Array, "time dim"]:
@@ -181,36 +240,3 @@ def _noise(key: Key[Array, ""], shape: tuple[int, int], df: float) -> Float[Arra
     if df == 0.0:
         return jax.random.normal(key, shape)
     return jax.random.t(key, df, shape) * np.sqrt((df - 2) / df)
-
-
-def _known(process_cov: np.ndarray | None) -> np.ndarray:
-    if process_cov is None:
-        raise ConfigError(
-            "this truth was read from truth.json, which has no noise covariances; "
-            "pass the one that simulate() returned"
-        )
-    return process_cov
-
-
-def _check(
-    num_steps: int,
-    measurement_correlation: float,
-    student_df: float | None,
-    mean_shifts: int,
-    missing_share: float,
-    seed: int,
-) -> None:
-    if num_steps < 2:
-        raise ConfigError(f"num_steps is {num_steps}; at least 2 are needed")
-    if not 0 <= measurement_correlation < 1:
-        raise ConfigError(
-            f"measurement_correlation is {measurement_correlation}; it must be 0 to below 1"
-        )
-    if student_df is not None and not student_df > 2:
-        raise ConfigError(f"student_df is {student_df}; it must exceed 2 to have a variance")
-    if mean_shifts < 0:
-        raise ConfigError(f"mean_shifts is {mean_shifts}; it must be 0 or more")
-    if not 0 <= missing_share < 1:
-        raise ConfigError(f"missing_share is {missing_share}; it must be 0 to below 1")
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}; it must be 0 or more")

@@ -25,6 +25,8 @@ class Truth:
         observation_matrices: C_mm per client; empty when read from `truth.json`.
         process_cov: Q, P x P, or None when read from `truth.json`.
         measurement_covs: R_mm per client; empty when read from `truth.json`.
+        dead_time: steps that an edge takes beyond the usual one.
+        reading_feedback: share of every influence that acts through the sensors' readings.
     """
 
     clients: tuple[str, ...]
@@ -34,6 +36,8 @@ class Truth:
     observation_matrices: dict[str, np.ndarray] = field(default_factory=dict)
     process_cov: np.ndarray | None = None
     measurement_covs: dict[str, np.ndarray] = field(default_factory=dict)
+    dead_time: int = 0
+    reading_feedback: float = 0.0
 
     def rows(self, client: str) -> slice:
         """Rows (and columns) of a client in `transition`."""
@@ -57,6 +61,8 @@ class Truth:
             "transition": self.transition.tolist(),
             "state_dims": self.state_dims,
         }
+        extra = {"dead_time": self.dead_time, "reading_feedback": self.reading_feedback}
+        table |= {key: value for key, value in extra.items() if value}
         Path(path).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -83,6 +89,8 @@ class Truth:
                 tuple((cause, effect) for cause, effect in table["edges"]),
                 np.array(table["transition"], dtype=np.float64),
                 {name: int(table["state_dims"][name]) for name in table["clients"]},
+                dead_time=int(table.get("dead_time", 0)),
+                reading_feedback=float(table.get("reading_feedback", 0.0)),
             )
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(f"{path}: not the content of a truth.json ({error!r})") from None

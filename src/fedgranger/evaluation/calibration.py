@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from fedgranger.client.identify import identify
-from fedgranger.client.params import known_models
+from fedgranger.client.params import LocalModel, known_models
 from fedgranger.config import RunConfig
+from fedgranger.data.panel import Panel
+from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
 from fedgranger.data.synthetic import simulate
-from fedgranger.errors import ConfigError, InferenceError
+from fedgranger.data.truth import Truth
+from fedgranger.errors import ConfigError, InferenceError, ModelError
 from fedgranger.evaluation.metrics import pairs_are_true, score, true_entries
+from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust
+from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.uploads import state_source
 
-__all__ = ["SCENARIOS", "Record", "Setting", "Summary", "run_data_set", "summarise"]
-
-SCENARIOS: dict[str, dict[str, Any]] = {
-    "base": {},
-    "noise5": {"measurement_var": 0.5},
-    "correlated": {"process_correlation": 0.5},
-    "student4": {"student_df": 4.0},
-    "missing10": {"missing_share": 0.1},
-    "mixed": {"state_dims": [1, 2, 3, 1, 2, 3], "sensor_dims": [3, 5, 8, 6, 12, 10]},
-    "nearunit": {"spectral_radius": 0.98},
-    "twenty": {"num_clients": 20, "edges": 38},
-}
-"""What differs from six clients with two states and eight sensors, nine of thirty edges."""
+__all__ = [
+    "SCENARIOS",
+    "Record",
+    "Setting",
+    "Summary",
+    "declared_models",
+    "run_data_set",
+    "summarise",
+]
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Setting:
     Attributes:
         scenario: name in `SCENARIOS`.
         num_steps: T.
-        known_models: C, Q and R are known to the clients instead of identified.
-        options: keys of `RunConfig` for the tests.
+        known_models: C, Q and R are known to the clients instead of identified; in a scenario
+            of `DECLARED_NOISE` with a wrong R.
+        options: keys of `RunConfig` for the tests; without `test` they are the debiased ones.
     """
 
     scenario: str = "base"
@@ -56,12 +60,27 @@ class Setting:
             raise ConfigError(
                 f"scenario is {self.scenario!r}; choose one of {', '.join(SCENARIOS)}"
             )
+        if self.scenario in DECLARED_NOISE and not self.known_models:
+            raise ConfigError(
+                f"scenario {self.scenario!r} is about models with a wrong R; ask for known models"
+            )
+        if SCENARIOS[self.scenario].get("counter") and self.known_models:
+            raise ConfigError(
+                f"scenario {self.scenario!r} has a sensor that no stationary model describes; "
+                "ask for identified models"
+            )
 
     @property
     def name(self) -> str:
         """Short name for files and tables."""
         kind = "known" if self.known_models else "identified"
-        return f"{self.scenario}-T{self.num_steps}-{kind}"
+        test = "" if self.test == "debiased" else f"-{self.test}"
+        return f"{self.scenario}-T{self.num_steps}-{kind}{test}"
+
+    @property
+    def test(self) -> str:
+        """Which edge test is studied."""
+        return str(self.options.get("test", "debiased"))
 
 
 class Record(NamedTuple):
@@ -110,26 +129,19 @@ class Summary:
 
 
 def run_data_set(setting: Setting, seed: int) -> Record:
-    """Simulate one data set and test its edges; FedGC training plays no part in the tests."""
+    """Simulate one data set and test its edges; FedGC is trained only for a test that needs it."""
     system = {"num_clients": 6, "edges": 9, **SCENARIOS[setting.scenario]}
-    config = RunConfig.from_mapping(setting.options)
+    solver = "newton" if setting.test == "asymptotic" else "none"
+    config = RunConfig.from_mapping({"solver": solver, "test": setting.test, **setting.options})
     with jax.enable_x64(True):
         panel, truth = simulate(num_steps=setting.num_steps, seed=seed, **system)
+        known = None
         if setting.known_models:
-            models = known_models(truth)
-        else:
-            models = {
-                client.name: identify(
-                    client, panel.segment_starts, state_dim=truth.state_dims[client.name]
-                )
-                for client in panel
-            }
-        try:
-            found = infer(state_source(panel, models), config)
-        except InferenceError:
-            nothing = np.zeros(0)
-            none = np.zeros(0, dtype=np.bool_)
-            return Record(nothing, none, nothing, none, none, np.nan, np.nan, True)
+            known = declared_models(truth, DECLARED_NOISE.get(setting.scenario, 1.0))
+        found = _tested(panel, truth, config, known)
+    if found is None:
+        nothing, none = np.zeros(0), np.zeros(0, dtype=np.bool_)
+        return Record(nothing, none, nothing, none, none, np.nan, np.nan, True)
     edges, entries = found.edges, found.entries
     edge_true, entry_true = pairs_are_true(edges, truth), pairs_are_true(entries, truth)
     low, high = entries["ci_low"].to_numpy(), entries["ci_high"].to_numpy()
@@ -152,12 +164,40 @@ def run_data_set(setting: Setting, seed: int) -> Record:
     )
 
 
+def declared_models(truth: Truth, noise_factor: float = 1.0) -> dict[str, LocalModel]:
+    """The true local models, with this multiple of the true R."""
+    models = known_models(truth)
+    if noise_factor == 1.0:
+        return models
+    return {
+        name: eqx.tree_at(lambda m: m.measurement_cov, model, noise_factor * model.measurement_cov)
+        for name, model in models.items()
+    }
+
+
+def _tested(
+    panel: Panel, truth: Truth, config: RunConfig, known: dict[str, LocalModel] | None
+) -> EdgeInference | None:
+    """The tests, or None where the data do not allow them."""
+    dims = truth.state_dims
+    try:
+        if config.test != "debiased":  # the whole way of a fit, whatever the test is
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return fit_panel(panel, replace(config, state_dim=dims), models=known).inference
+        models = known or {
+            client.name: identify(client, panel.segment_starts, state_dim=dims[client.name])
+            for client in panel
+        }
+        return infer(state_source(panel, models), config)
+    except (InferenceError, ModelError):
+        return None
+
+
 def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
-    """Average over the data sets that could be tested; the others are counted."""
+    """Average over the data sets that could be tested, NaN where none could; count the others."""
     num_refused = sum(record.refused for record in records)
     records = [record for record in records if not record.refused]
-    if not records:
-        raise ConfigError("no data set of this study could be tested; give it more steps")
 
     def rejected(p: np.ndarray, chosen: np.ndarray) -> float:
         p = p[chosen & ~np.isnan(p)]
@@ -167,13 +207,14 @@ def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
         "edge_size": [rejected(r.edge_p, ~r.edge_true) for r in records],
         "entry_size": [rejected(r.entry_p, ~r.entry_true) for r in records],
         "edge_power": [rejected(r.edge_p, r.edge_true) for r in records],
-        "coverage": [float(r.covered.mean()) for r in records],
+        "coverage": [float(r.covered.mean()) if len(r.covered) else np.nan for r in records],
         "f1": [r.f1 for r in records],
         "fdr": [r.fdr for r in records],
     }
     values: dict[str, float] = {}
     for name, column in columns.items():
         x = np.array(column, dtype=np.float64)
-        values[name] = float(np.nanmean(x))
-        values[f"{name}_se"] = float(np.nanstd(x, ddof=1) / np.sqrt(len(x))) if len(x) > 1 else 0.0
+        x = x[~np.isnan(x)]
+        values[name] = float(x.mean()) if len(x) else np.nan
+        values[f"{name}_se"] = float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else np.nan
     return Summary(num_data_sets=len(records), num_refused=num_refused, **values)

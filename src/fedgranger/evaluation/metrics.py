@@ -149,11 +149,16 @@ def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
 
 
 def true_entries(entries: pd.DataFrame, truth: Truth) -> np.ndarray:
-    """The true value of every row of an entry table, in the coordinates of the simulation."""
+    """The true value of every row of an entry table, in the coordinates of the simulation.
+
+    Columns come lag after lag; an edge is at the lag of its dead time, and zero at the others.
+    """
     places = (entries[name] for name in ("effect", "cause", "row", "col"))
-    return np.array(
-        [truth.block(effect, cause)[i, j] for effect, cause, i, j in zip(*places, strict=True)]
-    )
+    values = []
+    for effect, cause, i, j in zip(*places, strict=True):
+        lag, state = divmod(int(j), truth.state_dims[cause])
+        values.append(truth.block(effect, cause)[i, state] if lag == truth.dead_time else 0.0)
+    return np.array(values)
 
 
 def pairs_are_true(table: pd.DataFrame, truth: Truth) -> np.ndarray:
@@ -171,15 +176,12 @@ def _entry_truth(result: Result, truth: Truth, width: int) -> tuple[np.ndarray, 
     owner = np.repeat(np.arange(len(result.clients)), result.state_dims)
     lags = width // len(owner)
     columns = np.tile(owner, lags)
-    related = np.array(
-        [
-            [cause == effect or (cause, effect) in edges for cause in result.clients]
-            for effect in result.clients
-        ]
+    linked = np.array(
+        [[(cause, effect) in edges for cause in result.clients] for effect in result.clients]
     )
-    is_true = related[np.ix_(owner, columns)]
-    is_true[:, len(owner) :] = False  # the simulated systems have one lag
-    return is_true, owner[:, None] == columns[None, :]
+    lag, is_within = np.repeat(np.arange(lags), len(owner)), owner[:, None] == columns[None, :]
+    is_true = linked[np.ix_(owner, columns)] & (lag == truth.dead_time)
+    return is_true | (is_within & (lag == 0)), is_within
 
 
 def _f1(is_true: np.ndarray, is_found: np.ndarray) -> float:

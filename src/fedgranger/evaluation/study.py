@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.evaluation.calibration import Record, Setting, run_data_set, summarise
+from fedgranger.evaluation.processes import completed
 from fedgranger.results import write_atomically
 
 __all__ = ["load_records", "run_study", "summary_table"]
@@ -37,7 +35,8 @@ def run_study(
     total = len(settings) * num_data_sets
     done = total - len(todo)
     report("data sets", done, total)
-    for _ in _completed(folder, todo, jobs):
+    tasks = ((folder, setting, seed) for setting, seed in todo)
+    for _ in completed(_run_one, tasks, jobs):
         done += 1
         report("data sets", done, total)
 
@@ -65,36 +64,6 @@ def summary_table(
         summary = summarise(load_records(folder, setting, num_data_sets, first_seed), alpha)
         rows.append({"setting": setting.name, **asdict(summary)})
     return pd.DataFrame(rows)
-
-
-def _completed(folder: Path, todo: list[tuple[Setting, int]], jobs: int) -> Iterator[None]:
-    if jobs == 1:
-        for setting, seed in todo:
-            _run_one(folder, setting, seed)
-            yield
-        return
-    # Fresh processes with one thread each: JAX does not survive a fork.
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context)
-    try:
-        pending = {pool.submit(_run_one, folder, setting, seed) for setting, seed in todo}
-        while pending:
-            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in finished:
-                future.result()
-                yield
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def _run_one(folder: Path, setting: Setting, seed: int) -> None:

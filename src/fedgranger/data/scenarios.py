@@ -1,0 +1,42 @@
+"""Named departures from the plain simulation, each with its truth; see `synthetic.simulate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedgranger.errors import ConfigError
+
+__all__ = ["DECLARED_NOISE", "SCENARIOS", "scenario_options"]
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "noise5": {"measurement_var": 0.5},
+    "correlated": {"process_correlation": 0.5},
+    "student4": {"student_df": 4.0},
+    "missing10": {"missing_share": 0.1},
+    "mixed": {"state_dims": [1, 2, 3, 1, 2, 3], "sensor_dims": [3, 5, 8, 6, 12, 10]},
+    "nearunit": {"spectral_radius": 0.98},
+    "twenty": {"num_clients": 20, "edges": 38},
+    "loop1": {"reading_feedback": 1.0, "measurement_var": 1.0},
+    "loop3": {"reading_feedback": 1.0, "measurement_var": 3.0},
+    "declaredhalf": {"measurement_var": 3.0},
+    "declaredtwice": {"measurement_var": 3.0},
+    "outage10": {"outage_share": 0.1},
+    "outage50": {"outage_share": 0.5},
+    "deadtime6": {"dead_time": 6},
+    "onesensor": {"state_dims": 1, "sensor_dims": 1},
+    "unit1e5": {"unit_factor": 1e5},
+    "counter": {"counter": True},
+    "daily": {"cycle_size": 1.0, "cycle_period": 24.0},
+}
+"""What differs from six clients with two states and eight sensors, nine of thirty edges."""
+
+DECLARED_NOISE: dict[str, float] = {"declaredhalf": 0.5, "declaredtwice": 2.0}
+"""Scenarios whose local models are given with this multiple of the true R."""
+
+
+def scenario_options(name: str) -> dict[str, Any]:
+    """Options of `simulate` for a scenario."""
+    if name not in SCENARIOS:
+        raise ConfigError(f"scenario is {name!r}; choose one of {', '.join(SCENARIOS)}")
+    return dict(SCENARIOS[name])
