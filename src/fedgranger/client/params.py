@@ -90,6 +90,11 @@ class LocalModel(eqx.Module):
         return self.observation_matrix.shape[0]
 
     @property
+    def is_declared(self) -> bool:
+        """Whether somebody gave the model instead of identifying it; it is then never changed."""
+        return self.method in ("given", "known")
+
+    @property
     def augmentation_shape(self) -> tuple[int, int]:
         """Shape of θ: a row per state, a column per sensor."""
         return self.state_dim, self.num_sensors

@@ -48,6 +48,7 @@ class StateSource(NamedTuple):
         error_covs: E_m per client, the covariance of the states' measurement error.
         chunks: returns a fresh iterator over the data from the first step.
         num_steps: T.
+        declared: clients whose E was given by the user and is not to be changed.
     """
 
     names: tuple[str, ...]
@@ -55,6 +56,7 @@ class StateSource(NamedTuple):
     error_covs: tuple[np.ndarray, ...]
     chunks: Callable[[], Iterator[StateChunk]]
     num_steps: int
+    declared: tuple[str, ...] = ()
 
     @property
     def total_dim(self) -> int:

@@ -49,6 +49,7 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
         tuple(np.asarray(state_hello(models[name]).error_cov) for name in names),
         chunks,
         panel.num_steps,
+        tuple(name for name in names if models[name].is_declared),
     )
 
 
