@@ -119,7 +119,7 @@ def _run(
     report: Callable[[str, int, int], None],
     follower: Follower,
 ) -> Snapshot:
-    exact = config.solver == "newton"
+    exact = config.training_solver == "newton"
     chunks_per_pass = 1 if exact else -(-setup.num_rounds // chunk_rounds(setup))
     total = config.passes * chunks_per_pass
     latest, last_saved = resumed, time.monotonic()
