@@ -38,8 +38,9 @@ class RunConfig:
         season: shape of what repeats: "harmonics" (the first 4 of every period) or "profile" (the
             mean of every phase).
         solver: of FedGC: "sgd", the paper's step-wise descent; "newton": both sides solve exactly
-            in turn, which reaches the same limit in a few rounds; "none": FedGC is not run, the
-            edges come from the tests alone.
+            in turn, which reaches the same limit in a few rounds; "auto": newton, unless an option
+            that only sgd has is set (see `training_solver`); "none": FedGC is not run, the edges
+            come from the tests alone.
         window: time steps per round (1 is the paper's loop), or "full" for all data at once; a
             round of newton always takes all data.
         passes: largest number of passes over the data (rounds of newton).
@@ -91,7 +92,7 @@ class RunConfig:
     standardise: bool = True
     period: int | str | list[int | str] | Period = "auto"
     season: str = "harmonics"
-    solver: str = "sgd"
+    solver: str = "auto"
     window: int | Literal["full"] = 1
     passes: int = 500
     tolerance: float = 1e-2
@@ -165,7 +166,7 @@ class RunConfig:
                 f"step_safety is {self.step_safety}; it must lie between 0 and 1 (exclusive)"
             )
         _check_couplings(self.couplings)
-        check_choice("solver", self.solver, ("sgd", "newton", "none"))
+        check_choice("solver", self.solver, ("auto", "sgd", "newton", "none"))
         check_choice("test", self.test, TESTS)
         check_choice("uncertainty", self.uncertainty, ("none", "joint", "blockwise"))
         needs_rounds = self.test in ("asymptotic", "none") or self.uncertainty != "none"
@@ -194,6 +195,20 @@ class RunConfig:
                 value = getattr(self, field.name)
                 if isinstance(value, int):
                     object.__setattr__(self, field.name, float(value))
+
+    @property
+    def training_solver(self) -> str:
+        """The solver that "auto" stands for.
+
+        Step-wise descent needs about 1/(step size x smallest eigenvalue) passes, which recordings
+        with slow or collinear sensors never reach; exact solves end in tens of rounds. So newton,
+        unless what is asked for is about the steps themselves: their size, window or number, the
+        spread along them, or the test of their steady state.
+        """
+        if self.solver != "auto":
+            return self.solver
+        about_steps = any(getattr(self, name) != default for name, default in _STEP_OPTIONS.items())
+        return "sgd" if about_steps or self.test == "asymptotic" else "newton"
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -227,6 +242,15 @@ class RunConfig:
         if isinstance(self.state_dim, dict):
             return self.state_dim.get(client, "auto")
         return self.state_dim
+
+
+_STEP_OPTIONS = {
+    field.name: field.default
+    for field in fields(RunConfig)
+    if field.name.endswith("step_size")
+    or field.name in ("window", "passes", "tolerance", "step_safety", "uncertainty")
+}
+"""Options that step-wise descent alone has, and their defaults."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

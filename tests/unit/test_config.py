@@ -266,3 +266,23 @@ def test_bad_toml_file(tmp_path, content, message):
 def test_toml_path_that_is_no_file(tmp_path, name):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_toml(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "newton"),
+        ({"state_dim": 2, "alpha": 0.01}, "newton"),
+        ({"solver": "sgd"}, "sgd"),
+        ({"solver": "none"}, "none"),
+        ({"window": 10}, "sgd"),
+        ({"passes": 3}, "sgd"),
+        ({"server_step_size": 0.1}, "sgd"),
+        ({"uncertainty": "joint"}, "sgd"),
+        ({"test": "asymptotic"}, "sgd"),
+        ({"test": "asymptotic", "solver": "newton"}, "newton"),
+    ],
+)
+def test_automatic_solver_is_newton_unless_steps_are_asked_about(options, expected):
+    assert RunConfig(**options).training_solver == expected
+    assert RunConfig().solver == "auto"

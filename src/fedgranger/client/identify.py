@@ -6,11 +6,13 @@ import numpy as np
 
 from fedgranger.client.loadings import Loadings
 from fedgranger.client.moments import MeasurementMoments, measurement_moments
+from fedgranger.client.noise_floor import client_noise_floor, limited_noise, share_in_words
 from fedgranger.client.params import LocalModel
 from fedgranger.client.selection import choose_loadings, select_state_dim
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
+from fedgranger.linalg.noise_floor import SMALLEST_SHARE
 from fedgranger.linalg.psd import is_positive_definite, project
 from fedgranger.linalg.spectral import spectral_radius
 
@@ -18,6 +20,8 @@ __all__ = ["identify"]
 
 PROCESS_FLOOR = 1e-6
 """Smallest eigenvalue of Q as a share of the mean state variance."""
+UNIT_ROOT_SLACK = 4.0
+"""A root of up to 1 + this / T is that of data that do not grow (random walks stay below it)."""
 
 
 def identify(
@@ -30,6 +34,8 @@ def identify(
     standardise: bool = True,
 ) -> LocalModel:
     """Find C and R from the sensors' covariance, A and Q from the states' lag-one moments.
+
+    Of R only as much is kept in the directions of the states as can be white noise.
 
     Args:
         client: the client's own measurements; only complete rows are used.
@@ -50,24 +56,65 @@ def identify(
         if state_dim == "auto":
             state_dim, notes = select_state_dim(moments, method, max_state_dim)
         loadings = choose_loadings(moments, int(state_dim), method)
-        return _add_dynamics(moments, loadings, notes)
+        notes += loadings.notes
+        return _limited(client, segment_starts, moments, loadings, notes)
     except ModelError as error:
         raise ModelError(f"client '{client.name}': {error}") from None
 
 
+def _limited(
+    client: ClientData,
+    segment_starts: np.ndarray,
+    moments: MeasurementMoments,
+    loadings: Loadings,
+    notes: tuple[str, ...],
+) -> LocalModel:
+    """Take out as much noise as the states' spectrum allows and the dynamics stay stable with.
+
+    A share below 1 within sampling error is not used unless the model needs it. Least squares may
+    put a root at 1 + O(1/T) of data that do not grow, because the pairs' second rows vary a little
+    more than their first; with the mean of both it does not. What is left grows.
+    """
+    C, R = loadings.observation_matrix, loadings.measurement_cov
+    floor = client_noise_floor(client, segment_starts, C, R, moments.centre, moments.scale)
+    fewer = (floor.largest * 0.5**k for k in range(1, 8))
+    shares = [floor.share, floor.largest, *fewer, SMALLEST_SHARE] if R.any() else [1.0]
+    mean_cov = 0.5 * (moments.cov_before + moments.cov_after)
+    models: list[LocalModel] = []
+    refusals: list[ModelError] = []
+    for used in (moments, moments._replace(cov_before=mean_cov, cov_after=mean_cov)):
+        for share in shares:
+            told = notes + ((share_in_words(client.name, share),) if share < 1 else ())
+            try:
+                models.append(_add_dynamics(used, loadings, share, told))
+            except ModelError as error:
+                refusals.append(error)
+                continue
+            if spectral_radius(models[-1].self_transition) < 1:
+                return models[-1]
+        excess = min((spectral_radius(one.self_transition) for one in models), default=np.inf) - 1
+        if excess * moments.num_pairs > UNIT_ROOT_SLACK:
+            break
+    if not models:
+        raise refusals[0]
+    return models[0]
+
+
 def _add_dynamics(
-    moments: MeasurementMoments, loadings: Loadings, notes: tuple[str, ...]
+    moments: MeasurementMoments, loadings: Loadings, share: float, notes: tuple[str, ...]
 ) -> LocalModel:
     r"""A and Q by least squares on the states, corrected for their measurement error.
 
-    $$G_0 = E[ss^\top] - E, \quad A = E[s^+ s^\top] G_0^{-1}, \quad
-      Q = \mathrm{Cov}(s^+ - A s) - E - A E A^\top$$
+    $$G_0 = E[ss^\top] - cE, \quad A = E[s^+ s^\top] G_0^{-1}, \quad
+      Q = \mathrm{Cov}(s^+ - A s) - cE - c A E A^\top$$
 
-    All moments are over the same pairs: with the covariance of all rows in \(G_0\) an exploding
-    series would look stable, its largest row being no pair's first.
+    with c the share of the noise that can be white. All moments are over the same pairs: with
+    the covariance of all rows in \(G_0\) an exploding series would look stable, its largest row
+    being no pair's first.
     """
-    C, R, method, loading_notes = loadings
-    W, E = state_readout(C, R)
+    C, method = loadings.observation_matrix, loadings.method
+    W, E = state_readout(C, loadings.measurement_cov)
+    E = share * E
     before = W @ moments.cov_before @ W.T
     G0 = before - E
     if not is_positive_definite(G0):
@@ -81,7 +128,6 @@ def _add_dynamics(
     residual = W @ moments.cov_after @ W.T - A @ lag.T - lag @ A.T + A @ before @ A.T
     scale = float(np.trace(G0)) / len(G0)
     Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)
-    notes = (*notes, *loading_notes)
     if change > 0:
         notes += (
             f"the process covariance was not positive definite and was changed by {change:.1%} "
@@ -93,4 +139,5 @@ def _add_dynamics(
             f"the local transition has spectral radius {radius:.3f}: the data look "
             "non-stationary, consider differencing them",
         )
-    return LocalModel(A, C, Q, R, moments.centre, moments.scale, method, notes)
+    R = limited_noise(C, loadings.measurement_cov, share)
+    return LocalModel(A, C, Q, R, moments.centre, moments.scale, method, notes, share)

@@ -104,9 +104,7 @@ def _principal(
             f"the {d} sensors span only {rank} directions but {state_dim} states were asked for; "
             f"use state_dim {rank} or less"
         )
-    # Fix the sign of each vector so that results do not depend on the linear-algebra library.
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(d)])
-    vectors = vectors * signs
+    vectors = vectors * _signs(vectors)
     notes: tuple[str, ...] = ()
     noise = float(values[state_dim:].mean()) if state_dim < d else 0.0
     if noise <= floor:
@@ -116,6 +114,13 @@ def _principal(
         )
         noise = 0.0
     return vectors[:, :state_dim], values[:state_dim], noise * np.eye(d), notes
+
+
+def _signs(columns: np.ndarray) -> np.ndarray:
+    """Sign of each column's first large entry: free of rounding and of the algebra library."""
+    size = np.abs(columns)
+    first = (size >= (1 - 1e-6) * size.max(axis=0)).argmax(axis=0)
+    return np.sign(columns[first, np.arange(columns.shape[1])])
 
 
 def _ppca(cov: np.ndarray, state_dim: int) -> Loadings:
@@ -151,8 +156,7 @@ def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
         )
         noise = np.where(low, HEYWOOD_FLOOR, noise)
     C = W.T
-    signs = np.sign(C[np.abs(C).argmax(axis=0), np.arange(state_dim)])
-    return Loadings(C * signs * spread[:, None], np.diag(noise * spread**2), "factor", notes)
+    return Loadings(C * _signs(C) * spread[:, None], np.diag(noise * spread**2), "factor", notes)
 
 
 def analyse_factors(rows: np.ndarray, state_dim: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -35,6 +35,7 @@ class LocalModel(eqx.Module):
         scale: the measurements are divided by it.
         method: how the model was obtained.
         notes: sentences on repairs made while identifying it; empty when there were none.
+        noise_share: share of the states' error that identification kept, the rest not being white.
     """
 
     self_transition: Float[np.ndarray, "state_dim state_dim"]
@@ -45,6 +46,7 @@ class LocalModel(eqx.Module):
     scale: Float[np.ndarray, " obs_dim"]
     method: str = eqx.field(static=True, default="given")
     notes: tuple[str, ...] = eqx.field(static=True, default=())
+    noise_share: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self) -> None:
         """Refuse shapes and covariances that no filter can use."""
@@ -86,6 +88,11 @@ class LocalModel(eqx.Module):
     def num_sensors(self) -> int:
         """Number of sensors d_m."""
         return self.observation_matrix.shape[0]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether somebody gave the model instead of identifying it; it is then never changed."""
+        return self.method in ("given", "known")
 
     @property
     def augmentation_shape(self) -> tuple[int, int]:

@@ -17,27 +17,26 @@ __all__ = ["choose_loadings", "select_state_dim"]
 
 
 def choose_loadings(moments: MeasurementMoments, state_dim: int, method: str) -> Loadings:
-    """Fit the method named, or the best of three when it is `auto`.
+    """Fit the method named, or the better of two when it is `auto`.
 
-    The three explain the noise differently: a variance of its own for every sensor (`factor`,
-    needs enough sensors), the same share of every sensor's variance (`ppca` on standardised
-    data), the same variance in raw units (`ppca-raw`). Factor analysis is out when it did not
-    converge or left a sensor without noise. The Bayesian information criterion decides.
+    The two explain the noise differently: a variance of its own for every sensor (`factor`, needs
+    enough sensors), or the same share of every sensor's variance (`ppca` on standardised data).
+    Neither depends on the sensors' units, which one variance in raw units would. Factor analysis
+    is out when it did not converge or left a sensor without noise. The Bayesian information
+    criterion decides.
     """
     if method != "auto":
         return fit_loadings(moments.cov, state_dim, method)
-    candidates = [fit_loadings(moments.cov, state_dim, "ppca")]
-    if np.ptp(moments.scale) > 0:
-        candidates.append(_ppca_in_raw_units(moments, state_dim))
-    best = min(_criterion(moments, loadings) for loadings in candidates)
+    ppca = fit_loadings(moments.cov, state_dim, "ppca")
+    best = _criterion(moments, ppca)
     if (
         factor_is_identified(len(moments.cov), state_dim)
         and _factor_bound(moments, state_dim) < best
     ):
         factor = fit_loadings(moments.cov, state_dim, "factor")
-        if not factor.notes:
-            candidates.append(factor)
-    return min(candidates, key=lambda loadings: _criterion(moments, loadings))
+        if not factor.notes and _criterion(moments, factor) < best:
+            return factor
+    return ppca
 
 
 def select_state_dim(
@@ -102,9 +101,3 @@ def _num_free(num_sensors: int, state_dim: int, method: str) -> float:
     """Free parameters: loadings up to rotation, and the noise variances."""
     loadings = num_sensors * state_dim - state_dim * (state_dim - 1) / 2
     return loadings + (num_sensors if method == "factor" else 1)
-
-
-def _ppca_in_raw_units(moments: MeasurementMoments, state_dim: int) -> Loadings:
-    scale = moments.scale
-    C, R, _, notes = fit_loadings(moments.cov * np.outer(scale, scale), state_dim, "ppca")
-    return Loadings(C / scale[:, None], R / np.outer(scale, scale), "ppca-raw", notes)

@@ -88,7 +88,7 @@ def set_up_site(
         safety=config.step_safety,
         client=client.name,
     )
-    if sizes.gain >= 2 and config.solver == "sgd":
+    if sizes.gain >= 2 and config.training_solver == "sgd":
         raise UnstableRecursionError(
             f"client '{client.name}': local_step_size {sizes.local:.3g} and feedback_step_size "
             f"{sizes.feedback:.3g} diverge (gain {sizes.gain:.3g}, the limit is 2); "

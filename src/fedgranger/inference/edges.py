@@ -14,6 +14,7 @@ from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.multiplicity import adjust
+from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.states import StateSource, complete_rows
@@ -27,6 +28,7 @@ from fedgranger.inference.wald import (
     padded_blocks,
     wald_tests,
 )
+from fedgranger.linalg.noise_floor import NoiseFloor
 
 __all__ = [
     "EDGE_COLUMNS",
@@ -121,8 +123,8 @@ def infer_latent(source: StateSource, config: RunConfig) -> EdgeInference:
 
 def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     weights = (config.weighting, config.weighting_span)
-    lags = select_lags(source, config.max_lags, *weights) if config.lags == "auto" else config.lags
-    fit = estimate(source, lags, *weights)
+    floor = joint_noise_floor(source, *weights)
+    source, fit, share = _estimate_limited(source, floor, config)
     if config.covariance == "homoskedastic":
         if not fit.moments.is_complete:
             raise InferenceError(
@@ -140,12 +142,15 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
         found.p_value,
         found.edges,
         found.entries,
-        _facts(source, fit, covariance, config, found.reasons, found.detectable),
+        _facts(source, fit, covariance, config, found.reasons, found.detectable)
+        | {"noise_share": share},
     )
 
 
 def latent_tests(source: StateSource, config: RunConfig, lags: int) -> PairTests:
     """The same test at a given lag order and nothing else, for copies of the data."""
+    if not config.noise_correction:
+        source = limit_errors(source, 0.0)
     weights = (config.weighting, config.weighting_span)
     fit = estimate(source, lags, *weights)
     covariance = block_covariance(
@@ -153,6 +158,27 @@ def latent_tests(source: StateSource, config: RunConfig, lags: int) -> PairTests
     )
     tests = wald_tests(fit, covariance, source.dims)
     return PairTests(tests.statistic / tests.df, tests.df, tests.p_value)
+
+
+def _estimate_limited(
+    source: StateSource, floor: NoiseFloor, config: RunConfig
+) -> tuple[StateSource, Estimate, float]:
+    """Estimate with the share of E that the joint spectrum allows.
+
+    A share below 1 within sampling error is not used unless the estimate needs it.
+    """
+    weights = (config.weighting, config.weighting_span)
+    refusals: list[InferenceError] = []
+    for share in dict.fromkeys((floor.share, floor.largest)):
+        limited = limit_errors(source, share)
+        try:
+            lags = config.lags
+            if lags == "auto":
+                lags = select_lags(limited, config.max_lags, *weights)
+            return limited, estimate(limited, lags, *weights), share
+        except InferenceError as error:
+            refusals.append(error)
+    raise refusals[0]
 
 
 def decide(

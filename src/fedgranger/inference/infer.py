@@ -21,6 +21,8 @@ from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, w
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
+from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.noise_floor import limit_errors
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.shifts import (
@@ -37,6 +39,7 @@ __all__ = ["infer"]
 
 DOUBTFUL = 1e-3
 """A check of the latent model whose p-value is smaller counts against it."""
+MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value are not in the latent test's audit: taking a true link away leaves
 its effect with a past that the model does not know."""
@@ -109,12 +112,16 @@ class _Tests:
         doubt = self._doubt(found)
         if doubt:
             return found, doubt
-        lags = int(found.facts["lags"])
-        tests = latent_tests(source, config, lags)
+        lags, share = int(found.facts["lags"]), float(found.facts["noise_share"])
+
+        def told(any_source: StateSource) -> PairTests:
+            return latent_tests(limit_errors(any_source, share), config, lags)
+
+        tests = told(source)
 
         def test(shifts: np.ndarray) -> PairTests:
             """Only of the client whose clock is shifted, on those it does not seem to drive."""
-            copy = latent_tests(self._table.shifted(shifts, self._steps), config, lags)
+            copy = told(self._table.shifted(shifts, self._steps))
             apart = (shifts != 0) & (tests.p_value > SEEMS_DRIVEN)
             return PairTests(*(np.where(apart, part, np.nan) for part in copy))
 
@@ -144,7 +151,19 @@ class _Tests:
                 f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
                 "later, which the latent model does not know of"
             )
-        return ""
+        return self._lag_doubt() if lags == 1 else ""
+
+    def _lag_doubt(self) -> str:
+        """Whether any white measurement error fits the lag moments; too many are not tried."""
+        if self._source.total_dim > MOST_LAG_STATES or not self._config.noise_correction:
+            return ""
+        try:
+            check = lag_moment_check(self._source)
+        except InferenceError:
+            return ""
+        if check.p_value >= DOUBTFUL:
+            return ""
+        return "no white measurement noise fits the first two lags (noise in a control loop may be why)"
 
     def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
         """s⁺ − Â x, at the rows that are complete."""

@@ -50,6 +50,7 @@ class StateSource(NamedTuple):
         num_steps: T.
         own_lags: how far back each client's own past matters to it, by its own choice.
         periods: steps of all cycles that clients took out of their data.
+        declared: clients whose E was given by the user and is not to be changed.
     """
 
     names: tuple[str, ...]
@@ -59,6 +60,7 @@ class StateSource(NamedTuple):
     num_steps: int
     own_lags: tuple[int, ...]
     periods: tuple[int, ...] = ()
+    declared: tuple[str, ...] = ()
 
     @property
     def total_dim(self) -> int:

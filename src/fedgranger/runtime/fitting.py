@@ -26,6 +26,7 @@ from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.asymptotic import infer_asymptotic
+from fedgranger.runtime.declared_noise import declared_noise_warnings
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.newton import solve
@@ -129,7 +130,7 @@ def _run(
     report: Callable[[str, int, int], None],
     follower: Follower,
 ) -> Snapshot:
-    exact = config.solver == "newton"
+    exact = config.training_solver == "newton"
     chunks_per_pass = 1 if exact else -(-setup.num_rounds // chunk_rounds(setup))
     total = config.passes * chunks_per_pass
     latest, last_saved = resumed, time.monotonic()
@@ -168,16 +169,21 @@ def _infer(
     panel = seasonless.panel
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
+    told: list[str] = []
     try:
         if config.test == "asymptotic" and final is not None:
             found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
             periods = {name: season.periods for name, season in seasonless.seasons.items()}
-            found = infer(state_source(panel, models, periods), config, report, record)
+            source = state_source(panel, models, periods)
+            if config.noise_correction:
+                told = declared_noise_warnings(panel, models, source)
+            found = infer(source, config, report, record)
     except InferenceError as error:
         sentence = f"the edges could not be tested: {error}"
-        return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
+        return None, {"test": config.test, "reason": str(error), "warnings": [sentence, *told]}
+    found.facts["warnings"].extend(told)
     found.facts["warnings"].extend(
         f"client '{stream.name}': measurement noise could not be told from the state and was taken "
         "as zero, so its edges may be false; use fewer states"

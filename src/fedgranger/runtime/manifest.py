@@ -56,6 +56,7 @@ def describe(
             "num_sensors": stream.model.num_sensors,
             "state_dim": p,
             "state_model": stream.model.method,
+            "noise_share": stream.model.noise_share,
             "missing_share": round(1 - float(stream.is_observed.mean()), 6),
             "notes": [*seasonless.notes[stream.name], *stream.model.notes],
             "season": seasonless.facts(stream.name),
@@ -88,7 +89,7 @@ def describe(
 
 def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any]:
     """How training ended, and with which step sizes."""
-    exact = config.solver == "newton"
+    exact = config.training_solver == "newton"
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
     distance, converged = final.progress.distance, final.progress.distance <= tolerance
     chosen = [
@@ -103,7 +104,7 @@ def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any
         )
     }
     return {
-        "solver": config.solver,
+        "solver": config.training_solver,
         "window": setup.num_pairs if exact else setup.window,
         "passes": final.pass_index,
         "rounds": final.pass_index * (1 if exact else setup.num_rounds),
@@ -135,7 +136,9 @@ def _bytes(
         up = down = hello = 0
     steps, filtered = passes * num_pairs, 8 * state_dim
     up_training = up * steps + PASS_REPORT_BYTES * passes
-    if config.solver == "newton":  # filtered states only once; one more message than answers
+    if (
+        config.training_solver == "newton"
+    ):  # filtered states only once; one more message than answers
         up_training = filtered * num_pairs + (up - filtered) * (passes + 1) * num_pairs
     return {
         "once": hello,

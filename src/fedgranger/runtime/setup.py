@@ -122,7 +122,7 @@ def set_up(
     client_sizes = tuple(site.step_sizes for site in sites)
     gains = np.array([float(site.hello.state_gain) for site in sites])
     server_sizes = row_step_sizes(gains, coupling, config)
-    if config.solver == "sgd":
+    if config.training_solver == "sgd":
         _warn_of_divergence(names, client_sizes, server_sizes)
     transitions = [np.asarray(site.hello.self_transition) for site in sites]
     params = RoundParams(

@@ -61,6 +61,7 @@ def state_source(
         panel.num_steps,
         tuple(int(hello.own_lags) for hello in hellos),
         tuple(int(step) for hello in hellos for step in np.asarray(hello.periods)),
+        tuple(name for name in names if models[name].is_declared),
     )
 
 

@@ -213,16 +213,17 @@ def auto(cov, state_dim, scale=None):
     return choose_loadings(moments, state_dim, "auto")
 
 
-def test_auto_finds_equal_noise_in_raw_units():
-    """Sensors of unequal size with the same noise variance: PPCA before standardising."""
+def test_auto_does_not_look_at_units():
+    """The same correlations in any units: the same loadings, to the last bit."""
     rng = np.random.default_rng(20)
     raw = 3 * rng.standard_normal((5, 1))
-    raw_cov = raw @ raw.T + 0.5 * np.eye(5)
-    scale = np.sqrt(np.diag(raw_cov))
-    got = auto(raw_cov / np.outer(scale, scale), 1, scale)
-    assert got.method == "ppca-raw"
-    np.testing.assert_allclose(got.measurement_cov, np.diag(0.5 / scale**2), atol=1e-12)
-    np.testing.assert_allclose(np.abs(got.observation_matrix), np.abs(raw) / scale[:, None])
+    cov = raw @ raw.T + 0.5 * np.eye(5)
+    scale = np.sqrt(np.diag(cov))
+    correlation = cov / np.outer(scale, scale)
+    got, other = (auto(correlation, 1, unit) for unit in (scale, np.ones(5)))
+    assert got.method == other.method
+    np.testing.assert_array_equal(got.observation_matrix, other.observation_matrix)
+    np.testing.assert_array_equal(got.measurement_cov, other.measurement_cov)
 
 
 def test_auto_finds_equal_noise_shares():

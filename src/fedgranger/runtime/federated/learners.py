@@ -178,7 +178,7 @@ def make_learner(
     site: Site, config: RunConfig, window: int, message_steps: int, start: np.ndarray
 ) -> Learner:
     """The learner that the options ask for, with its θ⁰."""
-    if config.solver == "newton":
+    if config.training_solver == "newton":
         return NewtonLearner(site, config, message_steps, start)
     return SgdLearner(site, config, window, start)
 

@@ -87,6 +87,7 @@ class FederationOptions:
         values |= {"state_dim": config.state_dim_of(name), "test": config.test, "solver": "none"}
         if config.solver != "none":
             values |= {key: getattr(config, key) for key in ROUND_OPTIONS}
+            values["solver"] = config.training_solver  # the client does not know all options
         return ClientOptions(RunConfig(**values), self.message_steps)
 
     @classmethod
@@ -162,5 +163,5 @@ class ClientOptions:
 
 
 def _check_window(config: RunConfig) -> None:
-    if config.solver == "sgd" and config.window == "full":
+    if config.training_solver == "sgd" and config.window == "full":
         raise ConfigError("window='full' is for one process; use solver='newton', or a number")

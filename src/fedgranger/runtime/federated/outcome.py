@@ -90,14 +90,14 @@ def _training(found: Found, config: RunConfig) -> dict[str, Any]:
     """How FedGC's rounds went, or that there were none."""
     if config.solver == "none":
         return dict(NOT_TRAINED)
-    exact = config.solver == "newton"
+    exact = config.training_solver == "newton"
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
     num_pairs = found.grid.num_steps - 1
     window = num_pairs if exact else config.window
     converged = bool(found.distance <= tolerance)
     state = "converged" if converged else "stopped"
     return {
-        "solver": config.solver,
+        "solver": config.training_solver,
         "window": window,
         "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
         "rounds": found.rounds,

@@ -288,7 +288,7 @@ class NewtonTrainer:
 
 def make_trainer(rows: Rows, config: RunConfig, window: int, message_steps: int) -> Trainer:
     """The trainer that the options ask for."""
-    if config.solver == "newton":
+    if config.training_solver == "newton":
         return NewtonTrainer(rows, config, message_steps)
     return SgdTrainer(rows, config, window)
 

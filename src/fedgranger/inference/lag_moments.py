@@ -1,0 +1,181 @@
+r"""Measurement error estimated from the states' own lags, beside what the clients say of it.
+
+With white error of covariance E, block diagonal by client, and \(\Gamma_k = E[s_{t+k}s_t^\top]\),
+
+$$\Gamma_1 = A(\Gamma_0 - E), \qquad \Gamma_2 = A\,\Gamma_1$$
+
+hold for the true A and E: 2P² equations for P² + Σ p(p+1)/2 unknowns. The second holds for every
+white E, also where a controller acts on the noisy reading. The generalised method of moments
+weights both by the inverse of their long-run covariance (the moments are a moving average of order
+one) and its statistic J tells whether any A and E satisfy them. J is oversized with many moments:
+call it a contradiction at p < 0.001 only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.moments import accumulate
+from fedgranger.inference.states import StateSource, complete_rows, lagged_pairs
+from fedgranger.linalg.psd import is_positive_definite, symmetrise
+
+__all__ = ["LagMomentCheck", "lag_moment_check"]
+
+SAMPLES_PER_MOMENT = 4
+MAX_STEPS = 100
+SMALL_CHANGE = 1e-10
+REWEIGHTINGS = 2
+
+
+class LagMomentCheck(NamedTuple):
+    """A and E as the lags show them, and whether any fit.
+
+    Attributes:
+        error_covs: E_m per client; symmetric, not forced to be positive.
+        transition: A, (P, P).
+        statistic: J, χ² with `df` degrees of freedom under the model.
+        df: equations minus unknowns.
+        p_value: of J.
+    """
+
+    error_covs: tuple[np.ndarray, ...]
+    transition: np.ndarray
+    statistic: float
+    df: int
+    p_value: float
+
+
+def lag_moment_check(source: StateSource) -> LagMomentCheck:
+    """Estimate A and E from lags 0 to 2; the clients' own E plays no part.
+
+    Raises:
+        InferenceError: too few complete stretches of three steps for that many moments, one
+            client only (nothing is overidentified then), or states that are collinear.
+    """
+    if not all(chunk.observed.all() for chunk in source.chunks()):
+        source = complete_rows(source)
+    found, P = accumulate(source, 2), source.total_dim
+    n, num_moments = found.num_pairs, 2 * P * P
+    basis = _error_basis(source.dims)
+    df = num_moments - P * P - len(basis)
+    if df <= 0:
+        raise InferenceError("the lag-moment check needs at least one state in two clients")
+    if n < SAMPLES_PER_MOMENT * num_moments:
+        raise InferenceError(
+            f"{n} steps for the {num_moments} lag moments of {P} states; at least "
+            f"{SAMPLES_PER_MOMENT * num_moments} are needed, so give more data or fewer states"
+        )
+    scale = np.sqrt(np.diag(found.after_cov))
+    if not is_positive_definite(found.after_cov / np.outer(scale, scale)):
+        raise InferenceError("the clients' states are collinear; merge clients or use fewer states")
+    unit = np.outer(scale, scale)
+    gamma = (
+        found.before_cov[:P, :P] / unit,
+        found.lag_cov[:, :P] / unit,
+        found.lag_cov[:, P:] / unit,
+        found.before_cov[:P, P:] / unit,
+    )
+    starts = (np.linalg.solve(gamma[0], gamma[1].T).T, np.linalg.lstsq(gamma[3].T, gamma[2].T)[0].T)
+    plain = np.eye(num_moments)
+    fits = [_minimise(gamma, basis, A, np.zeros(len(basis)), plain) for A in starts]
+    A, e, _ = min(fits, key=lambda fit: fit[2])
+    value = np.inf
+    for _ in range(REWEIGHTINGS):
+        S = _long_run(source, found.mean, scale, A, np.tensordot(e, basis, axes=1))
+        A, e, value = _minimise(gamma, basis, A, e, np.linalg.inv(np.linalg.cholesky(S)))
+    E = np.tensordot(e, basis, axes=1) * unit
+    own = [np.flatnonzero(source.owner == m) for m in range(len(source.dims))]
+    statistic = float(n * value)
+    return LagMomentCheck(
+        tuple(E[np.ix_(k, k)] for k in own),
+        A * np.outer(scale, 1 / scale),
+        statistic,
+        df,
+        float(stats.chi2.sf(statistic, df)),
+    )
+
+
+def _error_basis(dims: tuple[int, ...]) -> np.ndarray:
+    """Symmetric matrices that span all block-diagonal E, (unknown, P, P)."""
+    P, first, out = sum(dims), 0, []
+    for dim in dims:
+        for i in range(first, first + dim):
+            for j in range(first, i + 1):
+                one = np.zeros((P, P))
+                one[i, j] = one[j, i] = 1.0
+                out.append(one)
+        first += dim
+    return np.array(out)
+
+
+def _minimise(
+    gamma: tuple[np.ndarray, ...],
+    basis: np.ndarray,
+    A: np.ndarray,
+    e: np.ndarray,
+    weight: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Minimise |weight · g(A, E)|² by damped Gauss-Newton steps; g is bilinear."""
+    zero, one, two, one_before = gamma
+    P = len(A)
+
+    def moments(A: np.ndarray, e: np.ndarray) -> np.ndarray:
+        signal = zero - np.tensordot(e, basis, axes=1)
+        return weight @ np.concatenate(
+            [(one - A @ signal).reshape(-1), (two - A @ one_before).reshape(-1)]
+        )
+
+    g = moments(A, e)
+    value = float(g @ g)
+    for _ in range(MAX_STEPS):
+        signal = zero - np.tensordot(e, basis, axes=1)
+        by_A = np.concatenate([np.kron(np.eye(P), -part.T) for part in (signal, one_before)])
+        by_e = (A @ basis).reshape(len(basis), -1).T
+        slope = weight @ np.hstack([by_A, np.vstack([by_e, np.zeros_like(by_e)])])
+        step = np.linalg.lstsq(slope, -g)[0]
+        size = 1.0
+        while size > 1e-6:
+            A_new = A + size * step[: P * P].reshape(P, P)
+            e_new = e + size * step[P * P :]
+            g_new = moments(A_new, e_new)
+            if g_new @ g_new <= value:
+                break
+            size /= 2
+        else:
+            break
+        gain, A, e, g = value - float(g_new @ g_new), A_new, e_new, g_new
+        value = float(g @ g)
+        if gain <= SMALL_CHANGE * max(value, 1e-300):
+            break
+    return A, e, value
+
+
+def _long_run(
+    source: StateSource, mean: np.ndarray, scale: np.ndarray, A: np.ndarray, E: np.ndarray
+) -> np.ndarray:
+    """Covariance of the moments and their lag-one covariance; Bartlett's weight if it must be."""
+    P, AE, num = len(A), A @ E, 0
+    now, before = np.zeros((2 * P * P, 2 * P * P)), np.zeros((2 * P * P, 2 * P * P))
+    for pairs in lagged_pairs(source, 2, mean):
+        s, x = pairs.after / scale, pairs.before / np.tile(scale, 2)
+        u = s - x[:, :P] @ A.T
+        psi = np.concatenate(
+            [
+                (u[:, :, None] * x[:, None, :P] + AE).reshape(len(u), -1),
+                (u[:, :, None] * x[:, None, P:]).reshape(len(u), -1),
+            ],
+            axis=1,
+        )
+        follows = (np.diff(pairs.step) == 1) & (np.diff(pairs.segment) == 0)
+        now += psi.T @ psi
+        before += psi[1:][follows].T @ psi[:-1][follows]
+        num += len(psi)
+    for weight in (1.0, 0.5):  # one half is Bartlett's, never indefinite
+        S = symmetrise(now + weight * (before + before.T)) / num
+        if is_positive_definite(S):
+            break
+    return S

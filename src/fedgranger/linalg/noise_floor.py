@@ -1,0 +1,182 @@
+r"""How much white measurement error the spectrum of a series leaves room for.
+
+White error of covariance E adds E to the spectrum \(S(\omega)\) of a series at every frequency, so
+E cannot exceed it. The largest share of E that fits is
+
+$$\hat c = \min_\omega \lambda_{\min}(S(\omega), E)
+  = 1 / \max_\omega \lambda_{\max}(E^{1/2\top} S(\omega)^{-1} E^{1/2}), \qquad
+  S(\omega)^{-1} = B(\omega)^* V^{-1} B(\omega)$$
+
+with \(B(\omega) = I - \sum_k B_k e^{-i\omega k}\) and V from an autoregression. Since \(\hat c\)
+is a minimum over directions and frequencies, it falls below 1 by sampling error alone. It counts
+only when it lies below what series of the same length show whose spectrum holds all of E:
+\(S_0 = E + (S - E)_+\), periodograms drawn from it with a fixed seed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.linalg.psd import is_positive_definite, symmetrise
+
+__all__ = [
+    "SMALLEST_SHARE",
+    "LagMoments",
+    "NoiseFloor",
+    "noise_floor",
+    "order_for",
+    "plain_share",
+]
+
+NUM_FREQUENCIES = 128
+MAX_ORDER = 10
+SAMPLES_PER_REGRESSOR = 20
+NUM_DRAWS = 40
+BOUND_SD = 3.0
+"""Standard deviations of log c below its mean at which a share counts."""
+MOST_PER_CELL = 64
+"""Periodogram ordinates per frequency; longer series are judged as if they had no more."""
+SMALLEST_SHARE = 1e-6
+RIDGE = 1e-12
+
+
+class LagMoments(NamedTuple):
+    """Moments of a series over windows of L + 1 consecutive steps.
+
+    Attributes:
+        before: E[x xᵀ], (L P, L P), x = (s_{t-1}, …, s_{t-L}).
+        lag: E[s_t xᵀ], (P, L P).
+        after: E[s_t s_tᵀ].
+        num_windows: how many there are.
+    """
+
+    before: np.ndarray
+    lag: np.ndarray
+    after: np.ndarray
+    num_windows: int | float
+
+
+class NoiseFloor(NamedTuple):
+    """What the spectrum says about E.
+
+    Attributes:
+        share: c, the share of E to use: 1 unless the data contradict it.
+        largest: ĉ as estimated, 1 at most.
+        bound: ĉ above this is within sampling error of 1.
+    """
+
+    share: float
+    largest: float
+    bound: float
+
+
+def order_for(num_steps: int | float, dim: int) -> int:
+    """Lags of the autoregression; 0 when the series is too short for one."""
+    affordable = int(num_steps // (SAMPLES_PER_REGRESSOR * dim))
+    if affordable < 1:
+        return 1 if num_steps > 4 * dim else 0
+    return min(MAX_ORDER, affordable)
+
+
+def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> NoiseFloor:
+    """Estimate the share and decide whether sampling error explains it.
+
+    Free of the coordinates of the series. Moments that are not regular (a series without
+    innovation) leave no room for E.
+
+    Args:
+        moments: of the series with its error.
+        error_cov: E, positive semidefinite.
+        seed: of the draws; the same data give the same answer.
+
+    Example:
+        >>> white = LagMoments(np.eye(1), np.zeros((1, 1)), np.eye(1), 500)
+        >>> round(noise_floor(white, 4 * np.eye(1)).share, 6)
+        0.25
+    """
+    if not error_cov.any() or not is_positive_definite(moments.after):
+        return NoiseFloor(1.0, 1.0, 1.0)
+    root = np.linalg.cholesky(moments.after)  # all in units in which the series has variance one
+    lags = moments.before.shape[0] // len(root)
+    whiten = np.linalg.inv(root)
+    wide = np.kron(np.eye(lags), whiten)
+    before = symmetrise(wide @ moments.before @ wide.T)
+    scaled = LagMoments(
+        before, whiten @ moments.lag @ wide.T, np.eye(len(root)), moments.num_windows
+    )
+    E = symmetrise(whiten @ error_cov @ whiten.T)
+    largest = plain_share(scaled, E)
+    if largest >= 1:
+        return NoiseFloor(1.0, 1.0, 1.0)
+    bound = _bound(scaled, E, np.random.default_rng(seed))
+    share = 1.0 if largest >= bound else max(largest, SMALLEST_SHARE)
+    return NoiseFloor(share, max(largest, SMALLEST_SHARE), bound)
+
+
+def plain_share(moments: LagMoments, error_cov: np.ndarray) -> float:
+    """Return ĉ of these moments, not limited to 1."""
+    half = _root(error_cov)
+    B, V = _autoregression(moments)
+    shaped = np.linalg.solve(np.linalg.cholesky(V), _transfer(B, len(V)) @ half)
+    gram = np.conj(np.swapaxes(shaped, 1, 2)) @ shaped
+    return float(1 / max(np.linalg.eigvalsh(gram)[:, -1].max(), np.finfo(float).tiny))
+
+
+def _autoregression(moments: LagMoments) -> tuple[np.ndarray, np.ndarray]:
+    before = moments.before + RIDGE * np.diag(np.diag(moments.before))
+    B = np.linalg.solve(before, moments.lag.T).T
+    V = symmetrise(moments.after - B @ moments.lag.T - moments.lag @ B.T + B @ before @ B.T)
+    return B, V + RIDGE * np.diag(np.diag(moments.after))
+
+
+def _transfer(B: np.ndarray, dim: int) -> np.ndarray:
+    """B(ω) at all frequencies, (frequency, P, P)."""
+    lags = B.shape[1] // dim
+    turns = np.exp(-1j * np.outer(_frequencies(), np.arange(1, lags + 1)))
+    return np.eye(dim) - np.einsum("fk,ikj->fij", turns, B.reshape(dim, lags, dim))
+
+
+def _bound(moments: LagMoments, error_cov: np.ndarray, rng: np.random.Generator) -> float:
+    """Where ĉ of series that do hold all of E ends: mean minus three deviations, in logarithms."""
+    dim = len(moments.after)
+    lags = moments.before.shape[0] // dim
+    B, V = _autoregression(moments)
+    inverse = np.linalg.inv(_transfer(B, dim))
+    S = inverse @ V @ np.conj(np.swapaxes(inverse, 1, 2))
+    values, vectors = np.linalg.eigh(S - error_cov)
+    excess = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.conj(np.swapaxes(vectors, 1, 2))
+    values, vectors = np.linalg.eigh(error_cov + excess)
+    half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    ordinates = max(1, min(MOST_PER_CELL, round(moments.num_windows / (2 * NUM_FREQUENCIES))))
+    turns = np.exp(1j * np.outer(np.arange(lags + 1), _frequencies()))
+    shares = np.empty(NUM_DRAWS)
+    for k in range(NUM_DRAWS):
+        shape = (2, NUM_FREQUENCIES, dim, ordinates)
+        z = rng.standard_normal(shape) / np.sqrt(2 * ordinates)
+        waves = half @ (z[0] + 1j * z[1])
+        periodogram = waves @ np.conj(np.swapaxes(waves, 1, 2))
+        autocov = np.einsum("kf,fij->kij", turns, periodogram).real / NUM_FREQUENCIES
+        shares[k] = plain_share(_toeplitz(autocov), error_cov)
+    logs = np.log(shares)
+    return float(np.exp(logs.mean() - BOUND_SD * logs.std(ddof=1)))
+
+
+def _toeplitz(autocov: np.ndarray) -> LagMoments:
+    """Moments with these autocovariances E[s_{t+k} s_tᵀ], k = 0 … L."""
+    lags = len(autocov) - 1
+    blocks = [
+        [autocov[i - j].T if i >= j else autocov[j - i] for j in range(lags)] for i in range(lags)
+    ]
+    return LagMoments(np.block(blocks), np.concatenate(autocov[1:], axis=1), autocov[0], np.inf)
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _frequencies() -> np.ndarray:
+    """Midpoints of equal cells of (0, π)."""
+    return (np.arange(NUM_FREQUENCIES) + 0.5) * np.pi / NUM_FREQUENCIES

@@ -1,0 +1,73 @@
+"""Measurement noise that the user declared is never changed; what contradicts it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedgranger.client.noise_floor import client_noise_floor
+from fedgranger.client.params import LocalModel
+from fedgranger.data.panel import Panel
+from fedgranger.errors import InferenceError
+from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.states import StateSource
+
+__all__ = ["CONTRADICTION", "declared_noise_warnings"]
+
+CONTRADICTION = 0.001
+"""p-value of the lag moments below which no white error fits them."""
+MUCH_LESS = 0.5
+
+
+def declared_noise_warnings(
+    panel: Panel, models: Mapping[str, LocalModel], source: StateSource
+) -> list[str]:
+    """One sentence per declared R that the client's own spectrum has no room for.
+
+    Where the states' lags speak against it too (no white error fits them, or one of less than half
+    the size does), the usual reason is named.
+    """
+    shares = {}
+    for name in source.declared:
+        model = models[name]
+        floor = client_noise_floor(
+            panel[name],
+            panel.segment_starts,
+            model.observation_matrix,
+            model.measurement_cov,
+            model.centre,
+            model.scale,
+        )
+        if floor.share < 1:
+            shares[name] = floor.share
+    if not shares:
+        return []
+    doubted = _doubted_by_lags(source)
+    return [
+        f"client '{name}': of the declared measurement noise {100 * share:.2g} % can be white, as "
+        "the spectrum of its states shows; it was used as declared, so its edges may be false"
+        + (
+            ", and the states' lags contradict it too: sensor noise that enters a control loop is "
+            "the usual reason"
+            if name in doubted
+            else ""
+        )
+        for name, share in shares.items()
+    ]
+
+
+def _doubted_by_lags(source: StateSource) -> set[str]:
+    try:
+        found = lag_moment_check(source)
+    except InferenceError:  # too short to say anything
+        return set()
+    if found.p_value < CONTRADICTION:
+        return set(source.names)
+    pairs = zip(source.names, source.error_covs, found.error_covs, strict=True)
+    return {
+        name
+        for name, declared, lagged in pairs
+        if declared.any()
+        and np.trace(np.linalg.solve(declared, lagged)) / len(declared) < MUCH_LESS
+    }
