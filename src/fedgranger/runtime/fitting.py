@@ -18,7 +18,9 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
+from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
+from fedgranger.data.preparation import propose
 from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
 from fedgranger.inference.edges import EdgeInference, infer
 from fedgranger.linalg.blocks import pack_square
@@ -60,6 +62,7 @@ def fit_panel(
         report: called with (what, done, total).
     """
     started = time.perf_counter()
+    panel = look_at(panel)
     with follow(checkpoint_folder, config) as follower, jax.enable_x64(True):
         report = follower.reporting(report)
         data_hash = panel.data_hash()
@@ -159,8 +162,10 @@ def _infer(
             models = {stream.name: stream.model for stream in setup.streams}
             found = infer(state_source(panel, models), config)
     except InferenceError as error:
-        sentence = f"the edges could not be tested: {error}"
-        return None, {"test": config.test, "reason": str(error), "warnings": [sentence]}
+        option = propose(panel.findings or ())
+        reason = f"{error}; sensors that may wander: {option}" if option else str(error)
+        sentence = f"the edges could not be tested: {reason}"
+        return None, {"test": config.test, "reason": reason, "warnings": [sentence]}
     found.facts["warnings"].extend(
         f"client '{stream.name}': measurement noise could not be told from the state and was taken "
         "as zero, so its edges may be false; use fewer states"

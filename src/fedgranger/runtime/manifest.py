@@ -12,6 +12,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
+from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
@@ -56,6 +57,7 @@ def describe(
             "state_model": stream.model.method,
             "missing_share": round(1 - float(stream.is_observed.mean()), 6),
             "notes": list(stream.model.notes),
+            "treatment": panel[stream.name].treatment.to_mapping(),
             "local_fit": local_fit(stream).to_mapping(
                 panel[stream.name].sensors, 1 - panel[stream.name].observed.mean(axis=0)
             ),
@@ -74,6 +76,7 @@ def describe(
             "num_steps": panel.num_steps,
             "num_segments": int(panel.segment_starts.sum()),
             "notes": list(panel.notes),
+            "findings": [_plain(finding) for finding in panel.findings or ()],
             "clients": clients,
         },
         "training": dict(NOT_TRAINED) if final is None else _training(setup, config, final),
@@ -81,6 +84,13 @@ def describe(
         "timings": timings,
         "config": config.to_mapping(),
     }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """A finding for JSON, which has no NaN."""
+    values = finding._asdict()
+    values["value"] = finding.value if np.isfinite(finding.value) else None
+    return values
 
 
 def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any]:
