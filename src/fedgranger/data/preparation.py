@@ -212,6 +212,7 @@ def _remedy(kind: str, left: Sequence[Finding]) -> str:
         return f"used as measured; {propose(left)} uses the change per row"
     if kind in DIFFERENCED:
         return "used as measured; --difference auto uses the change per row"
-    if len(left) > 1 and kind == "stuck":
-        return "used as measured; leave out those that were stuck with --leave-out"
+    if kind == "stuck":
+        remedy = left[0].remedy if len(left) == 1 else "leave out what was stuck with --leave-out"
+        return f"used all the same; {remedy}"
     return f"used as measured; {left[0].remedy}"

@@ -162,7 +162,7 @@ def _infer(
             models = {stream.name: stream.model for stream in setup.streams}
             found = infer(state_source(panel, models), config)
     except InferenceError as error:
-        option = propose(panel.findings or ())
+        option = propose(panel.findings or ()) if "stationary" in str(error) else ""
         reason = f"{error}; sensors that may wander: {option}" if option else str(error)
         sentence = f"the edges could not be tested: {reason}"
         return None, {"test": config.test, "reason": reason, "warnings": [sentence]}
