@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.monitor import Monitor
+from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.inference.reference import Reference
 
 __all__ = ["NORMAL_FILE", "normal_from_arrays", "normal_to_arrays"]
 
 NORMAL_FILE = "normal.npz"
+_PLAIN = tuple(part.name for part in fields(Monitor) if part.name != "treatment")
 
 
 def normal_to_arrays(
@@ -22,8 +24,11 @@ def normal_to_arrays(
     """One array per field; clients are numbered in the order of the reference."""
     arrays = {f"reference_{name}": np.array(value) for name, value in reference._asdict().items()}
     for m, client in enumerate(reference.names):
-        for part in fields(Monitor):
-            arrays[f"{part.name}_{m}"] = np.array(getattr(monitors[client], part.name))
+        for name in _PLAIN:
+            arrays[f"{name}_{m}"] = np.array(getattr(monitors[client], name))
+        if monitors[client].treatment != NO_TREATMENT:
+            treatment = monitors[client].treatment._asdict()
+            arrays |= {f"{name}_{m}": np.array(value) for name, value in treatment.items()}
     return arrays
 
 
@@ -35,9 +40,20 @@ def normal_from_arrays(arrays: Mapping[str, Any]) -> tuple[dict[str, Monitor], R
     reference = Reference(**read)
     monitors = {}
     for m, client in enumerate(reference.names):
-        parts = {part.name: arrays[f"{part.name}_{m}"] for part in fields(Monitor)}
+        parts = {name: arrays[f"{name}_{m}"] for name in _PLAIN}
         parts["sensors"] = tuple(str(name) for name in parts["sensors"])
         parts["usual_energy"] = float(parts["usual_energy"])
         parts["threshold"] = float(parts["threshold"])
-        monitors[client] = Monitor(**parts)
+        monitors[client] = Monitor(**parts, treatment=_treatment(arrays, m))
     return monitors, reference
+
+
+def _treatment(arrays: Mapping[str, Any], m: int) -> Treatment:
+    if f"differenced_{m}" not in arrays:
+        return NO_TREATMENT
+    return Treatment(
+        tuple(str(name) for name in arrays[f"differenced_{m}"]),
+        tuple(int(sign) for sign in arrays[f"directions_{m}"]),
+        tuple(str(name) for name in arrays[f"coded_{m}"]),
+        tuple(float(code) for code in arrays[f"codes_{m}"]),
+    )

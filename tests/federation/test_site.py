@@ -57,6 +57,51 @@ def test_preview_shows_what_would_leave_worst_sensor_first(kit):
     assert not (kit / "local" / "fedgranger.json").exists()
 
 
+def counter_of(kit):
+    """The client's data with a meter beside the sensors."""
+    lines = data_of(kit).read_text().splitlines()
+    meter = np.cumsum(np.random.default_rng(0).integers(0, 4, len(lines) - 1))
+    rows = [f"{line},{reading}" for line, reading in zip(lines[1:], meter, strict=True)]
+    file = kit.parent / "meter.csv"
+    file.write_text("\n".join([f"{lines[0]},meter", *rows]) + "\n")
+    return file
+
+
+def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
+    data = counter_of(kit)
+    said = command("preview", kit, "--data", data)
+    assert "sensor 'meter' counts: it rises" in said
+    assert "--difference none switches this off" in said
+    assert "9 sensors" in said
+    said = command("preview", kit, "--data", data, "--difference", "none")
+    assert "used as measured; --difference auto uses the change per row" in said
+    assert "8 sensors" in command("preview", kit, "--data", data, "--leave-out", "meter")
+    said = command("preview", kit, "--data", data, "--difference", "metre", code=2)
+    assert "names 'metre', which is no sensor (nearest: 'meter')" in said
+
+
+def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
+    from fedgranger.cli.federation import party
+    from fedgranger.runtime.flare.settings import read_series, read_settings
+
+    monkeypatch.setattr(party, "check_kit", lambda _: None)
+    monkeypatch.setattr(party, "become_supervisor", lambda _: None)
+    command("start", kit, "--data", counter_of(kit), "--difference", "auto,s1")
+    settings = read_settings(kit, "pump")
+    assert settings.difference == "auto,s1"
+    series, notes = read_series("pump", settings, SitePolicy())
+    assert set(series.client.treatment.differenced) == {"s1", "meter"}
+    assert any("'s1'" in note for note in notes)
+
+
+def test_settings_of_an_older_kit_are_read(kit):
+    from fedgranger.runtime.flare.settings import read_settings
+
+    old = {"data": "x.csv", "time_column": "t", "interval": None, "missing": "mask"}
+    (kit / "local" / "fedgranger.json").write_text(json.dumps(old | {"constant": "drop"}))
+    assert read_settings(kit, "pump") == ClientSettings("x.csv", "t", None, "mask", "drop")
+
+
 def test_consent_is_recorded_for_these_data(kit):
     assert "consent recorded" in command("preview", kit, "--data", data_of(kit), "--consent")
     (line,) = read_lines(kit / "fedgranger-state" / "audit.jsonl")

@@ -31,6 +31,8 @@ def diagnose(
     """Show residual checks, stationarity, conditioning, detectable strengths and other levels."""
     result = Result.load(run)
     facts = result.manifest["inference"]
+    for note in result.manifest["data"].get("notes", ()):
+        out.print(f"[dim]data:[/] {escape(note)}", soft_wrap=True)
     if result.inference is None:
         reason = facts.get("reason", "the run was made with test='none'")
         raise RunError(f"{run}: there are no edge tests to diagnose: {reason}")

@@ -28,8 +28,13 @@ class DataOptions:
     Attributes:
         partition: file that maps each client to its columns, when DATA is one table.
         time_column: name of the time column, "auto" or "none".
-        missing: "error", or "mask" to treat empty cells as missing samples.
+        missing: "error", or "mask" to treat empty cells and codes such as -9999 as missing samples.
         constant: "error", or "drop" to leave out sensors that never change.
+        difference: sensors whose change per row is used: "auto" for those that count or wander,
+            "none", or client.sensor,client.sensor; "auto,client.sensor" for both.
+        leave_out: sensors that are not used: client.sensor,client.sensor.
+        suspect: "error" refuses clocks, row numbers and codes for missing samples; "keep" uses
+            them as measured.
         models: JSON file with known local models.
     """
 
@@ -37,6 +42,9 @@ class DataOptions:
     time_column: str = "auto"
     missing: str = "error"
     constant: str = "error"
+    difference: str = "auto"
+    leave_out: str = ""
+    suspect: str = "error"
     models: str | None = None
 
 
@@ -106,7 +114,7 @@ def merge(
 
 def _parse(name: str, text: str) -> Any:
     """Read numbers and true/false as such, everything else as text."""
-    if name in ("partition", "time_column", "models", "period"):
+    if name in ("partition", "time_column", "difference", "leave_out", "models", "period"):
         return text
     if name == "state_dim" and "=" in text:
         pairs = [part.partition("=") for part in text.split(",")]
@@ -131,6 +139,6 @@ def _help_texts(kind: type, changed: Mapping[str, Any] = MappingProxyType({})) -
     defaults = {field.name: changed.get(field.name, field.default) for field in fields(kind)}
     return {
         name: escape(" ".join(text.split()))
-        + ("" if defaults[name] is None else f" Default: {defaults[name]}.")
+        + ("" if defaults[name] in (None, "") else f" Default: {defaults[name]}.")
         for name, text in entries
     }

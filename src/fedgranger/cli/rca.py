@@ -47,8 +47,14 @@ def rca(
     """Rank the clients by how likely they started an anomaly, with the evidence."""
     check_choice("scorer", scorer, tuple(SCORERS))
     result = Result.load(run)
-    panel = Panel.read(
-        data, partition=partition, time_column=time_column, missing="mask", constant="keep"
+    panel = Panel.read(  # as measured: the run's monitors treat new data like the training data
+        data,
+        partition=partition,
+        time_column=time_column,
+        missing="mask",
+        constant="keep",
+        difference="none",
+        suspect="keep",
     )
     if window:
         found = _given(result, panel, window, scorer)

@@ -79,6 +79,9 @@ def run_fit(
         time_column=data.time_column,
         missing=data.missing,
         constant=data.constant,
+        difference=data.difference,
+        leave_out=data.leave_out,
+        suspect=data.suspect,
     )
     for note in panel.notes:
         err.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)

@@ -23,6 +23,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.preprocess import sensor_columns
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
+from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
 from fedgranger.errors import DataError
 from fedgranger.linalg.smoothing import smooth, squared_norms
 from fedgranger.messages import MonitorMessage
@@ -56,6 +57,7 @@ class Monitor:
         precision: S⁻¹.
         usual_energy: mean energy over training.
         threshold: upper end of the client's normal range of smoothed surprise.
+        treatment: what was done to the training data, and is done to new data.
     """
 
     sensors: tuple[str, ...]
@@ -68,14 +70,20 @@ class Monitor:
     precision: np.ndarray
     usual_energy: float
     threshold: float
+    treatment: Treatment = NO_TREATMENT
 
     def report(self, client: ClientData, starts: np.ndarray) -> MonitorMessage:
         """States and surprise of new samples; a step without a predecessor has no surprise.
 
         Args:
-            client: the new measurements; sensors are found by name.
+            client: the new measurements, as measured or treated like the training data already;
+                sensors are found by name.
             starts: steps that do not follow their predecessor.
+
+        Raises:
+            DataError: a sensor is absent, or the data were treated in another way.
         """
+        client = self._treated(client, starts)
         columns = sensor_columns(client, self.sensors)
         values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
         states = ((values - self.model_centre) / self.model_scale) @ self.readout.T
@@ -92,6 +100,24 @@ class Monitor:
                 jnp.asarray(surprise),
                 jnp.asarray(observed),
             )
+
+    def _treated(self, client: ClientData, starts: np.ndarray) -> ClientData:
+        """New data with their codes masked and their sensors differenced as in training."""
+        done, wanted = client.treatment, self.treatment
+        if done == wanted:
+            return client
+        if done != NO_TREATMENT:
+            raise DataError(
+                f"client '{client.name}': the new data were differenced or masked in another way "
+                "than the training data; read them as measured: Panel.read(path, missing='mask', "
+                "constant='keep')"
+            )
+        sensor_columns(client, self.sensors)  # refuses data that lack one
+        values = np.where(client.observed, client.values, np.nan)
+        treat_columns(client.sensors, values, starts, wanted)
+        observed = ~np.isnan(values)
+        values[~observed] = 0.0
+        return ClientData(client.name, client.sensors, values, observed, wanted)
 
 
 def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Monitor:
@@ -135,6 +161,7 @@ def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Mo
         precision,
         usual,
         MARGIN * float(smooth(surprise, 1.0, MEMORY).max()),
+        client.treatment,
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.data.checks import TimeAxis
+from fedgranger.data.findings import Finding, lost_rows
 from fedgranger.data.panel import ClientData
+from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
 __all__ = ["ClientTable", "align", "check_missing", "finish_client", "is_same_axis"]
@@ -21,6 +24,7 @@ class ClientTable(NamedTuple):
     sensors: tuple[str, ...]
     values: np.ndarray
     time: TimeAxis | None
+    treatment: Treatment = NO_TREATMENT
 
 
 def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
@@ -59,16 +63,24 @@ def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
     return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
 
 
-def finish_client(table: ClientTable, *, constant: str, notes: list[str]) -> ClientData:
+def finish_client(
+    table: ClientTable,
+    *,
+    constant: str,
+    notes: list[str],
+    findings: list[Finding],
+    label: Callable[[str], str],
+) -> ClientData:
     """Mask missing samples, see to constant sensors; append to `notes` what was done.
 
     Constant sensors are refused ("error"), dropped ("drop") or kept ("keep": new data for a model
-    that exists, where a sensor that stands still is news).
+    that exists, where a sensor that stands still is news). The sensor that costs most rows is
+    named, with `label` as options name it.
 
     The values become the client's own array: they were made by the reader, so they are changed
     in place instead of copied.
     """
-    name, sensors, values, _ = table
+    name, sensors, values, _, treatment = table
     is_missing = np.isnan(values)
     num_missing = is_missing.sum(axis=0)
     for sensor, count in zip(sensors, num_missing, strict=True):
@@ -77,12 +89,17 @@ def finish_client(table: ClientTable, *, constant: str, notes: list[str]) -> Cli
     low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     is_constant = (low == high) & (constant != "keep")
     for sensor, value in zip(np.array(sensors)[is_constant], low[is_constant], strict=True):
+        what = (
+            "changes by the same amount in every row"
+            if sensor in treatment.differenced
+            else ("is constant")
+        )
         if constant == "error":
             raise DataError(
-                f"client '{name}': sensor '{sensor}' is constant ({float(value)!r}) and carries no "
+                f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}) and carries no "
                 "information; remove it or pass constant='drop' (--constant drop)"
             )
-        notes.append(f"client '{name}': sensor '{sensor}' is constant ({float(value)!r}), dropped")
+        notes.append(f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}), dropped")
     if is_constant.all():
         raise DataError(
             f"client '{name}': every sensor is constant, so none is left; remove the client"
@@ -96,8 +113,15 @@ def finish_client(table: ClientTable, *, constant: str, notes: list[str]) -> Cli
             f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
             "missing and were masked"
         )
+        costly = lost_rows(name, sensors, is_missing, label)
+        if costly is not None:
+            findings.append(costly)
+            notes.append(
+                f"client '{name}': sensor '{costly.sensor}' {costly.sentence}; {costly.remedy}"
+            )
     values[is_missing] = 0.0
-    return ClientData(name, sensors, values, np.logical_not(is_missing, out=is_missing))
+    observed = np.logical_not(is_missing, out=is_missing)
+    return ClientData(name, sensors, values, observed, treatment)
 
 
 def check_missing(table: ClientTable) -> None:

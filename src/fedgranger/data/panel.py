@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgranger.data.findings import Finding
+from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
-__all__ = ["ClientData", "Panel"]
+__all__ = ["ClientData", "Panel", "segment_starts"]
 
 GAP_FACTOR = 1.5
 """A step longer than this many median sampling intervals starts a new segment."""
@@ -26,12 +28,14 @@ class ClientData:
         sensors: one name per column.
         values: float64, shape (time, sensor); 0 where not observed.
         observed: bool, same shape; False marks a missing sample.
+        treatment: what was done to the measurements; new data must be treated alike.
     """
 
     name: str
     sensors: tuple[str, ...]
     values: np.ndarray
     observed: np.ndarray
+    treatment: Treatment = NO_TREATMENT
 
     def __post_init__(self) -> None:
         """Check shapes and types once, so that the inside need not."""
@@ -75,7 +79,8 @@ class Panel:
         clients: the clients, in the order given (results never depend on that order).
         time: shape (time,), strictly increasing numbers or time stamps.
         notes: sentences on what was done to the data while reading (rows lost in the
-            alignment, sensors dropped, samples masked). Nothing is done silently.
+            alignment, sensors dropped or differenced, samples masked). Nothing is done silently.
+        findings: what is odd about single sensors; None when nobody has looked.
 
     Example:
         >>> import numpy as np
@@ -87,6 +92,7 @@ class Panel:
     clients: tuple[ClientData, ...]
     time: np.ndarray
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check that the clients are distinct and share the time axis."""
@@ -124,12 +130,7 @@ class Panel:
         The first step always starts a segment; later ones do where the time axis jumps by more
         than `GAP_FACTOR` median intervals. Pairs (t, t+1) across a start are never used.
         """
-        starts = np.zeros(self.num_steps, dtype=np.bool_)
-        starts[:1] = True
-        if self.num_steps > 2:
-            steps = np.diff(self.time).astype(np.float64)
-            starts[1:] |= steps > GAP_FACTOR * np.median(steps)
-        return starts
+        return segment_starts(self.time)
 
     def __getitem__(self, name: str) -> ClientData:
         """Return the client of that name."""
@@ -222,6 +223,9 @@ class Panel:
         time_column: str = "auto",
         missing: str = "error",
         constant: str = "error",
+        difference: str = "auto",
+        leave_out: str = "",
+        suspect: str = "error",
     ) -> Panel:
         """Read a folder with one CSV or Parquet file per client, or one table and a partition.
 
@@ -229,9 +233,15 @@ class Panel:
             path: the folder, or the table when `partition` is given.
             partition: JSON or TOML file that maps each client to its columns of the table.
             time_column: name of the time column, `"auto"` or `"none"`.
-            missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
+            missing: `"error"` refuses empty cells and codes such as -9999, `"mask"` marks them as
+                missing samples.
             constant: `"error"` refuses constant sensors, `"drop"` removes and reports them,
-                `"keep"` keeps them: for new data, not for a fit.
+                `"keep"` keeps them: for new data, which are not judged at all.
+            difference: `"auto"` uses the change per row of sensors that count or wander, `"none"`
+                of none, `"a.x,b.y"` of sensor x of client a and y of b; `"auto,a.x"` of both.
+            leave_out: sensors that are not used, `"a.x,b.y"`.
+            suspect: `"error"` refuses clocks, row numbers and codes for missing samples, `"keep"`
+                uses them as measured.
         """
         from fedgranger.data.reading import read_panel
 
@@ -241,6 +251,33 @@ class Panel:
             time_column=time_column,
             missing=missing,
             constant=constant,
+            difference=difference,
+            leave_out=leave_out,
+            suspect=suspect,
+        )
+
+    def prepared(
+        self,
+        *,
+        missing: str = "error",
+        constant: str = "error",
+        difference: str = "auto",
+        leave_out: str = "",
+        suspect: str = "error",
+    ) -> Panel:
+        """Check and treat measurements that were not read from files; see `read`.
+
+        Missing samples are masked already, so `missing` is about codes such as -9999.
+        """
+        from fedgranger.data.finishing import prepare_panel
+
+        return prepare_panel(
+            self,
+            missing=missing,
+            constant=constant,
+            difference=difference,
+            leave_out=leave_out,
+            suspect=suspect,
         )
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
@@ -248,3 +285,13 @@ class Panel:
         from fedgranger.data.reading import write_panel
 
         return write_panel(self, Path(folder), format)
+
+
+def segment_starts(time: np.ndarray) -> np.ndarray:
+    """Steps of a time axis that do not follow their predecessor; see `Panel.segment_starts`."""
+    starts = np.zeros(len(time), dtype=np.bool_)
+    starts[:1] = True
+    if len(time) > 2:
+        steps = np.diff(time).astype(np.float64)
+        starts[1:] |= steps > GAP_FACTOR * np.median(steps)
+    return starts

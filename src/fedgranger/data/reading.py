@@ -20,8 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import checks
-from fedgranger.data.align import ClientTable, align, check_missing, finish_client, is_same_axis
+from fedgranger.data.align import ClientTable, align, finish_client, is_same_axis
+from fedgranger.data.findings import Finding
+from fedgranger.data.finishing import finish_panel, prepare_table
 from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.preparation import choose, labels_of
 from fedgranger.data.tables import Table, is_table, load_table
 from fedgranger.errors import DataError
 
@@ -31,7 +34,15 @@ UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 
 
 def read_panel(
-    path: Path, *, partition: Path | None, time_column: str, missing: str, constant: str
+    path: Path,
+    *,
+    partition: Path | None,
+    time_column: str,
+    missing: str,
+    constant: str,
+    difference: str = "auto",
+    leave_out: str = "",
+    suspect: str = "error",
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read` for the arguments."""
     checks.check_choice("missing", missing, ("error", "mask"))
@@ -42,16 +53,15 @@ def read_panel(
         tables, notes = _read_folder(path, time_column), []
     else:
         tables, notes = _read_partitioned(path, partition, time_column)
-    if missing == "error":
-        for table in tables:
-            check_missing(table)
-    time, alignment_notes = align(tables)
-    notes += alignment_notes
-    clients: list[ClientData] = []
-    while tables:  # hand each array over, so that none is kept alive twice
-        table = tables.pop(0)
-        clients.append(finish_client(table, constant=constant, notes=notes))
-    panel = Panel(tuple(clients), time)
+    known = {table.name: table.sensors for table in tables}
+    choices = choose(
+        known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing
+    )
+    findings: list[Finding] = []
+    for k in range(len(tables)):
+        label = labels_of(tables[k].name, is_alone=False)
+        tables[k] = prepare_table(tables[k], choices, missing, constant, label, findings, notes)
+    panel = finish_panel(tables, constant, findings, notes)
     num_gaps = int(panel.segment_starts.sum()) - 1
     if num_gaps:
         count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
@@ -60,7 +70,15 @@ def read_panel(
 
 
 def read_client(
-    name: str, path: Path, *, time_column: str, missing: str, constant: str
+    name: str,
+    path: Path,
+    *,
+    time_column: str,
+    missing: str,
+    constant: str,
+    difference: str = "auto",
+    leave_out: str = "",
+    suspect: str = "error",
 ) -> tuple[ClientData, np.ndarray, list[str]]:
     """Read one client's own table.
 
@@ -70,7 +88,10 @@ def read_client(
         time_column: name of the time column, `"auto"` or `"none"`.
         missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
         constant: `"error"` refuses constant sensors, `"drop"` removes and reports them, `"keep"`
-            keeps them: for new data, not for a fit.
+            keeps them: for new data, which are not judged at all.
+        difference: `"auto"`, `"none"` or sensors whose change per row is used.
+        leave_out: sensors that are not used.
+        suspect: `"error"` refuses clocks and codes for missing samples, `"keep"` uses them.
 
     Returns:
         The data, their time axis (row numbers without a time column), and notes.
@@ -82,10 +103,21 @@ def read_client(
     if not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
     client = _client_table(name, path, time_column)
-    if missing == "error":
-        check_missing(client)
-    time, notes = align([client])
-    return finish_client(client, constant=constant, notes=notes), time, notes
+    choices = choose(
+        {name: client.sensors},
+        difference=difference,
+        leave_out=leave_out,
+        suspect=suspect,
+        missing=missing,
+    )
+    notes: list[str] = []
+    findings: list[Finding] = []
+    label = labels_of(name, is_alone=True)
+    client = prepare_table(client, choices, missing, constant, label, findings, notes)
+    time, alignment_notes = align([client])
+    notes += alignment_notes
+    data = finish_client(client, constant=constant, notes=notes, findings=findings, label=label)
+    return data, time, notes
 
 
 def _client_table(name: str, path: Path, time_column: str) -> ClientTable:

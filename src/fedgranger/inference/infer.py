@@ -163,7 +163,7 @@ class _Tests:
             return ""
         if check.p_value >= DOUBTFUL:
             return ""
-        return "no white measurement noise fits the first two lags (noise in a control loop may be why)"
+        return "no white measurement noise fits the first two lags (a control loop may be why)"
 
     def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
         """s⁺ − Â x, at the rows that are complete."""

@@ -140,7 +140,7 @@ class OnlineAnalysis:
         )
 
     def _examine(self, panel: Panel) -> Evidence:
-        """Evidence of the batch; the last step of the batch before serves as its predecessor."""
+        """Evidence of the batch; the last two steps of the batch before are its past."""
         used = Panel(
             tuple(_only(panel[name], monitor.sensors) for name, monitor in self._monitors.items()),
             panel.time,
@@ -152,7 +152,8 @@ class OnlineAnalysis:
         }
         thresholds = {name: monitor.threshold for name, monitor in self._monitors.items()}
         evidence = combine(self._reference, messages, thresholds, starts)
-        self._last = used.slice(used.num_steps - 1, used.num_steps)
+        # two steps: the change at the last one needs the one before
+        self._last = extended.slice(max(0, extended.num_steps - 2), extended.num_steps)
         return evidence.steps(slice(extended.num_steps - used.num_steps, None))
 
 
@@ -168,11 +169,16 @@ def gaps(time: np.ndarray, interval: float | None) -> np.ndarray:
 def _only(client: ClientData, sensors: tuple[str, ...]) -> ClientData:
     """The client with these sensors, in this order."""
     columns = sensor_columns(client, sensors)
-    return ClientData(client.name, sensors, client.values[:, columns], client.observed[:, columns])
+    return replace(
+        client,
+        sensors=sensors,
+        values=client.values[:, columns],
+        observed=client.observed[:, columns],
+    )
 
 
 def _joined_panels(last: Panel, panel: Panel) -> Panel:
-    """The last step of one batch and the next batch."""
+    """The last steps of one batch and the next batch."""
     if not panel.time[0] > last.time[-1]:
         raise DataError(
             f"the batch begins at time {panel.time[0]}, not after the one before, which ended at "

@@ -18,7 +18,9 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
+from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
+from fedgranger.data.preparation import propose
 from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
@@ -66,6 +68,7 @@ def fit_panel(
         report: called with (what, done, total).
     """
     started = time.perf_counter()
+    panel = look_at(panel)
     with follow(checkpoint_folder, config) as follower, jax.enable_x64(True):
         report = follower.reporting(report)
         data_hash = panel.data_hash()
@@ -181,8 +184,10 @@ def _infer(
                 told = declared_noise_warnings(panel, models, source)
             found = infer(source, config, report, record)
     except InferenceError as error:
-        sentence = f"the edges could not be tested: {error}"
-        return None, {"test": config.test, "reason": str(error), "warnings": [sentence, *told]}
+        option = propose(panel.findings or ()) if "stationary" in str(error) else ""
+        reason = f"{error}; sensors that may wander: {option}" if option else str(error)
+        sentence = f"the edges could not be tested: {reason}"
+        return None, {"test": config.test, "reason": reason, "warnings": [sentence, *told]}
     found.facts["warnings"].extend(told)
     found.facts["warnings"].extend(
         f"client '{stream.name}': measurement noise could not be told from the state and was taken "

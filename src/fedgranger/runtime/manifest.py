@@ -12,6 +12,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
+from fedgranger.data.findings import Finding
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
 from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
@@ -60,6 +61,7 @@ def describe(
             "missing_share": round(1 - float(stream.is_observed.mean()), 6),
             "notes": [*seasonless.notes[stream.name], *stream.model.notes],
             "season": seasonless.facts(stream.name),
+            "treatment": panel[stream.name].treatment.to_mapping(),
             "local_fit": local_fit(stream).to_mapping(
                 panel[stream.name].sensors, 1 - panel[stream.name].observed.mean(axis=0)
             ),
@@ -78,6 +80,7 @@ def describe(
             "num_steps": panel.num_steps,
             "num_segments": int(panel.segment_starts.sum()),
             "notes": list(panel.notes),
+            "findings": [_plain(finding) for finding in panel.findings or ()],
             "clients": clients,
         },
         "training": dict(NOT_TRAINED) if final is None else _training(setup, config, final),
@@ -85,6 +88,13 @@ def describe(
         "timings": timings,
         "config": config.to_mapping(),
     }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """A finding for JSON, which has no NaN."""
+    values = finding._asdict()
+    values["value"] = finding.value if np.isfinite(finding.value) else None
+    return values
 
 
 def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any]:

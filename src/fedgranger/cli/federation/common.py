@@ -26,9 +26,12 @@ __all__ = [
     "AuthorityKey",
     "Constant",
     "DataFile",
+    "Difference",
     "Interval",
     "Kit",
+    "LeaveOut",
     "Missing",
+    "Suspect",
     "TimeColumn",
     "check_kit",
     "client_of",
@@ -60,8 +63,19 @@ TimeColumn = Annotated[str, typer.Option(help="Name of the time column.")]
 Interval = Annotated[
     float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
 ]
-Missing = Annotated[str, typer.Option(help="error, or mask empty cells.")]
+Missing = Annotated[str, typer.Option(help="error, or mask empty cells and codes like -9999.")]
 Constant = Annotated[str, typer.Option(help="error, or drop constant sensors.")]
+Difference = Annotated[
+    str,
+    typer.Option(
+        help="Sensors whose change per row is used: auto (counters and wandering ones), none, or "
+        "sensor,sensor; auto,sensor for both."
+    ),
+]
+LeaveOut = Annotated[str, typer.Option(help="Sensors not to use: sensor,sensor.")]
+Suspect = Annotated[
+    str, typer.Option(help="error, or keep clocks and codes for missing samples as measured.")
+]
 AuthorityFolder = Annotated[Path, typer.Argument(help="The folder 'authority' of the organiser.")]
 AuthorityKey = Annotated[
     Path | None, typer.Option("--key", help="The authority's rootCA.key, if it lies elsewhere.")
@@ -94,8 +108,12 @@ def look_at_data(
     interval: float | None,
     missing: str,
     constant: str,
+    **sensors: str,
 ) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
-    """Read a client's policy and data as its runs will, before anybody else is involved."""
+    """Read a client's policy and data as its runs will, before anybody else is involved.
+
+    `sensors` are the options on single ones: difference, leave_out, suspect.
+    """
     from fedgranger.runtime.federated.policy import POLICY_FILE, read_policy
     from fedgranger.runtime.flare.settings import ClientSettings, read_series
 
@@ -103,7 +121,8 @@ def look_at_data(
     if data is None:
         raise ConfigError(f"client '{name}' needs its data: --data FILE")
     policy = read_policy(kit / POLICY_FILE)
-    settings = ClientSettings(str(data.resolve()), time_column, interval, missing, constant)
+    file = str(data.resolve())
+    settings = ClientSettings(file, time_column, interval, missing, constant, **sensors)
     series, notes = read_series(name, settings, policy)
     for note in notes:
         say(note)

@@ -16,9 +16,12 @@ from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import (
     Constant,
     DataFile,
+    Difference,
     Interval,
     Kit,
+    LeaveOut,
     Missing,
+    Suspect,
     TimeColumn,
     check_kit,
     client_of,
@@ -50,6 +53,9 @@ def start(
     interval: Interval = None,
     missing: Missing = "error",
     constant: Constant = "error",
+    difference: Difference = "auto",
+    leave_out: LeaveOut = "",
+    suspect: Suspect = "error",
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
@@ -58,7 +64,8 @@ def start(
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant)
+        sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
+        settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
         write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
@@ -76,6 +83,9 @@ def preview(
     interval: Interval = None,
     missing: Missing = "error",
     constant: Constant = "error",
+    difference: Difference = "auto",
+    leave_out: LeaveOut = "",
+    suspect: Suspect = "error",
     rounds: Annotated[int, typer.Option(help="FedGC rounds to compare with.", min=0)] = 3,
     consent: Annotated[
         bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
@@ -84,7 +94,8 @@ def preview(
     """Show what would leave this site, and how well your sensors could be told from it."""
     from fedgranger.runtime.federated.preview import look_ahead
 
-    _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant)
+    sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
+    _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
     found = look_ahead(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:

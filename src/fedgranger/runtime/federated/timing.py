@@ -153,7 +153,7 @@ def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
     observed = np.zeros((grid.num_steps, client.num_sensors), dtype=np.bool_)
     values[index[kept]] = client.values[kept]
     observed[index[kept]] = client.observed[kept]
-    return ClientData(client.name, client.sensors, values, observed)
+    return ClientData(client.name, client.sensors, values, observed, client.treatment)
 
 
 def grid_time(grid: TimeGrid) -> np.ndarray:

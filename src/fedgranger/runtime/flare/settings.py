@@ -51,8 +51,11 @@ class ClientSettings:
         data: path of its CSV or Parquet file.
         time_column: name of the time column, "auto" or "none".
         interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
-        missing: "error", or "mask" to treat empty cells as missing samples.
+        missing: "error", or "mask" to treat empty cells and codes as missing samples.
         constant: "error", or "drop" to leave out sensors that never change.
+        difference: "auto", "none" or sensors whose change per row is used.
+        leave_out: sensors that are not used.
+        suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
     """
 
     data: str
@@ -60,6 +63,9 @@ class ClientSettings:
     interval: float | None = None
     missing: str = "error"
     constant: str = "error"
+    difference: str = "auto"
+    leave_out: str = ""
+    suspect: str = "error"
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -84,9 +90,8 @@ def read_settings(kit: Path, name: str) -> ClientSettings:
     path = kit / "local" / FILE if simulated is None else simulated / f"{name}.json"
     try:
         values = json.loads(path.read_text("utf-8"))
-        return ClientSettings(
-            **{field.name: values[field.name] for field in fields(ClientSettings)}
-        )
+        known = {field.name for field in fields(ClientSettings)}  # older kits have fewer
+        return ClientSettings(**{name: values[name] for name in values if name in known})
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{path}: no settings; start the client with 'fedgranger federation start KIT --data "
@@ -130,6 +135,9 @@ def read_series(
         time_column=settings.time_column,
         missing=settings.missing,
         constant=settings.constant,
+        difference=settings.difference,
+        leave_out=settings.leave_out,
+        suspect=settings.suspect,
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
 

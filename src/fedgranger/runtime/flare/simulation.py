@@ -47,7 +47,8 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
         folder = Path(name)
         panel.write(folder / "data", format="parquet")
         for client in panel.names:
-            own = ClientSettings(str(folder / "data" / f"{client}.parquet"), missing="mask")
+            file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
+            own = ClientSettings(file, missing="mask", difference="none", suspect="keep")
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
         (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")
         recipe = CollabRecipe(
