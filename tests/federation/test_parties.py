@@ -106,6 +106,21 @@ def test_parties_find_what_one_process_finds(panel, tmp_path, config):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("test", ["readings", "auto"])
+def test_shifted_clocks_give_the_same_bits_between_parties(panel, tmp_path, test):
+    config = fg.RunConfig(solver="none", test=test, lags="auto", copies=20)
+    found = Federation(panel, tmp_path, config).run()
+    alone = fg.fit(panel, config=config)
+    assert found.inference.edges.equals(alone.inference.edges)
+    np.testing.assert_array_equal(
+        found.inference.audit.statistics, alone.inference.audit.statistics
+    )
+    assert found.inference.facts["audit"]["copies"] == 20
+    other = found.inference.beside
+    assert (other is None) == (test == "readings")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_once(panel, tmp_path):
     config = fg.RunConfig(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(), message_steps=37)

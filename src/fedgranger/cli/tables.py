@@ -45,7 +45,7 @@ def headline(result: Result) -> str:
         "holm": "chance of any false edge",
         "none": "level of every single test",
     }[facts["correction"]]
-    tested = int(edges["p_value"].notna().sum())
+    tested = int(np.isfinite(edges["p_value"].to_numpy(dtype=np.float64)).sum())
     left = "" if tested == len(edges) else f", {len(edges) - tested} of them not tested"
     found = (
         f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})"

@@ -58,7 +58,7 @@ def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
             continue
         lagged = [states[rows - k] for k in range(1, order + 1)]
         X = np.concatenate([np.ones((len(rows), 1)), *lagged], axis=1)
-        Q = scipy.linalg.qr(X, mode="economic", check_finite=False)[0]
+        Q = np.asarray(scipy.linalg.qr(X, mode="economic", check_finite=False)[0])
         error = states[rows] - Q @ (Q.T @ states[rows])
         values[rows, offsets[m] : offsets[m + 1]] = error
     return Whitened(_unit(values, known, offsets), known)

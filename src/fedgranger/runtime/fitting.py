@@ -105,6 +105,8 @@ def fit_panel(
                 setup, config, level=config.uncertainty, report=report, observe=follower.spread
             )
         propagated = time.perf_counter()
+    if record is not None:
+        record.unlink(missing_ok=True)  # all of it is in the result
     timings = {
         "seconds_local_models": round(prepared - started, 3),
         "seconds_training": round(trained - prepared, 3),

@@ -116,7 +116,8 @@ def _check_hello(packet: Packet) -> None:
     is_cov = bool(np.abs(E - E.T).max() <= 1e-9 * scale)
     is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
     _demand(is_cov, "its error covariance is not one")
-    _demand(1 <= packet.values["own_lags"] <= LARGEST_ORDER, "its number of own lags is not one")
+    order = int(packet.values["own_lags"])
+    _demand(1 <= order <= LARGEST_ORDER, "its number of own lags is not one")
     periods = packet.arrays["periods"]
     fits = len(periods) <= MOST_PERIODS and len(np.unique(periods)) == len(periods)
     fits = fits and all(2 <= steps <= LONGEST_PERIOD for steps in periods.tolist())

@@ -29,6 +29,8 @@ ORIGINALS = {
     "server-job": "nvflare.private.fed.app.server.runner_process",
 }
 REFUSED = 2
+CODE_OF_A_JOB = "refresh_custom_dir_import_path"
+"""What FLARE calls to make a job's own code importable."""
 
 
 def main() -> int:
@@ -53,7 +55,7 @@ def main() -> int:
         guarded.guard_commands(log.add, lambda: warn(log, connection))
     module = importlib.import_module(ORIGINALS[role])
     if role.endswith("job"):
-        module.refresh_custom_dir_import_path = lambda _: None  # a job brings no code to import
+        setattr(module, CODE_OF_A_JOB, lambda _: None)  # a job brings no code to import
     arguments = module.parse_arguments()
     from nvflare.fuel.f3.mpm import MainProcessMonitor
 
