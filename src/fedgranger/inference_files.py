@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.inference.audit import Audit, PairTests
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edges import EDGE_COLUMNS, EdgeInference
 
 __all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
 
@@ -82,7 +82,7 @@ def _read(
         arrays[kind],
         arrays[f"{kind}_std_error"],
         arrays[f"{kind}_p_value"],
-        read_table(folder / f"edges{suffix}.csv"),
+        read_table(folder / f"edges{suffix}.csv").reindex(columns=list(EDGE_COLUMNS)),
         read_table(folder / f"entries{suffix}.csv"),
         dict(facts),
         audit,

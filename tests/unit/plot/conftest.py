@@ -40,6 +40,7 @@ def edge_table(clients, seed):
             "statistic": 1.0,
             "df": 4,
             "p_value": rng.uniform(size=len(pairs)) ** 6,
+            "delay": 1,
         }
     )
     return decide(table, 0.05, "bh")[list(EDGE_COLUMNS)]
