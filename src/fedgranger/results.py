@@ -174,7 +174,7 @@ class Result:
         for found in (self.inference, self.inference.beside if self.inference else None):
             if found is not None and estimate in ("auto", found.facts.get("test")):
                 return found
-        raise RunError(f"this run has no test of this kind; fit with test='{estimate}'")
+        raise RunError(f"this run has no {estimate} estimate; fit with test='{estimate}'")
 
     def _untested_edges(self) -> pd.DataFrame:
         """All pairs with FedGC's strength, empty when FedGC was not run."""

@@ -68,6 +68,7 @@ def test_fit_writes_the_run_folder(run):
     edges = pd.read_csv(folder / "edges.csv")
     assert list(edges.columns) == [
         "cause", "effect", "strength", "ci_low", "ci_high", "statistic", "df", "p_value",
+        "delay",
         "q_value", "is_edge",
     ]  # fmt: skip
     assert len(edges) == 6
@@ -81,7 +82,7 @@ def test_fit_writes_the_run_folder(run):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
     steps = manifest["training"]["passes"] * 599
-    tests = 8 * 4 + 17 * 600  # error covariance once, a state and a flag per time step
+    tests = 8 * 5 + 17 * 600  # error covariance and own lags once, a state and a flag per step
     passes = 16 * manifest["training"]["passes"]
     assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + passes + 33 * steps
     assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
@@ -170,7 +171,7 @@ def short_run(data):
 def test_edges(run):
     folder, _ = run
     table = call("edges", folder, "--top", 2, "--bound").output
-    header = "cause effect strength ci_low ci_high p_value q_value is_edge fedgc"
+    header = "cause effect strength ci_low ci_high p_value delay q_value is_edge fedgc"
     assert table.splitlines()[0].split() == header.split()
     assert "pass Holm's test" in table
     for options in (["--bound", "--json"], ["--estimate", "fedgc", "--alpha", 0.01]):

@@ -44,6 +44,7 @@ FULL = RunConfig(
     confidence=0.9,
     lags="auto",
     max_lags=3,
+    copies=40,
     covariance="homoskedastic",
     hac="andrews",
     weighting="ewma",
@@ -154,7 +155,11 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
             ["ab"],
             "couplings has the entry 'ab'; each must be [cause, effect], two clients",
         ),
-        ("test", "wald", "test is 'wald'; choose one of debiased, asymptotic, none"),
+        (
+            "test",
+            "wald",
+            "test is 'wald'; choose one of auto, debiased, readings, asymptotic, none",
+        ),
         (
             "correction",
             "BH",

@@ -221,7 +221,7 @@ def test_draws_three_rows_per_sweep(table, tmp_path):
     assert "<svg" in (tmp_path / "hai-stress.svg").read_text()
 
 
-def test_real_recording_at_100_s_but_not_at_1_hz_has_stable_transitions(real):
+def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real):
     """Why every 100 s: see the module's text."""
     found = []
     for file in ("normal_train1_every100s.parquet", "normal_train1_first58min_1hz.parquet"):
@@ -232,8 +232,8 @@ def test_real_recording_at_100_s_but_not_at_1_hz_has_stable_transitions(real):
         streams = set_up(panel, config).streams
         found.append([spectral_radius(s.model.self_transition) for s in streams])
     slow, fast = found
-    assert sum(radius < 1 for radius in slow) == 2
-    assert all(radius > 1 for radius in fast)
+    assert max(slow) < 0.992
+    assert 0.9998 < max(fast) < 1
 
 
 @pytest.mark.slow

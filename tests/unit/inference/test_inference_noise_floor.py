@@ -5,8 +5,8 @@ import pytest
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.edges import infer
 from fedgranger.inference.estimate import estimate
+from fedgranger.inference.infer import infer
 from fedgranger.inference.moments import accumulate
 from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
 from fedgranger.linalg.noise_floor import LagMoments, noise_floor

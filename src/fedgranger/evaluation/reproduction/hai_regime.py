@@ -6,8 +6,8 @@ taken as the mean of the measurements, \(\Sigma_y = v I\) is what a second measu
 sensors have variance 1 in these units. One pass, one row per round.
 
 One row every 100 s: as many rounds as an hour of rows at 1 Hz would give then cover 86 hours, and
-a second changes too little: from rows at 1 Hz every client's local transition comes out with a
-spectral radius above 1, from these only the boiler's does.
+a second changes too little: from rows at 1 Hz the clients' local transitions have spectral radii up
+to 0.9999, from these at most 0.991.
 
 HAI has no known A, so the error is that of `l2_error` with another target: \(\hat A^\circ\), the
 learner's limit on the recording without added noise, stands for \(A\); \(\hat A^*\) is its limit
