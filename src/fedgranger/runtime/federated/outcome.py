@@ -129,7 +129,7 @@ def _with_untested(
     """Add the pairs with clients that did not take part, without any number."""
     everyone = (*clients, *left_out)
     pairs = [
-        {"cause": cause, "effect": effect, "df": 0}
+        {"cause": cause, "effect": effect, "df": 0, "delay": 0}
         for effect in everyone
         for cause in everyone
         if cause != effect and (cause in left_out or effect in left_out)
