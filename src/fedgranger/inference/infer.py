@@ -39,6 +39,7 @@ __all__ = ["infer"]
 
 DOUBTFUL = 1e-3
 """A check of the latent model whose p-value is smaller counts against it."""
+FEWEST_TIME_CONSTANTS = 10
 MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value are not in the latent test's audit: taking a true link away leaves
@@ -137,6 +138,12 @@ class _Tests:
 
     def _doubt(self, found: EdgeInference) -> str:
         facts, names = found.facts, self._source.names
+        turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
+        if turns < FEWEST_TIME_CONSTANTS:
+            return (
+                f"the record holds only {turns:.1f} time constants of the slowest latent state, "
+                "too few for the latent test"
+            )
         rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
         if rough:
             return f"the residuals of {', '.join(rough)} are not white under the latent model"

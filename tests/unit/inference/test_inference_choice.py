@@ -1,0 +1,124 @@
+"""Which test a run takes, what it says of that, and that its folder keeps both answers."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedgranger as fg
+from fedgranger.cli.app import app
+from fedgranger.inference.infer import infer
+from tests.state_sources import source_of
+
+CONFIG = fg.RunConfig(solver="none", test="auto", lags="auto", max_lags=8, copies=20)
+
+
+def command(*words, code=0):
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def quietly(panel, config):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fg.fit(panel, config=config)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "run"
+    panel, truth = fg.simulate(3, 600, seed=1)
+    result = quietly(panel, CONFIG)
+    result.save(folder)
+    return folder, result, truth
+
+
+def test_the_models_own_data_are_tested_as_latent(run):
+    _, result, truth = run
+    facts = result.inference.facts
+    assert facts["test"] == "debiased"
+    assert "passes its checks" in facts["test_reason"]
+    assert facts["audit"]["is_inside"]
+    found = result.edges()
+    found = found[found["is_edge"].fillna(False).astype(bool)]
+    assert {(c, e) for c, e in zip(found["cause"], found["effect"], strict=True)} >= set(
+        truth.edges
+    )
+
+
+def test_the_run_folder_keeps_both_answers_and_the_audit(run):
+    folder, result, _ = run
+    again = fg.Result.load(folder)
+    assert again.edges().equals(result.edges())
+    assert again.edges(estimate="readings").equals(result.edges(estimate="readings"))
+    assert (folder / "edges_readings.csv").is_file()
+    assert not (folder / "edges_latent.csv").exists()
+    for one, other in ((again.inference, result.inference),
+                       (again.inference.beside, result.inference.beside)):  # fmt: skip
+        np.testing.assert_array_equal(one.audit.statistics, other.audit.statistics)
+        np.testing.assert_array_equal(one.audit.found.p_value, other.audit.found.p_value)
+        assert one.audit.refused == other.audit.refused
+        assert one.entries.equals(other.entries)
+
+
+def test_audit_and_diagnose_say_what_shifted_clocks_gave(run):
+    folder, result, _ = run
+    text = " ".join(command("audit", folder).split())
+    assert "latent test: in 20 copies with shifted clocks" in text
+    assert "readings' test: in 20 copies" in text
+    found = json.loads(command("audit", folder, "--json"))
+    assert found[0] == json.loads(json.dumps(result.inference.facts["audit"]))
+    assert "latent test: in 20 copies" in command("diagnose", folder).replace("\n", " ")
+
+
+def test_a_run_without_copies_has_no_audit(tmp_path):
+    panel = fg.simulate(2, 300, seed=0)[0]
+    quietly(panel, fg.RunConfig(solver="none")).save(tmp_path)
+    assert "fit with test='auto'" in command("audit", tmp_path, code=2)
+
+
+def test_random_walks_are_tested_as_readings_and_found_unlinked():
+    """60 pairs of independent walks: at most a tenth below 5 % (Monte Carlo error .028)."""
+    p = []
+    for seed in range(10):
+        x = np.cumsum(np.random.default_rng(seed).standard_normal((400, 3)), axis=0)
+        found = infer(source_of(x, (1, 1, 1)), CONFIG)
+        assert found.facts["test"] == "readings"
+        assert found.facts["test_reason"]
+        p.extend(found.edges["p_value"])
+    assert len(p) == 60
+    assert np.mean(np.array(p) < 0.05) < 0.12
+
+
+@pytest.mark.parametrize("test", ["auto", "debiased", "readings"])
+def test_a_dead_time_is_an_edge_with_its_delay(test):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1200, 2))
+    for t in range(1, 1200):
+        x[t] += 0.5 * x[t - 1]
+    x[6:, 1] += 0.5 * x[:-6, 0]
+    found = infer(source_of(x, (1, 1)), replace(CONFIG, test=test))
+    table = found.edges.set_index(["cause", "effect"])
+    assert table.loc[("c0", "c1"), "p_value"] < 0.001
+    assert table.loc[("c0", "c1"), "delay"] == 6
+    assert table.loc[("c1", "c0"), "p_value"] > 0.01
+
+
+def test_the_same_seed_gives_the_same_bits():
+    x = np.cumsum(np.random.default_rng(3).standard_normal((300, 2)), axis=0)
+    one, other = (infer(source_of(x, (1, 1)), CONFIG) for _ in range(2))
+    assert one.edges.equals(other.edges)
+    np.testing.assert_array_equal(one.audit.p_values, other.audit.p_values)
+
+
+def test_what_arrives_later_than_the_lags_speaks_against_the_latent_model():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1200, 2))
+    x[6:, 1] += 0.5 * x[:-6, 0]
+    found = infer(source_of(x, (1, 1)), replace(CONFIG, lags=1))
+    assert found.facts["test"] == "readings"
+    assert "something of c0's arrives at c1 6 steps later" in found.facts["test_reason"]
