@@ -272,6 +272,9 @@ def test_a_directed_search_obtains_nothing_beside_the_first_question(first):
             {"solver": "newton"},
             {"solver": "sgd", "window": 10},
             {"message_steps": 7},
+            {"period": 7},
+            {"period": "none"},
+            {"period": 7, "season": "profile"},
             {},
         )
     ]
