@@ -110,12 +110,12 @@ class RunConfig:
     granger_prior_location: float = 0.0
     granger_prior_scale: float = 0.1
     seed: int = 0
-    test: str = "debiased"
+    test: str = "auto"
     alpha: float = 0.05
     correction: str = "bh"
     confidence: float = 0.95
-    lags: int | Auto = 1
-    max_lags: int = 5
+    lags: int | Auto = "auto"
+    max_lags: int = 10
     copies: int = 60
     covariance: str = "sandwich"
     noise_correction: bool = True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
 
@@ -92,7 +93,8 @@ def run_copies(
             return copy, None
 
     report("shifted clocks", len(found), len(shifts))
-    with ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
+    # One thread each: many small products on two threads take four times as long.
+    with threadpool_limits(1), ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
         try:
             for copy, tests in pool.map(work, missing):
                 found[copy] = tests
