@@ -12,7 +12,7 @@ from fedgranger.config import RunConfig
 from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_wanted
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.readings import Readings
-from fedgranger.inference.shifts import Calibrated
+from fedgranger.inference.shifts import Calibrated, extrapolated_pairs
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import strength_intervals
 
@@ -70,7 +70,6 @@ def readings_tables(
     table = decide(table, config.alpha, config.correction, config.couplings)
     with np.errstate(invalid="ignore"):
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
-    beyond = [f"{names[n]} -> {names[m]}" for m, n in pairs if found.is_extrapolated[m, n]]
     facts |= {
         "test": "readings",
         "null": NULL,
@@ -81,7 +80,7 @@ def readings_tables(
         "covariance": "hc3",
         "num_pairs": int(fit.num_rows.max()),
         "detectable_strength": detectable,
-        "extrapolated": beyond,
+        "extrapolated": extrapolated_pairs(names, found),
         "reasons": reasons,
     }
     single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
