@@ -46,9 +46,9 @@ MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
 past that the model does not know."""
-LATENT_TESTS = 600
+LATENT_TESTS = 240
 """About how many copies the latent test is made on, all kinds of copies together."""
-FEWEST_COPIES = 20
+FEWEST_COPIES, MOST_KINDS = 20, 30
 Report = Callable[[str, int, int], None]
 
 
@@ -136,29 +136,32 @@ class _Tests:
         return found, doubt
 
     def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:
-        """Statistics of every pair on copies of its kind; and of those without a seeming link."""
+        """Statistics of every pair on copies of its kind; and of those whose model holds there."""
         tests = pair_tests(fit)
         driven = np.nan_to_num(tests.p_value, nan=1.0) < SEEMS_DRIVEN
-        kinds = kinds_of_copies(driven, LATENT_TESTS // FEWEST_COPIES)
+        kinds = kinds_of_copies(driven, MOST_KINDS)
         count = max(FEWEST_COPIES, min(self._config.copies, LATENT_TESTS // len(kinds)))
         shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
 
         def test(row: np.ndarray) -> PairTests:
             return refit(fit, self._table.shifted(row, self._steps), self._config)
 
-        found = run_copies(
-            test, np.concatenate(shifts), self._report, self._record, f"latent {fit.fit.lags}"
-        )
-        whole = _collect("debiased", self._source.names, tests, found)
-        parts = [part.reshape(len(kinds), count, *part.shape[1:]) for part in whole[3:5]]
-        pairs = np.stack([kind.pairs for kind in kinds])[:, None]
-        # every pair belongs to one kind, and the sum over kinds picks it
-        statistics, p_values = (np.where(pairs, part, 0.0).sum(axis=0) for part in parts)
+        key = f"latent {fit.fit.lags}"
+        copies = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
+        audit = _collect("debiased", self._source.names, tests, copies)
+        shape = (len(kinds), count, *driven.shape)
+        pairs = np.stack([kind.pairs for kind in kinds])
         own = np.eye(len(driven), dtype=np.bool_)
-        statistics, p_values = (np.where(own, np.nan, part) for part in (statistics, p_values))
-        refused = whole.refused // len(kinds)
-        audit = Audit("debiased", whole.names, tests, statistics, p_values, refused)
-        return audit, audit._replace(p_values=np.where(driven, np.nan, p_values))
+        statistics, p_values = (  # every pair belongs to one kind, the sum picks it
+            np.where(own, np.nan, np.where(pairs[:, None], part.reshape(shape), 0.0).sum(axis=0))
+            for part in (audit.statistics, audit.p_values)
+        )
+        lost = np.stack([(driven & ~kind.together).any(axis=1) for kind in kinds])
+        holds = (pairs & ~lost[:, :, None]).any(axis=0)
+        audit = audit._replace(
+            statistics=statistics, p_values=p_values, refused=audit.refused // len(kinds)
+        )
+        return audit, audit._replace(p_values=np.where(holds, p_values, np.nan))
 
     def _doubt(self, found: EdgeInference) -> str:
         facts, names = found.facts, self._source.names
