@@ -77,7 +77,7 @@ def test_audit_and_diagnose_say_what_shifted_clocks_gave(run):
 
 def test_a_run_without_copies_has_no_audit(tmp_path):
     panel = fg.simulate(2, 300, seed=0)[0]
-    quietly(panel, fg.RunConfig(solver="none")).save(tmp_path)
+    quietly(panel, fg.RunConfig(solver="none", test="debiased")).save(tmp_path)
     assert "fit with test='auto'" in command("audit", tmp_path, code=2)
 
 

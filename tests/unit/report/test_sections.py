@@ -20,6 +20,7 @@ from fedgranger.report.run import write_run_report
 from fedgranger.report.small_charts import draw_p_histogram, draw_quantiles
 from fedgranger.report.training import training_section
 from tests.browser.pages import made_manifest, made_root_causes, made_tables, made_uncertainty
+from tests.configs import formula_config
 
 NAMES = ["a", "b", "c"]
 
@@ -165,7 +166,7 @@ def test_root_cause_panel_is_there_when_the_run_has_one():
 
 def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_path):
     panel, _ = fg.simulate(2, 600, seed=3)
-    result = fg.fit(panel, fg.RunConfig(state_dim=2, passes=2, tolerance=0))
+    result = fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0))
     write_run_report(tmp_path / "report.html", result)
     assert "id='root-cause'" not in (tmp_path / "report.html").read_text()
     (tmp_path / "rca.json").write_text(json.dumps(made_root_causes(list(result.clients))))
