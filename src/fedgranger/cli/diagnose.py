@@ -93,7 +93,7 @@ def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
         table.add_column(name, justify="left" if name == "client" else "right")
-    for client in result.clients:
+    for client in (name for name in result.clients if name in facts["portmanteau"]):
         values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
         worth = f"{facts['effective_samples'][client]:.0f}"
         table.add_row(escape(client), *values, worth)
@@ -105,7 +105,7 @@ def _print_own_pasts(result: Result, facts: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("client", "own lags", "unit root (p)"):
         table.add_column(name, justify="left" if name == "client" else "right")
-    for client in result.clients:
+    for client in (name for name in result.clients if name in facts["own_lags"]):
         order, unit_root = facts["own_lags"][client], facts["unit_root"][client]
         table.add_row(escape(client), str(order), f"{unit_root:.3g}")
     out.print(table)

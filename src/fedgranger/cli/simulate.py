@@ -56,9 +56,7 @@ def simulate(
     outage_share: Annotated[
         float, typer.Option(help="Share of the steps, in one block, that one client is off.")
     ] = 0.0,
-    outage_client: Annotated[
-        str | None, typer.Option(help="Which client. [a random one]")
-    ] = None,
+    outage_client: Annotated[str | None, typer.Option(help="Which client. [a random one]")] = None,
     outage_steps: Annotated[
         int | None, typer.Option(help="Length of a block, when there are to be several.")
     ] = None,

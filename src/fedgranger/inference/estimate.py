@@ -133,7 +133,8 @@ def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None
         if cause == effect:
             raise InferenceError(
                 f"client '{cause}' has too few samples that follow each other "
-                f"({num_common:.0f} weighted pairs); give data with fewer gaps"
+                f"({num_common:.0f} weighted pairs); give data with fewer gaps",
+                client=cause,
             )
         raise InferenceError(
             f"clients '{cause}' and '{effect}' have too few common samples "
@@ -154,7 +155,8 @@ def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, 
             weak = int((values <= COLLINEAR).sum())
             raise InferenceError(
                 f"client '{name}': measurement noise is as large as the signal in {weak} of "
-                f"{len(own)} states; use fewer states for it or better sensors"
+                f"{len(own)} states; use fewer states for it or better sensors",
+                client=name,
             )
     scale = np.sqrt(np.diag(G0))
     correlation = G0 / np.outer(scale, scale)

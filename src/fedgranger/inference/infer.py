@@ -21,6 +21,7 @@ from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, w
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
+from fedgranger.inference.gaps import usable
 from fedgranger.inference.lag_moments import lag_moment_check
 from fedgranger.inference.noise_floor import limit_errors
 from fedgranger.inference.readings import Readings, regress
@@ -33,7 +34,8 @@ from fedgranger.inference.shifts import (
     room,
     tabulate,
 )
-from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.states import StateSource, lagged_pairs, select_clients
+from fedgranger.inference.widen import widen
 
 __all__ = ["infer"]
 
@@ -64,8 +66,39 @@ def infer(
     Raises:
         InferenceError: the data do not allow any test, with the reason and a remedy.
     """
+    part = usable(source)
     if config.test == "debiased":
+        found = _latent_of_most(part.source, config)
+    else:
+        found = _infer(part.source, config, report, record)
+    found.facts["warnings"] += part.warnings
+    if part.facts:
+        found.facts["gaps"] = part.facts
+    return widen(found, source, part.reasons)
+
+
+def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:
+    """The latent test, without a client whose states make it impossible for all."""
+    try:
         return infer_latent(source, config)
+    except InferenceError as error:
+        if error.client is None or len(source.names) <= 2:
+            raise
+        kept = [m for m, name in enumerate(source.names) if name != error.client]
+        try:
+            found = _latent_of_most(select_clients(source, kept), config)
+        except InferenceError:
+            raise error from None
+        found.facts["warnings"].append(
+            f"tested without '{error.client}', so the edges of the others are conditional on one "
+            f"client fewer: {error}"
+        )
+        return widen(found, source, {error.client: f"not tested: {error}"})
+
+
+def _infer(
+    source: StateSource, config: RunConfig, report: Report, record: Path | None
+) -> EdgeInference:
     tests = _Tests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
