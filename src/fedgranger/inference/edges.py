@@ -124,7 +124,7 @@ def infer_latent(source: StateSource, config: RunConfig) -> EdgeInference:
 def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
     weights = (config.weighting, config.weighting_span)
     floor = joint_noise_floor(source, *weights)
-    source, fit, share = _estimate_limited(source, floor, config)
+    source, fit, share, criterion = _estimate_limited(source, floor, config)
     if config.covariance == "homoskedastic":
         if not fit.moments.is_complete:
             raise InferenceError(
@@ -143,7 +143,7 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
         found.edges,
         found.entries,
         _facts(source, fit, covariance, config, found.reasons, found.detectable)
-        | {"noise_share": share},
+        | {"noise_share": share, "lag_criterion": criterion},
     )
 
 
@@ -162,7 +162,7 @@ def latent_tests(source: StateSource, config: RunConfig, lags: int) -> PairTests
 
 def _estimate_limited(
     source: StateSource, floor: NoiseFloor, config: RunConfig
-) -> tuple[StateSource, Estimate, float]:
+) -> tuple[StateSource, Estimate, float, dict[str, float]]:
     """Estimate with the share of E that the joint spectrum allows.
 
     A share below 1 within sampling error is not used unless the estimate needs it.
@@ -172,10 +172,11 @@ def _estimate_limited(
     for share in dict.fromkeys((floor.share, floor.largest)):
         limited = limit_errors(source, share)
         try:
-            lags = config.lags
+            lags, scores = config.lags, {}
             if lags == "auto":
-                lags = select_lags(limited, config.max_lags, *weights)
-            return limited, estimate(limited, lags, *weights), share
+                lags, scores = select_lags(limited, config.max_lags, *weights)
+            criterion = {str(order): score for order, score in scores.items()}
+            return limited, estimate(limited, lags, *weights), share, criterion
         except InferenceError as error:
             refusals.append(error)
     raise refusals[0]

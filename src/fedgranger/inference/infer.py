@@ -17,12 +17,12 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
+from fedgranger.inference.agreed_noise import Agreed, agreed_noise
 from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
 from fedgranger.inference.gaps import usable
-from fedgranger.inference.lag_moments import lag_moment_check
 from fedgranger.inference.noise_floor import limit_errors
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
@@ -42,7 +42,6 @@ __all__ = ["infer"]
 DOUBTFUL = 1e-3
 """A check of the latent model whose p-value is smaller counts against it."""
 FEWEST_TIME_CONSTANTS = 10
-MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value are not in the latent test's audit: taking a true link away leaves
 its effect with a past that the model does not know."""
@@ -138,12 +137,19 @@ class _Tests:
 
     def latent(self) -> tuple[EdgeInference | None, str]:
         """The latent test, and what speaks against it; an empty text: nothing."""
-        source, config = self._source, self._config
+        config = self._config
+        agreed = Agreed(self._source, True, {}, "")
+        if config.noise_correction:
+            agreed = agreed_noise(self._source)
+        source = agreed.source
         try:
             found = infer_latent(source, config)
         except InferenceError as error:
             return None, f"the latent model does not fit these data ({error})"
-        doubt = self._doubt(found)
+        if agreed.shares:
+            found.facts["noise_from_lags"] = agreed.shares
+            found.facts["warnings"].append(agreed.warning)
+        doubt = self._doubt(found, agreed.is_possible)
         if doubt:
             return found, doubt
         lags, share = int(found.facts["lags"]), float(found.facts["noise_share"])
@@ -155,7 +161,9 @@ class _Tests:
 
         def test(shifts: np.ndarray) -> PairTests:
             """Only of the client whose clock is shifted, on those it does not seem to drive."""
-            copy = told(self._table.shifted(shifts, self._steps))
+            copy = self._table.shifted(shifts, self._steps)
+            noise = {"error_covs": source.error_covs, "declared": source.declared}
+            copy = told(copy._replace(**noise))
             apart = (shifts != 0) & (tests.p_value > SEEMS_DRIVEN)
             return PairTests(*(np.where(apart, part, np.nan) for part in copy))
 
@@ -169,7 +177,7 @@ class _Tests:
             )
         return found._replace(audit=audit), doubt
 
-    def _doubt(self, found: EdgeInference) -> str:
+    def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
         facts, names = found.facts, self._source.names
         turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
         if turns < FEWEST_TIME_CONSTANTS:
@@ -191,17 +199,7 @@ class _Tests:
                 f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
                 "later, which the latent model does not know of"
             )
-        return self._lag_doubt() if lags == 1 else ""
-
-    def _lag_doubt(self) -> str:
-        """Whether any white measurement error fits the lag moments; too many are not tried."""
-        if self._source.total_dim > MOST_LAG_STATES or not self._config.noise_correction:
-            return ""
-        try:
-            check = lag_moment_check(self._source)
-        except InferenceError:
-            return ""
-        if check.p_value >= DOUBTFUL:
+        if lags > 1 or is_noise_possible:
             return ""
         return "no white measurement noise fits the first two lags (a control loop may be why)"
 
