@@ -42,7 +42,7 @@ def diagnose(
         _print_own_pasts(result, facts)
     else:
         _print_residual_checks(result, facts)
-    for line in audit_lines(facts):
+    for line in (*_lag_lines(facts), *audit_lines(facts)):
         out.print(escape(line), soft_wrap=True)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
@@ -71,6 +71,25 @@ def diagnose(
         out.print(f"note: {escape(edge)}: {escape(reason)}", soft_wrap=True)
     for sentence in facts["warnings"]:
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+
+
+def _lag_lines(facts: dict[str, Any]) -> list[str]:
+    """The lag criterion's table, what arrives later, and what gaps cost."""
+    lines = []
+    if scores := facts.get("lag_criterion"):
+        told = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
+        lines.append(f"\nlag criterion (BIC, the smallest is taken): {told}")
+    lines += [
+        f"arrives late: something of {one['cause']}'s at {one['effect']} {one['steps']} steps "
+        f"later (p = {one['p_value']:.2g})"
+        for one in facts.get("late_arrivals", ())
+    ]
+    if gaps := facts.get("gaps"):
+        lines.append(
+            f"gaps of more than {gaps['longest_gap']} rows: {gaps['rows_left_out']} of "
+            f"{gaps['rows']} rows left out for all clients"
+        )
+    return lines
 
 
 def _edges_at(result: Result, alpha: float) -> set[str]:

@@ -18,7 +18,7 @@ from scipy import stats
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.agreed_noise import Agreed, agreed_noise
-from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
+from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, late_arrivals, whiten
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
@@ -180,6 +180,10 @@ class _Tests:
     def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
         facts, names = found.facts, self._source.names
         turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
+        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
+        residuals = self._latent_residuals(found, lags)
+        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
+        facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
         if turns < FEWEST_TIME_CONSTANTS:
             return (
                 f"the record holds only {turns:.1f} time constants of the slowest latent state, "
@@ -188,9 +192,6 @@ class _Tests:
         rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
         if rough:
             return f"the residuals of {', '.join(rough)} are not white under the latent model"
-        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
-        residuals = self._latent_residuals(found, lags)
-        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
         count = p.size - p.shape[0] * len(names)
         p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
         if p.min() < DOUBTFUL / count:
@@ -219,7 +220,7 @@ class _Tests:
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
         source = self._source
-        fit, tests = self._regress(None)
+        fit, tests, arrivals = self._regress(None)
 
         def test(shifts: np.ndarray) -> PairTests:
             return _as_if(self._regress(shifts)[1], tests)
@@ -231,11 +232,12 @@ class _Tests:
             "audit": audit_facts(audit),
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
             "unit_root": unit_roots(source),
+            "late_arrivals": late_arrivals(arrivals[1:], source.names, 2),
             "warnings": [],
         }
         return readings_tables(source, fit, law, self._config, facts)._replace(audit=audit)
 
-    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests]:
+    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests, np.ndarray]:
         """Regress, look whether something arrives later, and if so once more with its lags."""
         source, config = self._source, self._config
         if shifts is not None:
@@ -243,7 +245,7 @@ class _Tests:
         M = len(source.dims)
         if config.lags != "auto":
             fit = regress(source, self._own, np.full((M, M), config.lags))
-            return fit, _pair_tests(fit, M)
+            return fit, _pair_tests(fit, M), np.ones((0, M, M))
         lags = np.ones((M, M), dtype=np.int64)
         residuals = room((source.num_steps, source.total_dim))
         fit = regress(source, self._own, lags, residuals)
@@ -251,7 +253,7 @@ class _Tests:
         wanted = choose_cause_lags(p, source.dims, int(fit.num_rows.min()))
         if (wanted > lags).any():
             fit = regress(source, self._own, wanted)
-        return fit, _pair_tests(fit, M)
+        return fit, _pair_tests(fit, M), p
 
     def _audit(
         self,

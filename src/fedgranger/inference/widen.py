@@ -68,10 +68,9 @@ def widen(found: EdgeInference, source: StateSource, reasons: Mapping[str, str])
 def _joined(table: pd.DataFrame, new: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """Both tables by effect and cause, with the first one's columns and types."""
     place = {name: k for k, name in enumerate(names)}
-    missing = {name: np.nan for name in table.columns.difference(new.columns)}
-    if "is_edge" in table.columns:
-        missing["is_edge"] = pd.NA
-    rows = new.assign(**missing)[list(table.columns)].astype(table.dtypes.to_dict())
+    rows = new.reindex(columns=table.columns).astype(table.dtypes.to_dict())
     both = pd.concat([table, rows], ignore_index=True)
-    order = {"key": lambda column: column.map(place), "kind": "stable"}
-    return both.sort_values(["effect", "cause"], **order).reset_index(drop=True)
+    pairs = zip(both["effect"], both["cause"], strict=True)
+    key = [len(names) * place[effect] + place[cause] for effect, cause in pairs]
+    order = np.argsort(key, kind="stable")
+    return both.iloc[order].reset_index(drop=True)
