@@ -147,6 +147,18 @@ def test_the_rest_is_tested_without_the_client_that_costs_the_rows():
     np.testing.assert_array_equal(alone.edges["p_value"], tested["p_value"])
 
 
+def test_copies_with_shifted_clocks_keep_their_rows_when_the_plant_was_off():
+    """All clients off together for 60 % of the rows: shifted as they are, none would be left."""
+    observed = off(600, 4, **{f"c{m}": [(100, 460)] for m in range(4)})
+    config = fg.RunConfig(solver="none", test="readings", lags=1, copies=20)
+    found = infer(hub(5, observed), config)
+    assert found.facts["audit"]["refused"] == 0
+    assert found.edges["p_value"].notna().all()
+    assert (found.edges["p_value"][found.edges["cause"] == "c0"] < 0.05).all()
+    assert found.facts["gaps"]["rows_left_out"] == 360
+    assert not found.facts["gaps"]["clients_left_out"]
+
+
 def test_a_client_with_a_slower_clock_is_left_out():
     """Every tenth row of one client: no two of its rows follow each other."""
     observed = np.ones((1000, 3), dtype=bool)
