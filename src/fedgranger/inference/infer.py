@@ -169,12 +169,15 @@ class _Tests:
 
         audit = self._audit("debiased", tests, test, self._single_shifts, f"latent {lags}")
         found.facts["audit"] = audit_facts(audit)
-        if not audit.is_inside:
-            rate, error = audit.rate()
-            doubt = (
-                f"with shifted clocks, where no link is true, the latent test finds "
-                f"{rate:.3f}({error:.3f}) of the edges at 5 %"
-            )
+        rate, error = audit.rate()
+        told_rate = (
+            f"with shifted clocks, where no link is true, the latent test finds "
+            f"{rate:.3f}({error:.3f}) of the edges at 5 %"
+        )
+        if not audit.is_safe:
+            doubt = told_rate
+        elif not audit.is_inside:
+            found.facts["warnings"].append(f"{told_rate}: it is more cautious than it says")
         return found._replace(audit=audit), doubt
 
     def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
