@@ -1,7 +1,7 @@
 """Size, power and delays through `test = auto`, for everything that recordings bring with them.
 
     python -m benchmarks.scenarios [--data-sets 40] [--first-seed 0] [--folder FOLDER]
-        [--scenario NAME ...] [--summary-only]
+        [--scenario NAME ...] [--summary-only] [--note TEXT] [--out FILE]
 
 The same study as `fedgranger study calibration --test auto`, in the same folder format: data sets
 are kept, so the command continues where it was interrupted. What is finished of each scenario (two
@@ -51,6 +51,8 @@ def main():
     parser.add_argument("--folder", type=Path, default=Path("study-scenarios"))
     parser.add_argument("--scenario", nargs="*", default=NAMES)
     parser.add_argument("--summary-only", action="store_true")
+    parser.add_argument("--note", default="", help="kept in the record")
+    parser.add_argument("--out", type=Path, default=TARGET)
     given = parser.parse_args()
     settings = [
         Setting(name, STEPS, name in DECLARED_NOISE, {"test": "auto"}) for name in given.scenario
@@ -64,13 +66,14 @@ def main():
     for name, values in rows.items():
         print(name, "-" if values is None else values)
     record = {
+        "note": given.note,
         "test": "auto",
         "steps": STEPS,
         "first_seed": given.first_seed,
         "band": BAND,
         "scenarios": {name: values for name, values in rows.items() if values is not None},
     }
-    TARGET.write_text(json.dumps(record, indent=1) + "\n")
+    given.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

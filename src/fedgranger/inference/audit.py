@@ -62,9 +62,14 @@ class Audit(NamedTuple):
     def is_inside(self) -> bool:
         """Whether the share at 5 % lies in its band, give or take two Monte Carlo errors."""
         rate, error = self.rate()
-        low, high = BAND
+        return self.is_safe and bool(BAND[0] - 2 * error <= rate)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it finds no more than its band; calibration takes care of a cautious test."""
+        rate, error = self.rate()
         enough = self.refused <= len(self.p_values) / 10
-        return bool(enough and low - 2 * error <= rate <= high + 2 * error)
+        return bool(enough and rate <= BAND[1] + 2 * error)
 
 
 def run_copies(

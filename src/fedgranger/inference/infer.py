@@ -167,7 +167,7 @@ class _Tests:
             return found, doubt
         checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
-        if not audited.is_inside:
+        if not audited.is_safe:
             rate, error = audited.rate()
             doubt = (
                 f"with shifted clocks, where no link is true, the latent test finds "
