@@ -15,6 +15,7 @@ from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
+from fedgranger.inference.positive_control import innovation_covs, latent_controls
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.states import StateSource, complete_rows
@@ -136,6 +137,8 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
             source, fit, rule=config.hac, weighting=weights[0], span=weights[1]
         )
     found = edge_tables(source.names, source.dims, fit, covariance, config)
+    tested = found.edges.loc[found.edges["p_value"].notna()]
+    news = innovation_covs(fit.process_cov, source.dims)
     return EdgeInference(
         fit.transition,
         found.std_error,
@@ -143,7 +146,15 @@ def _infer(source: StateSource, config: RunConfig) -> EdgeInference:
         found.edges,
         found.entries,
         _facts(source, fit, covariance, config, found.reasons, found.detectable)
-        | {"noise_share": share},
+        | {
+            "noise_share": share,
+            "positive_control": latent_controls(
+                source.names, source.dims, fit, covariance, tested, config.alpha
+            ),
+            "innovation_cov": {
+                name: cov.tolist() for name, cov in zip(source.names, news, strict=True)
+            },
+        },
     )
 
 

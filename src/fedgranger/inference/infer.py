@@ -25,6 +25,7 @@ from fedgranger.inference.lag_moments import lag_moment_check
 from fedgranger.inference.noise_floor import limit_errors
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
+from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
     calibrate,
     common_period,
@@ -98,6 +99,8 @@ class _Tests:
         self._table = tabulate(source)
         self._own = np.array(source.own_lags)
         self._whitened = whiten(self._table, self._own)
+        self._unit_root = unit_roots(source)
+        self._traits = record_traits(self._whitened, source.names, source.dims, self._unit_root)
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         how = (len(source.dims), self._steps, config.copies, config.seed, period)
@@ -127,7 +130,7 @@ class _Tests:
             return PairTests(*(np.where(apart, part, np.nan) for part in copy))
 
         audit = self._audit("debiased", tests, test, self._single_shifts, f"latent {lags}")
-        found.facts["audit"] = audit_facts(audit)
+        found.facts["audit"] = audit_facts(audit) | {"clients": self._traits}
         if not audit.is_inside:
             rate, error = audit.rate()
             doubt = (
@@ -197,12 +200,13 @@ class _Tests:
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {
             "test_reason": reason,
-            "audit": audit_facts(audit),
+            "audit": audit_facts(audit) | {"clients": self._traits},
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
-            "unit_root": unit_roots(source),
+            "unit_root": self._unit_root,
             "warnings": [],
         }
-        return readings_tables(source, fit, law, self._config, facts)._replace(audit=audit)
+        tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
+        return tables._replace(audit=audit)
 
     def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests]:
         """Regress, look whether something arrives later, and if so once more with its lags."""
