@@ -14,6 +14,7 @@ import pandas as pd
 __all__ = [
     "OTHER_ANSWERS",
     "QUESTIONS",
+    "RANKING_WORDS",
     "TEST_NAMES",
     "EdgeCounts",
     "count_edges",
@@ -42,6 +43,10 @@ QUESTIONS = {
     ),
 }
 OTHER_ANSWERS = {"debiased": "edges_latent.csv", "readings": "edges_readings.csv"}
+RANKING_WORDS = (
+    "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
+    "a large one is no evidence of an edge."
+)
 NOT_ASKED = "no test was asked for (test = 'none')"
 NO_REASON = "its test could not be made"
 
@@ -69,8 +74,12 @@ def count_edges(edges: pd.DataFrame) -> EdgeCounts:
     return EdgeCounts(len(edges), int(known.sum()), int(found.sum()))
 
 
-def counts_text(counts: EdgeCounts) -> str:
+def counts_text(counts: EdgeCounts, level: str = "") -> str:
     """The counts in words; pairs without a test are never hidden in a total.
+
+    Args:
+        counts: of `count_edges`.
+        level: said after the number of edges, such as "(false discovery rate 0.05)".
 
     Example:
         >>> counts_text(EdgeCounts(6, 5, 2))
@@ -80,8 +89,8 @@ def counts_text(counts: EdgeCounts) -> str:
     """
     if not counts.tested:
         return "nothing was tested"
-    is_one = counts.found == 1
-    text = f"{counts.found} of {counts.tested} tested pairs {'is an edge' if is_one else 'are edges'}"
+    what = "is an edge" if counts.found == 1 else "are edges"
+    text = f"{counts.found} of {counts.tested} tested pairs {what}{level and f' {level}'}"
     if counts.untested:
         was = "was" if counts.untested == 1 else "were"
         text += f", {counts.untested} of {counts.possible} pairs {was} not tested"

@@ -92,7 +92,7 @@ def latent_controls(
     tested: pd.DataFrame,
     alpha: float,
 ) -> dict[str, float]:
-    """g of every tested pair of the latent test, by "cause -> effect".
+    """Positive control of every tested pair of the latent test, by "cause -> effect".
 
     What is new in a client is the process noise: measurement error moves nobody.
 

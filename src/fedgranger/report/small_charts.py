@@ -1,13 +1,14 @@
-"""Small charts: a histogram of p-values and a quantile plot."""
+"""Small charts: a histogram of p-values and quantile plots."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
 from fedgranger.report.markup import escape
 
-__all__ = ["draw_p_histogram", "draw_quantiles"]
+__all__ = ["draw_p_histogram", "draw_p_quantiles", "draw_quantiles"]
 
 SIZE = 220.0
 EDGE = 30.0
@@ -60,6 +61,49 @@ def draw_quantiles(quantiles: Sequence[float | None], title: str) -> str:
         f"<line class='fit' x1='{x0:.1f}' y1='{y0:.1f}' x2='{x1:.1f}' y2='{y1:.1f}'/>{dots}"
         f"<text x='{EDGE + inner / 2:g}' y='{SIZE - 6:g}' text-anchor='middle'>normal</text>"
         f"<text x='{EDGE - 4:g}' y='16' text-anchor='end'>{limit:.1f}</text></svg>"
+    )
+
+
+def draw_p_quantiles(quantiles: Mapping[str, Sequence[float]], title: str) -> str:
+    """Draw observed p-values against even ones with their band, small ones up and to the right.
+
+    Args:
+        quantiles: `level` (even), `observed`, `low` and `high` (the band), from the audit.
+        title: for those who cannot see the picture.
+    """
+    columns = [quantiles.get(key) or [] for key in ("level", "observed", "low", "high")]
+    rows = list(zip(*columns, strict=True))
+    if not rows:
+        return ""
+    decades = max(1, math.ceil(-math.log10(max(min(u for u, *_ in rows), 1e-6))))
+    inner = SIZE - EDGE - 8
+
+    def place(u: float, p: float) -> str:
+        x, y = (min(-math.log10(max(v, 1e-300)) / decades, 1.0) for v in (u, p))
+        return f"{EDGE + inner * x:.1f},{8 + inner * (1 - y):.1f}"
+
+    band = [place(u, low) for u, _, low, _ in rows] + [place(u, high) for u, *_, high in rows][::-1]
+    dots = "".join(
+        "<circle class='dot' cx='{}' cy='{}' r='2.4'/>".format(*place(u, p).split(","))
+        for u, p, *_ in rows
+    )
+    (x0, y0), (x1, y1) = (place(v, v).split(",") for v in (1.0, 10.0**-decades))
+    ticks = "".join(_tick(k / decades, f"{10.0**-k:g}") for k in range(decades + 1))
+    outside = sum(not low <= p <= high for _, p, low, high in rows)
+    return (
+        f"{_open(title, f'{outside} of {len(rows)} quantiles outside the 95 % band')}{_frame()}"
+        f"<polygon class='band' points='{' '.join(band)}'/>"
+        f"<line class='fit' x1='{x0}' y1='{y0}' x2='{x1}' y2='{y1}'/>{dots}{ticks}</svg>"
+    )
+
+
+def _tick(share: float, label: str) -> str:
+    """The same label on both axes."""
+    inner = SIZE - EDGE - 8
+    x, y = EDGE + inner * share, 8 + inner * (1 - share)
+    return (
+        f"<text x='{min(x, SIZE - 14):.1f}' y='{SIZE - 14:g}' text-anchor='middle'>{label}</text>"
+        f"<text x='{EDGE - 3:g}' y='{y + 4:.1f}' text-anchor='end' font-size='10'>{label}</text>"
     )
 
 

@@ -53,7 +53,11 @@ def test_every_pair_without_a_p_value_has_its_reason():
 
 
 def test_the_question_its_reason_and_the_other_answer_are_said():
-    facts = {"test": "readings", "test_reason": "no white noise fits", "beside": {"test": "debiased"}}
+    facts = {
+        "test": "readings",
+        "test_reason": "no white noise fits",
+        "beside": {"test": "debiased"},
+    }
     first, why, other = question_sentences(facts)
     assert "help to predict the effect beyond the effect's own past" in first
     assert why == "Why this test: no white noise fits."

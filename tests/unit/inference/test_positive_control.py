@@ -38,8 +38,11 @@ def test_no_direction_of_that_size_has_less_power_and_one_has_exactly_80_percent
 
     def block_of(direction):
         unit = direction / np.linalg.norm(direction)
-        return found.size * np.linalg.cholesky(effect) @ unit @ np.linalg.inv(
-            np.linalg.cholesky(cause)
+        return (
+            found.size
+            * np.linalg.cholesky(effect)
+            @ unit
+            @ np.linalg.inv(np.linalg.cholesky(cause))
         )
 
     assert noncentrality(found.block) == pytest.approx(needed, rel=1e-6)

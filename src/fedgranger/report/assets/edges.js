@@ -26,7 +26,8 @@ function drawForest(data, shown, describe) {
       make("span", { class: "forest-name" }, `${data.clients[data.cause[i]]} → ${data.clients[data.effect[i]]}`),
       line,
       make("span", { class: "forest-numbers" }, number(test.strength[i]) +
-        (test.low ? ` (${interval(test.low[i], test.high[i])})` : "") + (q ? `, q ${probability(q[i])}` : "")),
+        (test.low && test.low[i] !== null ? ` (${interval(test.low[i], test.high[i])})` : "") +
+        (q && q[i] !== null ? `, q ${probability(q[i])}` : ", not tested")),
     );
   });
   const axis = make("li", { class: "forest-row forest-axis", "aria-hidden": "true" },
@@ -56,11 +57,11 @@ function fillTable(data, shown) {
     test.low ? interval(test.low[i], test.high[i]) : "–",
     test.statistic ? number(test.statistic[i]) : "–", test.df ? String(test.df[i] ?? "–") : "–",
     test.p ? probability(test.p[i]) : "–", q ? probability(q[i]) : "–",
-    q === null || q[i] === null ? "–" : isEdge[i] ? "yes" : "no",
+    whyUntested(test, i) || (isEdge[i] ? "yes" : "no"),
   ];
   const rows = order.slice(0, data.mostRows).map((i) => {
     const row = make("tr", { "data-pair": i, class: isEdge[i] ? "is-edge" : null });
-    cells(i).forEach((text, k) => row.append(make("td", { class: k > 1 ? "num" : null }, text)));
+    cells(i).forEach((text, k) => row.append(make("td", { class: k > 1 && k < 8 ? "num" : null }, text)));
     return row;
   });
   body.replaceChildren(...rows);
