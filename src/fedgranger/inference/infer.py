@@ -1,9 +1,9 @@
 """Choose the test of a run and make it: the latent influence, the readings, or what the data allow.
 
-Both tests are also made on copies with shifted clocks. The p-values of the readings always come
-from copies in which every clock is shifted. The latent test's own p-values are used where its model
-passes every check; it is audited with one clock shifted at a time, on pairs that seem to have no
-link: with all links broken at once the clients would not follow the model that is to be checked.
+Both tests are also made on copies with shifted clocks, and the p-values come from these copies. For
+the readings every clock is shifted. The latent model of an effect holds only while the links into
+it do, so for the latent test an effect keeps the clock of those that seem to drive it, and the
+others are shifted (`shifts.kinds_of_copies`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
-from fedgranger.inference.edges import EdgeInference, infer_latent, latent_tests
+from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.lag_moments import lag_moment_check
-from fedgranger.inference.noise_floor import limit_errors
+from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.record_traits import record_traits
@@ -30,7 +30,9 @@ from fedgranger.inference.shifts import (
     calibrate,
     common_period,
     draw_shifts,
-    draw_single_shifts,
+    extrapolated_pairs,
+    keep_together,
+    kinds_of_copies,
     room,
     tabulate,
 )
@@ -43,8 +45,11 @@ DOUBTFUL = 1e-3
 FEWEST_TIME_CONSTANTS = 10
 MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
-"""Pairs with a smaller p-value are not in the latent test's audit: taking a true link away leaves
-its effect with a past that the model does not know."""
+"""Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
+past that the model does not know."""
+LATENT_TESTS = 600
+"""About how many copies the latent test is made on, all kinds of copies together."""
+FEWEST_COPIES = 20
 Report = Callable[[str, int, int], None]
 
 
@@ -66,7 +71,7 @@ def infer(
         InferenceError: the data do not allow any test, with the reason and a remedy.
     """
     if config.test == "debiased":
-        return infer_latent(source, config)
+        return latent_tables(fit_latent(source, config), config)
     tests = _Tests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
@@ -103,41 +108,60 @@ class _Tests:
         self._traits = record_traits(self._whitened, source.names, source.dims, self._unit_root)
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
-        how = (len(source.dims), self._steps, config.copies, config.seed, period)
-        self._shifts, self._single_shifts = draw_shifts(*how), draw_single_shifts(*how)
+        self._period = period
+
+    def _shifts_of(self, copies: int) -> np.ndarray:
+        num_clients = len(self._source.dims)
+        return draw_shifts(num_clients, self._steps, copies, self._config.seed, self._period)
 
     def latent(self) -> tuple[EdgeInference | None, str]:
         """The latent test, and what speaks against it; an empty text: nothing."""
         source, config = self._source, self._config
         try:
-            found = infer_latent(source, config)
+            fit = fit_latent(source, config)
         except InferenceError as error:
             return None, f"the latent model does not fit these data ({error})"
+        found = latent_tables(fit, config)
         doubt = self._doubt(found)
         if doubt:
             return found, doubt
-        lags, share = int(found.facts["lags"]), float(found.facts["noise_share"])
-
-        def told(any_source: StateSource) -> PairTests:
-            return latent_tests(limit_errors(any_source, share), config, lags)
-
-        tests = told(source)
-
-        def test(shifts: np.ndarray) -> PairTests:
-            """Only of the client whose clock is shifted, on those it does not seem to drive."""
-            copy = told(self._table.shifted(shifts, self._steps))
-            apart = (shifts != 0) & (tests.p_value > SEEMS_DRIVEN)
-            return PairTests(*(np.where(apart, part, np.nan) for part in copy))
-
-        audit = self._audit("debiased", tests, test, self._single_shifts, f"latent {lags}")
-        found.facts["audit"] = audit_facts(audit) | {"clients": self._traits}
-        if not audit.is_inside:
-            rate, error = audit.rate()
+        audit, audited = self._latent_audit(fit)
+        if not audited.is_inside:
+            rate, error = audited.rate()
             doubt = (
                 f"with shifted clocks, where no link is true, the latent test finds "
                 f"{rate:.3f}({error:.3f}) of the edges at 5 %"
             )
-        return found._replace(audit=audit), doubt
+        law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
+        found = latent_tables(fit, config, law)._replace(audit=audit)
+        found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}
+        found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
+        return found, doubt
+
+    def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:
+        """Statistics of every pair on copies of its kind; and of those without a seeming link."""
+        tests = pair_tests(fit)
+        driven = np.nan_to_num(tests.p_value, nan=1.0) < SEEMS_DRIVEN
+        kinds = kinds_of_copies(driven, LATENT_TESTS // FEWEST_COPIES)
+        count = max(FEWEST_COPIES, min(self._config.copies, LATENT_TESTS // len(kinds)))
+        shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
+
+        def test(row: np.ndarray) -> PairTests:
+            return refit(fit, self._table.shifted(row, self._steps), self._config)
+
+        found = run_copies(
+            test, np.concatenate(shifts), self._report, self._record, f"latent {fit.fit.lags}"
+        )
+        whole = _collect("debiased", self._source.names, tests, found)
+        parts = [part.reshape(len(kinds), count, *part.shape[1:]) for part in whole[3:5]]
+        pairs = np.stack([kind.pairs for kind in kinds])[:, None]
+        # every pair belongs to one kind, and the sum over kinds picks it
+        statistics, p_values = (np.where(pairs, part, 0.0).sum(axis=0) for part in parts)
+        own = np.eye(len(driven), dtype=np.bool_)
+        statistics, p_values = (np.where(own, np.nan, part) for part in (statistics, p_values))
+        refused = whole.refused // len(kinds)
+        audit = Audit("debiased", whole.names, tests, statistics, p_values, refused)
+        return audit, audit._replace(p_values=np.where(driven, np.nan, p_values))
 
     def _doubt(self, found: EdgeInference) -> str:
         facts, names = found.facts, self._source.names
@@ -196,7 +220,9 @@ class _Tests:
         def test(shifts: np.ndarray) -> PairTests:
             return _as_if(self._regress(shifts)[1], tests)
 
-        audit = self._audit("readings", tests, test, self._shifts, "readings")
+        shifts = self._shifts_of(self._config.copies)
+        copies = run_copies(test, shifts, self._report, self._record, "readings")
+        audit = _collect("readings", source.names, tests, copies)
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {
             "test_reason": reason,
@@ -226,24 +252,19 @@ class _Tests:
             fit = regress(source, self._own, wanted)
         return fit, _pair_tests(fit, M)
 
-    def _audit(
-        self,
-        name: str,
-        tests: PairTests,
-        test: Callable[[np.ndarray], PairTests],
-        shifts: np.ndarray,
-        key: str,
-    ) -> Audit:
-        found = run_copies(test, shifts, self._report, self._record, key)
-        missing = np.full(tests.statistic.shape, np.nan)
-        return Audit(
-            name,
-            self._source.names,
-            tests,
-            np.stack([missing if copy is None else copy.statistic for copy in found]),
-            np.stack([missing if copy is None else copy.p_value for copy in found]),
-            sum(copy is None for copy in found),
-        )
+
+def _collect(
+    name: str, names: tuple[str, ...], tests: PairTests, found: list[PairTests | None]
+) -> Audit:
+    missing = np.full(tests.statistic.shape, np.nan)
+    return Audit(
+        name,
+        names,
+        tests,
+        np.stack([missing if copy is None else copy.statistic for copy in found]),
+        np.stack([missing if copy is None else copy.p_value for copy in found]),
+        sum(copy is None for copy in found),
+    )
 
 
 def _pair_tests(fit: Readings, num_clients: int) -> PairTests:

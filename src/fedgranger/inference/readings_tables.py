@@ -13,7 +13,7 @@ from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_
 from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.readings import Readings
-from fedgranger.inference.shifts import Calibrated
+from fedgranger.inference.shifts import Calibrated, extrapolated_pairs
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import strength_intervals
 
@@ -75,7 +75,6 @@ def readings_tables(
     table = decide(table, config.alpha, config.correction, config.couplings)
     with np.errstate(invalid="ignore"):
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
-    beyond = [f"{names[n]} -> {names[m]}" for m, n in pairs if found.is_extrapolated[m, n]]
     facts |= {
         "test": "readings",
         "null": NULL,
@@ -94,7 +93,7 @@ def readings_tables(
         "innovation_cov": {
             name: cov.tolist() for name, cov in zip(names, fit.residual_covs, strict=True)
         },
-        "extrapolated": beyond,
+        "extrapolated": extrapolated_pairs(names, found),
         "reasons": reasons,
     }
     single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))

@@ -27,12 +27,15 @@ from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 
 __all__ = [
     "Calibrated",
+    "CopyKind",
     "Law",
     "StateTable",
     "calibrate",
     "common_period",
     "draw_shifts",
-    "draw_single_shifts",
+    "extrapolated_pairs",
+    "keep_together",
+    "kinds_of_copies",
     "room",
     "tabulate",
 ]
@@ -142,15 +145,52 @@ def common_period(periods: tuple[int, ...], num_steps: int) -> int:
     return found
 
 
-def draw_single_shifts(
-    num_clients: int, num_steps: int, copies: int, seed: int, period: int = 1
-) -> np.ndarray:
-    """One clock per copy, each client's in turn, by 10 to 90 % of the record."""
-    rng = np.random.default_rng([seed, num_clients, num_steps, 1])
-    slots = num_steps // period
-    out = np.zeros((copies, num_clients), dtype=np.int64)
-    share = rng.uniform(LARGEST_GAP, 1 - LARGEST_GAP, copies)
-    out[np.arange(copies), np.arange(copies) % num_clients] = np.floor(share * slots) * period
+class CopyKind(NamedTuple):
+    """Copies in which some clients keep a common clock, and the pairs that are tested on them.
+
+    Attributes:
+        together: (client,), share one clock; every other client has its own.
+        pairs: (effect, cause).
+    """
+
+    together: np.ndarray
+    pairs: np.ndarray
+
+
+def kinds_of_copies(driven: np.ndarray, most: int) -> list[CopyKind]:
+    """For every pair the copies in which it has no link but its effect's other links hold.
+
+    For n -> m the clients that drive m stay with m, except n. Where that takes more than `most`
+    kinds of copies, pairs that seem linked are tested with all clocks apart; and if these are still
+    too many, all pairs are. Links that are broken widen a statistic's law: p-values err upwards.
+
+    Args:
+        driven: (effect, cause), pairs that seem to be links.
+        most: the largest number of kinds.
+    """
+    M = len(driven)
+    kinds: dict[bytes, CopyKind] = {}
+    for detail in ("every pair", "absent links", "none"):
+        kinds = {}
+        for m, n in zip(*np.nonzero(~np.eye(M, dtype=np.bool_)), strict=True):
+            together = driven[m] & (detail != "none")
+            if detail == "absent links" and driven[m, n]:
+                together = np.zeros(M, dtype=np.bool_)
+            together[n], together[m] = False, True
+            if together.sum() == 1:
+                together[m] = False
+            kind = CopyKind(together, np.zeros((M, M), dtype=np.bool_))
+            kinds.setdefault(together.tobytes(), kind).pairs[m, n] = True
+        if len(kinds) <= most:
+            break
+    return list(kinds.values())
+
+
+def keep_together(shifts: np.ndarray, kind: CopyKind) -> np.ndarray:
+    """The same shifts with one clock for those that stay together."""
+    out = shifts.copy()
+    if kind.together.any():
+        out[:, kind.together] = out[:, [int(np.argmax(kind.together))]]
     return out
 
 
@@ -166,6 +206,12 @@ class Calibrated(NamedTuple):
     p_value: np.ndarray
     is_extrapolated: np.ndarray
     law: Law
+
+
+def extrapolated_pairs(names: tuple[str, ...], found: Calibrated) -> list[str]:
+    """Pairs whose statistic lies beyond every copy, as "cause -> effect"."""
+    pairs = zip(*np.nonzero(found.is_extrapolated), strict=True)
+    return [f"{names[n]} -> {names[m]}" for m, n in pairs]
 
 
 class Law(NamedTuple):

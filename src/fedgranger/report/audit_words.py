@@ -49,7 +49,7 @@ def verdict(facts: Mapping[str, Any]) -> str:
     low, high = found["band"]
     inside = found["is_inside"]
     said = f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g}"
-    if facts["test"] == "readings":
+    if "extrapolated" in facts:  # the p-values are the copies'
         formula = "would have held" if inside else "would not have held"
         return (
             "Yes: they are taken from copies of these very data in which no link can be true, not "
@@ -74,7 +74,7 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
     ]
     if found["refused"]:
         out.append(f"{found['refused']} of the copies could not be tested.")
-    if facts["test"] == "readings":
+    if "extrapolated" in facts:  # the p-values are the copies'
         out.append("The p-values of the edges come from these copies, not from a formula.")
         beyond = facts.get("extrapolated", [])
         if beyond:
