@@ -92,7 +92,7 @@ def _by_pair(part: dict[str, Any], top: int) -> Table:
     table.add_column("pair")
     table.add_column("smallest influence found", justify="right")
     if any(one.units for one in shown):
-        table.add_column("in a sensor of the effect")
+        table.add_column("which moves, in its own unit")
     for one in shown:
         units = [escape(one.units)] if len(table.columns) > 2 else []
         table.add_row(escape(one.edge), f"{one.size:.3g}", *units)

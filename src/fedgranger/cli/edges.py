@@ -62,8 +62,8 @@ def edges(
     out.print(escape(" ".join(said)), soft_wrap=True)
     if is_tested:
         out.print(edge_table(table, top))
-    for line in untested_lines(table, facts):
-        out.print(escape(line), soft_wrap=True)
+        for line in untested_lines(table, facts):
+            out.print(escape(line), soft_wrap=True)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)
         out.print(

@@ -73,7 +73,7 @@ def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
         is_name = name in ("cause", "effect")
         table.add_column(name, justify="left" if is_name else "right", no_wrap=not is_name)
     for _, row in shown.iterrows():
-        empty = "not tested" if pd.isna(row["p_value"]) else ""
+        empty = "not tested" if _cell(row["p_value"]) == "" else ""
         table.add_row(*(_cell(row[name], empty if name == "is_edge" else "") for name in columns))
     return table
 

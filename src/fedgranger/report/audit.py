@@ -46,15 +46,15 @@ def _audit(facts: Mapping[str, Any]) -> str:
     if not said:
         return ""
     chart = draw_p_quantiles(section_of(found, "quantiles"), "P-values of the copies, quantiles")
-    words = quantile_sentence(found)
     figure = (
         f"<figure>{chart}<figcaption>Dots: p-values of the copies against even ones. Inside the "
         "band (95 %) they are as they should be; dots above it: the formula finds edges where "
-        f"none are.</figcaption></figure><p class='soft'>{escape(words)}</p>"
+        "none are.</figcaption></figure>"
         if chart
         else ""
     )
-    lines = "".join(f"<li>{escape(line)}</li>" for line in said)
+    words = filter(None, [*said, quantile_sentence(found)])
+    lines = "".join(f"<li>{escape(line)}</li>" for line in words)
     return (
         f"<div class='split audit'><div class='audit-chart'>{figure}</div>"
         f"<div><ul>{lines}</ul></div></div>{_clients(found)}"
@@ -79,7 +79,7 @@ def _control(facts: Mapping[str, Any]) -> str:
         return ""
     has_units = any(one.units for one in found)
     columns = [Column("pair"), Column("smallest influence found", True)]
-    columns += [Column("in a sensor of the effect")] if has_units else []
+    columns += [Column("which moves, in its own unit")] if has_units else []
     rows = [
         [one.edge, f"{one.size:.3g}", *([one.units or "–"] if has_units else [])]
         for one in found[:MOST_CONTROLS]

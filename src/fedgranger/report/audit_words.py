@@ -67,10 +67,11 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
         return []
     low, high = found["band"]
     out = [
-        f"{TEST_NAMES[found['test']]}: in {found['copies']} copies with shifted clocks, where no "
-        f"edge can be true, its own p-values are below 0.05 in {share(found['rate'])} and below "
-        f"0.01 in {share(found['rate_01'])} of the pairs (believed at 5 %: between {low:g} and "
-        f"{high:g}; ± is the Monte Carlo error, counted by copy)."
+        f"{TEST_NAMES[found['test']].capitalize()}: in {found['copies']} copies with shifted "
+        "clocks, where no edge can be true, its own p-values are below 0.05 in "
+        f"{share(found['rate'])} and below 0.01 in {share(found['rate_01'])} of the pairs "
+        f"(believed at 5 %: between {low:g} and {high:g}; ± is the Monte Carlo error, counted by "
+        "copy)."
     ]
     if found["refused"]:
         out.append(f"{found['refused']} of the copies could not be tested.")
@@ -130,7 +131,7 @@ def control_sentences(facts: Mapping[str, Any]) -> list[str]:
     out = [
         "Positive control: the smallest added influence that would be found with 80 % probability "
         f"by a single test at level {facts.get('alpha', 0.05):g}, in its least favourable "
-        f"direction, is {easy.size:.3g} ({easy.edge}) to {hard.size:.3g} ({hard.edge}), "
+        f"direction, is {easy.size:.3g} ({_named(easy)}) to {hard.size:.3g} ({_named(hard)}), "
         f"{middle:.3g} in the median pair.",
         "Its unit: one innovation s.d. of the cause (what its past does not tell) moves the effect "
         "by that many of the effect's innovation s.d. one step later.",
@@ -148,11 +149,15 @@ def share(pair: Any) -> str:
     return "–" if rate is None else f"{rate:.3f} ± {error:.3f}"
 
 
+def _named(one: Control) -> str:
+    return f"{one.edge}, which moves {one.units}" if one.units else one.edge
+
+
 def _units(size: float, sensor: Mapping[str, Any] | None) -> str:
     if sensor is None:
         return ""
-    change = "change per row of " if sensor["is_change"] else ""
-    return f"{size * sensor['innovation']:.3g} in units of {change}{sensor['sensor']}"
+    change = "the change per row of " if sensor["is_change"] else ""
+    return f"{change}{sensor['sensor']} by {size * sensor['innovation']:.3g}"
 
 
 def _worst(found: Mapping[str, Any]) -> list[str]:

@@ -57,7 +57,8 @@ def headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
     parts = [f"<p class='{style}'>{escape(answer_sentence(pairs, facts))}</p>"]
     if not is_tested:
         parts.append("<p>So no edge is known to exist, and none is drawn.</p>")
-    question = " ".join([*question_sentences(facts), *absence(manifest)])
+    choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
+    question = " ".join([*question_sentences(facts), *choose, *absence(manifest)])
     if question:
         parts.append(f"<p class='question' id='question'>{escape(question)}</p>")
     flags = edge_flags(pairs)

@@ -119,7 +119,7 @@ def render_report(
     pairs = check_edges(edges)
     if not has_test(pairs):
         if fedgc is None and bool(pairs["strength"].notna().any()):
-            fedgc = pairs[["cause", "effect", "strength"]]
+            fedgc = pairs
         pairs = pairs.assign(strength=float("nan"))
     clients = _client_names(pairs, manifest)
     facts = facts_sections(manifest)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedgranger.inference.answer import untested_reasons
 from fedgranger.report.graph import draw_graph
 from fedgranger.report.markup import Column, format_number, table
-from fedgranger.report.payload import DRAWN, MAX_ROWS
+from fedgranger.report.payload import DRAWN, MAX_ROWS, page_reasons
 from fedgranger.report.selection import by_strength, edge_flags, has_test
 
 __all__ = ["forest_section", "graph_section", "matrix_section", "pairs_section"]
@@ -42,9 +41,8 @@ def graph_section(clients: Sequence[str], pairs: pd.DataFrame) -> str:
         f"{CONTROLS if len(pairs) else ''}\n"
         "<section id='graph'><h2>Graph</h2>\n<figure><div class='scroll'>\n"
         f"{draw_graph(clients, pairs, standalone=False)}</div>\n"
-        f"{LEGEND if is_tested else ''}<figcaption><span id='drawn'>{which}</span> "
-        "An arrow points from cause to effect; the wider it is, the stronger the influence. "
-        "Point at an arrow or a client for more.</figcaption></figure>\n"
+        f"{LEGEND if is_tested else ''}<figcaption><span id='drawn'>{which}</span>"
+        "</figcaption></figure>\n"
         "<div id='detail' hidden></div></section>"
     )
 
@@ -86,7 +84,7 @@ def pairs_section(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> str:
     """
     if pairs.empty:
         return ""
-    flags, reasons = edge_flags(pairs), untested_reasons(pairs, facts)
+    flags, reasons = edge_flags(pairs), page_reasons(pairs, facts)
     order = sorted(by_strength(pairs), key=lambda row: flags[row] is not True)[:MAX_ROWS]
     headings = ("strength", "interval", "statistic", "df", "p-value", "q-value")
     columns = [Column("cause"), Column("effect"), *(Column(name, True) for name in headings)]

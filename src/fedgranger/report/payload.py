@@ -18,7 +18,7 @@ from fedgranger.report.layout import curve_between, place_clients
 from fedgranger.report.markup import printable, shorten
 from fedgranger.report.selection import has_test
 
-__all__ = ["DRAWN", "MAX_ROWS", "build_payload", "to_script_text"]
+__all__ = ["DRAWN", "MAX_ROWS", "build_payload", "page_reasons", "to_script_text"]
 
 MAX_ROWS = 60
 """Rows of the page's table; edges.csv has all."""
@@ -30,7 +30,10 @@ LABELS = {
     "asymptotic": "FedGC's limit (asymptotic)",
 }
 DRAWN = {
-    "test": "Drawn are the edges that the test supports.",
+    "test": (
+        "Drawn are the edges that the test supports. An arrow points from cause to effect; the "
+        "wider it is, the stronger the influence. Point at an arrow or a client for more."
+    ),
     "fedgc": (
         "FedGC's ranking is no test, so no arrow is drawn; matrix, strengths and table show it."
     ),
@@ -110,12 +113,19 @@ def _tests(
     else:
         nothing = {"id": "none", "label": "nothing was tested", "strength": [None] * len(pairs)}
         words = f"Nothing was tested: {nothing_tested(inference)}."
-        out.append({**nothing, "untested": untested_reasons(pairs, inference), "question": words})
+        out.append({**nothing, "untested": page_reasons(pairs, inference), "question": words})
     if fedgc is not None:
         strength = _numbers(_like(pairs, fedgc), "strength")
         ranking = {"id": "fedgc", "label": RANKING, "strength": strength}
         out.append({**ranking, "question": RANKING_WORDS})
     return out
+
+
+def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+    """Why each pair was not tested; a reason that holds for all of them is said at the top."""
+    if has_test(pairs):
+        return untested_reasons(pairs, facts)
+    return ["the reason is at the top"] * len(pairs)
 
 
 def _like(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,9 @@ __all__ = ["draw_p_histogram", "draw_p_quantiles", "draw_quantiles"]
 
 SIZE = 220.0
 EDGE = 30.0
+LEFT, FOOT = 54.0, 34.0
+"""Room for the axes of the plot of p-values."""
+MOST_DECADES = 5
 
 
 def draw_p_histogram(p_values: np.ndarray, title: str, bins: int = 10) -> str:
@@ -75,35 +78,51 @@ def draw_p_quantiles(quantiles: Mapping[str, Sequence[float]], title: str) -> st
     rows = list(zip(*columns, strict=True))
     if not rows:
         return ""
-    decades = max(1, math.ceil(-math.log10(max(min(u for u, *_ in rows), 1e-6))))
-    inner = SIZE - EDGE - 8
+    across, up = (
+        _decades(min(column)) for column in zip(*((u, p) for u, p, *_ in rows), strict=True)
+    )
 
-    def place(u: float, p: float) -> str:
-        x, y = (min(-math.log10(max(v, 1e-300)) / decades, 1.0) for v in (u, p))
-        return f"{EDGE + inner * x:.1f},{8 + inner * (1 - y):.1f}"
+    def place(u: float, p: float) -> tuple[float, float]:
+        x, y = (min(-math.log10(max(v, 1e-300)) / n, 1.0) for v, n in ((u, across), (p, up)))
+        return LEFT + (SIZE - 8 - LEFT) * x, 8 + (SIZE - FOOT - 8) * (1 - y)
 
-    band = [place(u, low) for u, _, low, _ in rows] + [place(u, high) for u, *_, high in rows][::-1]
+    edge = [(u, low) for u, _, low, _ in rows] + [(u, high) for u, *_, high in rows][::-1]
+    band = " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in edge)
     dots = "".join(
-        "<circle class='dot' cx='{}' cy='{}' r='2.4'/>".format(*place(u, p).split(","))
+        "<circle class='dot' cx='{:.1f}' cy='{:.1f}' r='2.4'/>".format(*place(u, p))
         for u, p, *_ in rows
     )
-    (x0, y0), (x1, y1) = (place(v, v).split(",") for v in (1.0, 10.0**-decades))
-    ticks = "".join(_tick(k / decades, f"{10.0**-k:g}") for k in range(decades + 1))
+    (x0, y0), (x1, y1) = (place(v, v) for v in (1.0, 10.0 ** -min(across, up)))
+    ticks = "".join(_across(place(10.0**-k, 1.0)[0], k) for k in range(across + 1))
+    ticks += "".join(_up(place(1.0, 10.0**-k)[1], k) for k in range(up + 1))
     outside = sum(not low <= p <= high for _, p, low, high in rows)
     return (
-        f"{_open(title, f'{outside} of {len(rows)} quantiles outside the 95 % band')}{_frame()}"
-        f"<polygon class='band' points='{' '.join(band)}'/>"
-        f"<line class='fit' x1='{x0}' y1='{y0}' x2='{x1}' y2='{y1}'/>{dots}{ticks}</svg>"
+        f"{_open(title, f'{outside} of {len(rows)} quantiles outside the 95 % band')}"
+        f"<path class='grid' fill='none' d='M{x0:g},8 V{y0:g} H{SIZE - 8:g}'/>"
+        f"<polygon class='band' points='{band}'/>"
+        f"<line class='fit' x1='{x0:.1f}' y1='{y0:.1f}' x2='{x1:.1f}' y2='{y1:.1f}'/>{dots}{ticks}"
+        f"<text x='{(LEFT + SIZE) / 2:g}' y='{SIZE - 4:g}' text-anchor='middle' font-size='11'>"
+        "p if even</text><text x='12' y='96' font-size='11' transform='rotate(-90 12 96)' "
+        "text-anchor='middle'>p on copies</text></svg>"
     )
 
 
-def _tick(share: float, label: str) -> str:
-    """The same label on both axes."""
-    inner = SIZE - EDGE - 8
-    x, y = EDGE + inner * share, 8 + inner * (1 - share)
+def _decades(smallest: float) -> int:
+    return min(max(1, math.ceil(-math.log10(max(smallest, 1e-300)))), MOST_DECADES)
+
+
+def _across(x: float, decade: int) -> str:
+    anchor = "end" if x > SIZE - 30 else "middle"
     return (
-        f"<text x='{min(x, SIZE - 14):.1f}' y='{SIZE - 14:g}' text-anchor='middle'>{label}</text>"
-        f"<text x='{EDGE - 3:g}' y='{y + 4:.1f}' text-anchor='end' font-size='10'>{label}</text>"
+        f"<text x='{x:.1f}' y='{SIZE - FOOT + 14:g}' text-anchor='{anchor}' font-size='10'>"
+        f"{10.0**-decade:g}</text>"
+    )
+
+
+def _up(y: float, decade: int) -> str:
+    return (
+        f"<text x='{LEFT - 4:g}' y='{y + 4:.1f}' text-anchor='end' font-size='10'>"
+        f"{10.0**-decade:g}</text>"
     )
 
 

@@ -17,17 +17,22 @@ function drawForest(data, shown, describe) {
       range.style.right = `calc(100% - ${at(test.high[i])})`;
       line.append(range);
     }
-    const dot = make("span", { class: "forest-dot" });
-    dot.style.left = at(test.strength[i] ?? 0);
-    line.append(dot);
+    if (test.strength[i] !== null) {
+      const dot = make("span", { class: "forest-dot" });
+      dot.style.left = at(test.strength[i]);
+      line.append(dot);
+    }
+    const strength = test.strength[i] === null ? "" : `${number(test.strength[i])}, `;
+    const range = test.low && test.low[i] !== null ? ` (${interval(test.low[i], test.high[i])})` : "";
+    const words = q && q[i] !== null
+      ? `${number(test.strength[i])}${range}, q ${probability(q[i])}`
+      : `${strength}not tested`;
     return make(
       "li",
       { class: `forest-row ${isEdge[i] ? `is-edge ${grade(q && q[i])}` : ""}`, "data-pair": i, tabindex: "0", "aria-label": describe(i) },
       make("span", { class: "forest-name" }, `${data.clients[data.cause[i]]} → ${data.clients[data.effect[i]]}`),
       line,
-      make("span", { class: "forest-numbers" }, number(test.strength[i]) +
-        (test.low && test.low[i] !== null ? ` (${interval(test.low[i], test.high[i])})` : "") +
-        (q && q[i] !== null ? `, q ${probability(q[i])}` : ", not tested")),
+      make("span", { class: "forest-numbers" }, words),
     );
   });
   const axis = make("li", { class: "forest-row forest-axis", "aria-hidden": "true" },
