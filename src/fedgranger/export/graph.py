@@ -77,9 +77,10 @@ def collect_graph(
     if not is_tested and (alpha is not None or correction is not None):
         raise ConfigError("alpha and correction need a run with tests; fit with test='debiased'")
     if not is_tested and not all_edges:
+        reason = nothing_tested(result.manifest.get("inference", {}))
         raise ConfigError(
-            f"nothing was tested ({nothing_tested(result.manifest['inference'])}), so no edge is "
-            "known to exist; ask for all edges (--all-edges) to get every pair, without numbers"
+            f"nothing was tested ({reason}), so no edge is known to exist; ask for all edges "
+            "(--all-edges) to get every pair, without numbers"
         )
     table = result.edges(alpha=alpha, correction=correction)
     counts = count_edges(table)
