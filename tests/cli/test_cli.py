@@ -215,7 +215,7 @@ def test_diagnose(run, data, tmp_path):
     assert untested.exit_code == 0
     refused = call("diagnose", tmp_path / "r")
     assert refused.exit_code == 2
-    assert "no edge tests" in refused.stderr
+    assert "nothing was tested" in refused.stderr
 
 
 def test_untestable_data_say_why_and_leave_with_status_3(data, tmp_path):
