@@ -105,7 +105,7 @@ class _Tests:
         self._own = np.array(source.own_lags)
         self._whitened = whiten(self._table, self._own)
         self._unit_root = unit_roots(source)
-        self._traits = record_traits(self._whitened, source.names, source.dims, self._unit_root)
+        self._traits = record_traits(self._table, self._whitened, self._unit_root)
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         self._period = period

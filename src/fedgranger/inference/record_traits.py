@@ -1,11 +1,14 @@
 r"""What kind of record a client has, in a few numbers: seasonal, drifting or bursty.
 
 A test's p-values are off where what a client's own past leaves of its states is not the noise that
-the test takes it for. So the numbers are computed on those residuals u (turned and scaled to unit
-covariance, `arrivals.whiten`), from the state streams that the server has:
+the test takes it for. The numbers come from the state streams that the server has, s, and from what
+a client's own past leaves of them, u (turned and scaled to unit covariance, `arrivals.whiten`):
 
-- **seasonal**: the largest share of the residuals' power at one frequency with at least four
-  cycles in the record, Fisher's g; \(P(g > x) \approx N (1 - x)^{N-1}\) over N frequencies.
+- **seasonal**: a line in the spectrum of \(s_t - \varphi s_{t-1}\) (φ the autocorrelation at lag
+  one, against the slope of slow series): the power at one frequency with at least six cycles in the
+  record over the mean of twenty on either side, two next to it left out, is F(2, 80) where the
+  spectrum is smooth. A client's own past may well explain its season; others explain it too, so two
+  clients with the same cycle look linked, and copies with shifted clocks do not show it.
 - **drifting**: a random walk cannot be excluded (augmented Dickey-Fuller test of the states,
   p > 0.05), or level or spread (‖u‖²) differ between the first and the second half of the record:
   Student's t on the means of ten blocks in each, which short-lived bursts do not disturb.
@@ -13,7 +16,8 @@ covariance, `arrivals.whiten`), from the state streams that the server has:
   or bursts last: the mean autocorrelation of ‖u‖² (around the mean of each half) over five steps
   is above 0.05 and above what chance gives, \(3.3 / \sqrt{5n}\).
 
-P-values below 0.001 count, Bonferroni over the client's states. Nothing of this changes an edge.
+P-values below 0.001 count, Bonferroni over the client's states and frequencies. Nothing of this
+changes an edge.
 """
 
 from __future__ import annotations
@@ -25,12 +29,16 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.inference.arrivals import Whitened
+from fedgranger.inference.shifts import StateTable
 
-__all__ = ["record_traits", "traits_in_words"]
+__all__ = ["record_traits", "shared_cycles", "traits_in_words"]
 
 DOUBTFUL = 1e-3
 ROOTED = 0.05
-FEWEST_CYCLES = 4
+FEWEST_CYCLES = 6
+SIDE, NEXT = 20, 2
+SAME = 0.02
+"""Periods that differ by less than this share are the same."""
 BLOCKS_PER_HALF = 10
 PEAKED = 6.0
 LASTING = 0.05
@@ -38,29 +46,47 @@ BURST_LAGS = 5
 
 
 def record_traits(
-    whitened: Whitened,
-    names: tuple[str, ...],
-    dims: tuple[int, ...],
-    unit_root: Mapping[str, float],
+    table: StateTable, whitened: Whitened, unit_root: Mapping[str, float]
 ) -> dict[str, dict[str, Any]]:
     """Numbers and kinds of every client's record, plain values for the manifest.
 
     Args:
+        table: the states.
         whitened: own residuals of all clients.
-        names: the clients.
-        dims: their states.
         unit_root: p-value per client that its least stationary state is a random walk.
     """
+    dims = table.source.dims
     ends = np.cumsum(dims)
     out = {}
-    for m, name in enumerate(names):
-        part = whitened.values[:, ends[m] - dims[m] : ends[m]]
+    for m, name in enumerate(table.source.names):
+        own = slice(ends[m] - dims[m], ends[m])
         known = whitened.known[:, m]
         if known.sum() < 8 * BLOCKS_PER_HALF:
             out[name] = {"kinds": []}
             continue
-        out[name] = _traits(np.asarray(part), known, float(unit_root[name]))
+        peak = _line(np.asarray(table.states[:, own]), table.observed[:, m])
+        u = np.asarray(whitened.values[known][:, own])
+        out[name] = _traits(peak, u, float(unit_root[name]))
     return out
+
+
+def shared_cycles(traits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Clients whose records repeat with the same period, or one with a multiple of another's."""
+    periods = {
+        name: float(one["peak_period"])
+        for name, one in traits.items()
+        if "seasonal" in one.get("kinds", [])
+    }
+    return [
+        name
+        for name, period in periods.items()
+        if any(_is_multiple(period, other) for who, other in periods.items() if who != name)
+    ]
+
+
+def _is_multiple(first: float, second: float) -> bool:
+    ratio = max(first, second) / min(first, second)
+    return abs(ratio - round(ratio)) <= SAME * round(ratio)
 
 
 def traits_in_words(traits: Mapping[str, Any]) -> str:
@@ -68,8 +94,8 @@ def traits_in_words(traits: Mapping[str, Any]) -> str:
     kinds, words = traits.get("kinds", []), []
     if "seasonal" in kinds:
         words.append(
-            f"seasonal ({100 * traits['peak_share']:.1f} % of what its own past leaves repeats "
-            f"every {traits['peak_period']:.4g} steps)"
+            f"seasonal ({100 * traits['peak_share']:.2g} % of its changes repeat every "
+            f"{traits['peak_period']:.4g} steps)"
         )
     if "drifting" in kinds:
         words.append(f"drifting ({', '.join(_drift_words(traits))})")
@@ -93,9 +119,8 @@ def _drift_words(traits: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _traits(values: np.ndarray, known: np.ndarray, unit_root: float) -> dict[str, Any]:
-    share, period, peak_p = _peak(values)
-    u = values[known]
+def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -> dict[str, Any]:
+    share, period, peak_p = peak
     energy = (u**2).sum(axis=1) / u.shape[1]
     level_p = min(1.0, u.shape[1] * min(_half_p_value(column) for column in u.T))
     spread_p = _half_p_value(energy)
@@ -124,16 +149,30 @@ def _traits(values: np.ndarray, known: np.ndarray, unit_root: float) -> dict[str
     }
 
 
-def _peak(values: np.ndarray) -> tuple[float, float, float]:
-    """Largest share of power at one frequency, its period in steps and Fisher's p-value."""
-    T, p = values.shape
-    power = np.abs(np.fft.rfft(values, axis=0)[1 : (T + 1) // 2]) ** 2
-    share = power / np.maximum(power.sum(axis=0), np.finfo(np.float64).tiny)
-    share[: FEWEST_CYCLES - 1] = 0.0
-    row, column = np.unravel_index(int(share.argmax()), share.shape)
-    g, N = float(share[row, column]), len(share)
-    p_value = min(1.0, p * N * (1 - min(g, 1.0)) ** (N - 1))
-    return g, T / (int(row) + 1), p_value
+def _line(states: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:
+    """Share of power at the clearest line, its period in steps and its p-value."""
+    T, p = states.shape
+    centred = np.where(known[:, None], states - states[known].mean(axis=0), 0.0)
+    square = np.maximum((centred**2).sum(axis=0), np.finfo(np.float64).tiny)
+    slope = (centred[1:] * centred[:-1]).sum(axis=0) / square
+    change = centred[1:] - slope * centred[:-1]
+    power = np.abs(np.fft.rfft(change, axis=0)[1 : T // 2]) ** 2
+    N = len(power)
+    if N <= FEWEST_CYCLES + SIDE:
+        return 0.0, float(T), 1.0
+    sums = np.concatenate([np.zeros((1, p)), np.cumsum(power, axis=0)])
+    k = np.arange(N)
+    left = sums[np.maximum(k - NEXT, 0)] - sums[np.maximum(k - NEXT - SIDE, 0)]
+    right = sums[np.minimum(k + NEXT + 1 + SIDE, N)] - sums[np.minimum(k + NEXT + 1, N)]
+    count = np.minimum(np.maximum(k - NEXT, 0), SIDE) + np.minimum(
+        np.maximum(N - k - NEXT - 1, 0), SIDE
+    )
+    around = np.maximum((left + right) / count[:, None], np.finfo(np.float64).tiny)
+    p_values = stats.f.sf(power / around, 2, 2 * count[:, None])
+    p_values[: FEWEST_CYCLES - 1] = 1.0
+    row, column = np.unravel_index(int(p_values.argmin()), p_values.shape)
+    share = float(power[row, column] / max(power[:, column].sum(), np.finfo(np.float64).tiny))
+    return share, (T - 1) / (int(row) + 1), min(1.0, p * N * float(p_values[row, column]))
 
 
 def _half_p_value(series: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.inference.answer import TEST_NAMES
-from fedgranger.inference.record_traits import traits_in_words
+from fedgranger.inference.record_traits import shared_cycles, traits_in_words
 
 __all__ = [
     "Control",
@@ -48,7 +48,17 @@ def verdict(facts: Mapping[str, Any]) -> str:
     rate, error = found["rate"]
     low, high = found["band"]
     inside = found["is_inside"]
-    said = f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g}"
+    said = (
+        f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
+        "or take two errors"
+    )
+    cyclic = shared_cycles(found.get("clients") or {})
+    if cyclic:
+        return (
+            f"Only with a reservation: {', '.join(cyclic)} repeat with the same period. Copies "
+            "with shifted clocks cannot tell a cycle that clients share from an influence; fit with it "
+            f"taken out (period). Apart from that the formula finds {said}."
+        )
     if "extrapolated" in facts:  # the p-values are the copies'
         formula = "would have held" if inside else "would not have held"
         return (

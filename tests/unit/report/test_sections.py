@@ -118,8 +118,8 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     for words in (
         "Can these p-values be trusted on this data?",
         "0.210 ± 0.020",
-        "Worst: 0.400 ± 0.050, where b is the effect. Its record is seasonal (12.0 % of what its",
-        "repeats every 24 steps",
+        "Worst: 0.400 ± 0.050, where b is the effect. Its record is seasonal (12 % of its changes",
+        "repeat every 24 steps",
         "1 of the copies could not be tested",
         "is 0.1 (a -&gt; b, which moves the change per row of &lt;flow&gt; by 0.5) to 0.3",
         "level by 0.4",
@@ -128,6 +128,9 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     ):
         assert words in text, words
     assert "knows no sensor" not in text
+    assert "Yes: they are taken from copies" in text
+    facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
+    assert "Only with a reservation: b, c repeat with" in audit_section({"inference": facts})
     del facts["innovation_sensor"]
     assert "knows no sensor" in audit_section({"inference": facts})
 
