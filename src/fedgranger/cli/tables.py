@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedgranger.inference.answer import question_sentences, untested_reasons
 from fedgranger.inference.edges import EDGE_COLUMNS
+from fedgranger.report.audit_words import reservation
 from fedgranger.report.headline import absence, answer_sentence
 from fedgranger.results import Result
 
@@ -34,8 +35,10 @@ def headline(result: Result) -> str:
     facts = result.manifest["inference"]
     edges = result.edges()
     asked = [RANKING] if result.inference is None and result.granger is not None else []
-    answer = answer_sentence(edges, facts)
-    return " ".join([answer, *asked, *question_sentences(facts), *absence(result.manifest)])
+    doubt = reservation(facts)
+    said = [answer_sentence(edges, facts), *asked, *question_sentences(facts)]
+    caution = [f"Caution: {doubt}"] if doubt else []
+    return " ".join([*said, *absence(result.manifest), *caution])
 
 
 def untested_lines(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:

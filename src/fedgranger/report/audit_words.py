@@ -14,6 +14,7 @@ __all__ = [
     "control_sentences",
     "controls",
     "quantile_sentence",
+    "reservation",
     "share",
     "verdict",
 ]
@@ -40,6 +41,17 @@ class Control(NamedTuple):
     units: str
 
 
+def reservation(facts: Mapping[str, Any]) -> str:
+    """What the copies cannot show: a cycle that clients share; empty where there is none."""
+    cyclic = shared_cycles((facts.get("audit") or {}).get("clients") or {})
+    if not cyclic:
+        return ""
+    return (
+        f"{', '.join(cyclic)} repeat with the same period. A cycle that clients share looks like an "
+        "influence, and copies with shifted clocks do not show it; fit with it taken out (period)."
+    )
+
+
 def verdict(facts: Mapping[str, Any]) -> str:
     """The answer in a sentence."""
     found = facts.get("audit")
@@ -52,13 +64,9 @@ def verdict(facts: Mapping[str, Any]) -> str:
         f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
         "or take two errors"
     )
-    cyclic = shared_cycles(found.get("clients") or {})
-    if cyclic:
-        return (
-            f"Only with a reservation: {', '.join(cyclic)} repeat with the same period. Copies "
-            "with shifted clocks cannot tell a cycle that clients share from an influence; fit with it "
-            f"taken out (period). Apart from that the formula finds {said}."
-        )
+    doubt = reservation(facts)
+    if doubt:
+        return f"Only with a reservation: {doubt} Apart from that the formula finds {said}."
     if "extrapolated" in facts:  # the p-values are the copies'
         formula = "would have held" if inside else "would not have held"
         return (

@@ -11,6 +11,7 @@ from fedgranger.inference.answer import (
     nothing_tested,
     question_sentences,
 )
+from fedgranger.report.audit_words import reservation
 from fedgranger.report.facts import section_of
 from fedgranger.report.markup import escape
 from fedgranger.report.selection import by_strength, edge_flags
@@ -83,6 +84,7 @@ def cautions(manifest: Mapping[str, Any]) -> str:
     said = str(facts.get("reason", ""))
     notes = [str(note) for note in facts.get("warnings", [])]
     sentences = [note for note in notes if not (said and said in note)]  # the headline has it
+    sentences += [doubt] if (doubt := reservation(facts)) else []
     training = section_of(manifest, "training")
     if training.get("converged") is False:
         status = training.get("status")

@@ -14,6 +14,7 @@ from fedgranger.report.audit import audit_section
 from fedgranger.report.chart import draw_variance_chart
 from fedgranger.report.checks import checks_section
 from fedgranger.report.clients import clients_section
+from fedgranger.report.headline import cautions
 from fedgranger.report.payload import build_payload, to_script_text
 from fedgranger.report.privacy import privacy_section
 from fedgranger.report.root_cause import root_cause_section
@@ -131,6 +132,7 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     assert "Yes: they are taken from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
     assert "Only with a reservation: b, c repeat with" in audit_section({"inference": facts})
+    assert "Caution:</strong> b, c repeat with" in cautions({"inference": facts})
     del facts["innovation_sensor"]
     assert "knows no sensor" in audit_section({"inference": facts})
 
