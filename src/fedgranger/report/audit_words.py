@@ -47,8 +47,8 @@ def reservation(facts: Mapping[str, Any]) -> str:
     if not cyclic:
         return ""
     return (
-        f"{', '.join(cyclic)} repeat with the same period. A cycle that clients share looks like an "
-        "influence, and copies with shifted clocks do not show it; fit with it taken out (period)."
+        f"{', '.join(cyclic)} repeat with the same period. A cycle that clients share looks like "
+        "an influence, and shifted clocks do not show it; fit with it taken out (period)."
     )
 
 
