@@ -95,7 +95,7 @@ def traits_in_words(traits: Mapping[str, Any]) -> str:
     if "seasonal" in kinds:
         words.append(
             f"seasonal ({100 * traits['peak_share']:.2g} % of its changes repeat every "
-            f"{traits['peak_period']:.4g} steps)"
+            f"{traits['peak_period']:.3g} steps)"
         )
     if "drifting" in kinds:
         words.append(f"drifting ({', '.join(_drift_words(traits))})")

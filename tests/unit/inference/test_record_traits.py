@@ -73,7 +73,7 @@ def test_every_kind_is_seen_where_it_is():
     kinds = [one["kinds"] for one in found.values()]
     assert kinds == [["seasonal"], *[["drifting"]] * 3, ["bursty"], ["bursty"]]
     words = [traits_in_words(one) for one in found.values()]
-    assert "repeat every 24 steps" in words[0].replace("23.99", "24")
+    assert "repeat every 24 steps" in words[0]
     assert "a random walk cannot be excluded" in words[1]
     assert "its spread changes 2." in words[2]
     assert "its level differs between the halves" in words[3]
