@@ -3,11 +3,12 @@
     python -m benchmarks.recordings [SET ...] [--states 1|2|3|auto] [--panels N] [--first-seed K]
         [--test NAME] [--option name=value] [--out FILE.json] [--controls FOLDER]
 
-Sets: null panels smd, batadal, hai, hai100, tep; partly_linked (all clients but one belong
-together); added edges smd:0.5, smd:1.0, batadal:0.5, ...; ctown (nine controllers, documented
-links). The panels come from panels.py in the folder of controls, `../shared/controls` beside the
-repository; without it there is nothing to do. With --out the summary is written as JSON and
-every finished panel to FILE.jsonl: the same command continues where it was interrupted.
+Sets: null panels smd, batadal (its day and week given as `period`), batadal_found (the clients have
+to find them), hai, hai100, tep; partly_linked (all clients but one belong together); added edges
+smd:0.5, smd:1.0, batadal:0.5, ...; ctown (nine controllers, documented links). The panels come from
+panels.py in the folder of controls, `../shared/controls` beside the repository; without it there
+is nothing to do. With --out the summary is written as JSON and every finished panel to FILE.jsonl:
+the same command continues where it was interrupted.
 """
 
 import argparse
@@ -38,8 +39,11 @@ from fedgranger.inference.multiplicity import adjust
 
 STEPS = {"smd": 2000, "batadal": 2900, "hai": 1100, "hai100": 1000, "tep": 480}
 LINKED_STEPS = 2000
+FOUND = "_found"
+"""Ending of sets whose periods are known and not given to the fit."""
 SETS = (
     *STEPS,
+    f"batadal{FOUND}",
     "partly_linked",
     *(f"{name}:{size}" for name in ("smd", "batadal", "hai") for size in (0.5, 1.0)),
     "ctown",
@@ -70,7 +74,8 @@ def make_control(panels, key):
         truths = {pair: ABSENT for pair in pairs_of(arrays) if odd in pair}
         return Control(key, name, arrays, truths)
     if ":" not in name:
-        arrays = panels.null_panel(name, seed, STEPS[name])
+        recording = name.removesuffix(FOUND)
+        arrays = panels.null_panel(recording, seed, STEPS[recording])
         if arrays is None:
             return None
         return Control(key, name, arrays, dict.fromkeys(pairs_of(arrays), ABSENT))
@@ -103,17 +108,21 @@ def ctown(panels, key):
     return Control(key, "ctown", arrays, truths, sources)
 
 
-def config_of(options, states, control):
+def config_of(periods, options, states, control):
     dim = states if states == "auto" else int(states)
-    return fitting_config(study_config({**options, "state_dim": dim}), control)
+    given = {"period": [int(period) for period in periods.get(control.kind, ())] or "auto"}
+    return fitting_config(study_config({**given, **options, "state_dim": dim}), control)
 
 
 def score_ctown(record):
     """Documented links found at 5 % false discoveries, and the ranking; others are not proven."""
     out = {"kind": "ctown", "reason": record["reason"]}
-    for test, column in (("fit", "p_value"), ("textbook", "p_textbook")):
-        pairs = record["pairs"]
-        p = np.array([np.nan if pair[column] is None else pair[column] for pair in pairs])
+    pairs = record["pairs"]
+    for test, column, order in (("fit", "p_value", "place"), ("textbook", *2 * ("p_textbook",))):
+        p, place = (
+            np.array([np.nan if pair[name] is None else pair[name] for pair in pairs])
+            for name in (column, order)
+        )
         if np.isnan(p).all():
             continue
         is_link = np.array([pair["truth"] == ADDED for pair in pairs])
@@ -123,7 +132,7 @@ def score_ctown(record):
             "links_found": int((found & is_link).sum()),
             "pairs_found": int(found.sum()),
             "pairs": len(pairs),
-            "auc": score(is_link, -np.nan_to_num(p, nan=1.0))["auc_roc"],
+            "auc": score(is_link, -np.nan_to_num(place, nan=np.inf))["auc_roc"],
         }
     return out
 
@@ -211,7 +220,7 @@ def main():
             journal,
             keys,
             functools.partial(make_control, panels),
-            functools.partial(config_of, options, given.states),
+            functools.partial(config_of, panels.PERIODS, options, given.states),
             workers=given.workers,
             report=report,
         )

@@ -3,6 +3,7 @@
 import numpy as np
 
 import fedgranger as fg
+from tests.configs import formula_config
 
 NAMES = ("a", "b", "c")
 TRANSITION = np.array([[0.6, 0.0, 0.0], [0.8, 0.4, 0.0], [0.0, 0.8, 0.4]])
@@ -23,4 +24,4 @@ def made_panel(num_steps, seed=0, shocked=None, at=0, size=5.0, length=None, sen
 
 
 def made_run(num_steps=1500):
-    return fg.fit(made_panel(num_steps), fg.RunConfig(state_dim=1, solver="newton"))
+    return fg.fit(made_panel(num_steps), formula_config(state_dim=1, solver="newton"))

@@ -39,7 +39,16 @@ class UnstableRecursionError(FedGrangerError):
 
 
 class InferenceError(FedGrangerError):
-    """The edges cannot be tested with these data."""
+    """The edges cannot be tested with these data.
+
+    Attributes:
+        client: the one whose states are the reason, when it is one alone.
+    """
+
+    def __init__(self, message: str, client: str | None = None) -> None:
+        """Keep the client beside the message."""
+        super().__init__(message)
+        self.client = client
 
 
 class RunError(FedGrangerError):

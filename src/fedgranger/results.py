@@ -106,7 +106,9 @@ class Result:
                 tested pairs without any number.
             alpha: level for `is_edge`; default the run's own.
             correction: for `q_value`; default the run's own.
-            sort: most certain first (strongest first without tests), instead of by client order.
+            sort: most certain first, instead of by client order: by p-value, where p-values end at
+                what the copies support by how far the interval stays away from 0, and without
+                tests by strength.
         """
         self._check_estimate(estimate)
         if estimate == "fedgc":
@@ -121,9 +123,11 @@ class Result:
                 self.config.couplings,
             )
         if sort:
-            table = table.sort_values(
-                ["p_value", "strength"], ascending=[True, False], kind="stable"
-            ).reset_index(drop=True)
+            away = table["ci_low"].astype(float) / table["strength"]
+            order = table.assign(away=away).sort_values(
+                ["p_value", "away", "strength"], ascending=[True, False, False], kind="stable"
+            )
+            table = order.drop(columns="away").reset_index(drop=True)
         return table
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:

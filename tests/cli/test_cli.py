@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from tests.configs import formula_config
 
 runner = CliRunner()
 
@@ -93,7 +94,7 @@ def test_fit_writes_the_run_folder(run):
 def test_fit_equals_the_python_interface(run, data):
     folder, _ = run
     loaded = fg.Result.load(folder)
-    direct = fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2, solver="sgd"))
+    direct = fg.fit(fg.Panel.read(data), formula_config(state_dim=2, solver="sgd"))
     np.testing.assert_array_equal(loaded.granger, direct.granger)
     assert loaded.config == direct.config
     assert loaded.trace.equals(direct.trace)
@@ -165,7 +166,7 @@ def test_every_option_changes_something(data, short_run, tmp_path, option, value
 
 @pytest.fixture(scope="module")
 def short_run(data):
-    return fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2, passes=1, tolerance=0.0))
+    return fg.fit(fg.Panel.read(data), formula_config(state_dim=2, passes=1, tolerance=0.0))
 
 
 def test_edges(run):

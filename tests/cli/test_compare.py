@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from tests.configs import formula_config
 
 runner = CliRunner()
 
@@ -21,13 +22,13 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
     panel, truth = fg.simulate(clients=("a", "b", "c"), num_steps=1000, edges=2, seed=1)
     config = {"state_dim": 2, "passes": 2, "tolerance": 0.0}
-    first = fg.fit(panel, fg.RunConfig(**config))
+    first = fg.fit(panel, formula_config(**config))
     first.save(folder / "first")
-    strict = fg.RunConfig(**config, alpha=1e-300, correction="holm")
+    strict = formula_config(**config, alpha=1e-300, correction="holm")
     dataclasses.replace(first, config=strict).save(folder / "strict")
     untested = {**first.manifest, "inference": {"test": "none"}}
     dataclasses.replace(first, inference=None, manifest=untested).save(folder / "untested")
-    fg.fit(panel.select(["a", "b"]), fg.RunConfig(**config)).save(folder / "pair")
+    fg.fit(panel.select(["a", "b"]), formula_config(**config)).save(folder / "pair")
     truth.write(folder / "truth.json")
     return folder, truth
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from tests.configs import formula_config
 
 runner = CliRunner()
 
@@ -22,7 +23,7 @@ def run(tmp_path_factory):
     """A run of three clients, one of them with an awkward name, and what is true of it."""
     folder = tmp_path_factory.mktemp("export")
     panel, truth = fg.simulate(clients=("a", "b", 'c "<&'), num_steps=1000, edges=2, seed=1)
-    fg.fit(panel, fg.RunConfig(state_dim=2, passes=2, tolerance=0.0)).save(folder / "run")
+    fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0.0)).save(folder / "run")
     truth.write(folder / "truth.json")
     return folder
 

@@ -27,6 +27,7 @@ from fedgranger.runtime.progress import Follower, RunProgress, follow, read_prog
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.record import Propagation
+from tests.configs import formula_config
 
 runner = CliRunner()
 LONG = ["--state-dim", "2", "--passes", "1000000", "--tolerance", "0", "--checkpoint-every", "0.2"]
@@ -167,7 +168,7 @@ def test_an_interrupt_leaves_a_checkpoint_and_no_progress(data, tmp_path, monkey
         if what == phase and done >= 2:
             raise KeyboardInterrupt
 
-    config = fg.RunConfig(state_dim=2, tolerance=0.0)
+    config = formula_config(state_dim=2, tolerance=0.0)
     for phase, left in (("local models", None), ("training", ["checkpoint.npz"])):
         report = functools.partial(interrupt, phase)
         monkeypatch.setattr(
@@ -409,7 +410,7 @@ def test_losses_are_means_over_whole_passes():
 def test_writing_is_throttled_and_cheap(tmp_path, monkeypatch):
     writes = []
     monkeypatch.setattr(progress, "write_atomically", lambda path, write: writes.append(path))
-    follower = Follower(tmp_path / "p.json", fg.RunConfig())
+    follower = Follower(tmp_path / "p.json", formula_config())
     report = follower.reporting(lambda *_: None)
     started = time.perf_counter()
     for k in range(2000):
@@ -420,14 +421,14 @@ def test_writing_is_throttled_and_cheap(tmp_path, monkeypatch):
 
 def test_the_folder_is_clean_afterwards(tmp_path):
     folder = tmp_path / "new" / "run"
-    with follow(folder, fg.RunConfig()) as follower:
+    with follow(folder, formula_config()) as follower:
         assert read_progress(folder).phase == "preparing"
         follower.count("training", 1, 10)
         assert read_progress(folder).done == 1
     assert not (tmp_path / "new").exists()
 
     def fail():
-        with follow(folder, fg.RunConfig()):
+        with follow(folder, formula_config()):
             (folder / "checkpoint.npz").write_text("x")
             raise KeyboardInterrupt
 
@@ -440,10 +441,10 @@ def test_a_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
     def full(path, write):
         raise OSError(28, "no space")
 
-    with follow(tmp_path, fg.RunConfig()) as follower:
+    with follow(tmp_path, formula_config()) as follower:
         monkeypatch.setattr(progress, "write_atomically", full)
         follower.begin("edge tests")
-    with pytest.raises(OSError, match="no space"), follow(tmp_path, fg.RunConfig()):
+    with pytest.raises(OSError, match="no space"), follow(tmp_path, formula_config()):
         pass
 
 
@@ -460,7 +461,7 @@ def test_newton_and_python_fits(tmp_path):
     patch.setattr(Follower, "_write", spy)
     try:
         fg.fit(
-            panel, fg.RunConfig(state_dim=2, solver="newton"), checkpoint_folder=tmp_path / "run"
+            panel, formula_config(state_dim=2, solver="newton"), checkpoint_folder=tmp_path / "run"
         )
     finally:
         patch.undo()
@@ -472,7 +473,7 @@ def test_newton_and_python_fits(tmp_path):
 @pytest.mark.slow
 def test_variances_are_followed_while_they_are_propagated(tmp_path):
     written = []
-    follower = Follower(tmp_path / progress.FILE_NAME, fg.RunConfig())
+    follower = Follower(tmp_path / progress.FILE_NAME, formula_config())
     for done, variance in enumerate([1.0, 0.5, float("inf"), 0.25], start=1):
         follower.spread(variance)
         follower.begin(f"uncertainty {done}")
@@ -482,7 +483,7 @@ def test_variances_are_followed_while_they_are_propagated(tmp_path):
     assert "variance" not in watch.plain_line(news())
     seen = []
     panel, _ = fg.simulate(2, 300, seed=3)
-    config = fg.RunConfig(state_dim=2, passes=1, tolerance=0.0)
+    config = formula_config(state_dim=2, passes=1, tolerance=0.0)
     propagate(set_up(panel, config), config, num_checkpoints=5, observe=seen.append)
     assert len(seen) >= 5
     assert seen[-1] < seen[0]

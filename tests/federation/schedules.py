@@ -8,7 +8,7 @@ import sys
 import jax
 import numpy as np
 
-import fedgranger as fg
+from tests.configs import formula_config
 from tests.federation.simulated import Case, Faults, World
 
 ALL_FAULTS = {"drop", "repeat", "slow", "crash", "full_disk"}
@@ -17,12 +17,12 @@ ALL_FAULTS = {"drop", "repeat", "slow", "crash", "full_disk"}
 def make_cases():
     short = {"test": "none", "state_dim": 1, "tolerance": 0.0}
     return {
-        "newton": Case(fg.RunConfig(solver="newton", passes=3, **short)),
-        "pieces": Case(fg.RunConfig(solver="newton", passes=2, **short), message_steps=15),
-        "sgd": Case(fg.RunConfig(window=20, passes=5, **short)),
-        "edges": Case(fg.RunConfig(solver="newton", passes=1, state_dim=1)),
-        "default": Case(fg.RunConfig(solver="none", state_dim=1), message_steps=15),
-        "three": Case(fg.RunConfig(solver="newton", passes=2, **short), num_clients=3),
+        "newton": Case(formula_config(solver="newton", passes=3, **short)),
+        "pieces": Case(formula_config(solver="newton", passes=2, **short), message_steps=15),
+        "sgd": Case(formula_config(window=20, passes=5, **short)),
+        "edges": Case(formula_config(solver="newton", passes=1, state_dim=1)),
+        "default": Case(formula_config(solver="none", state_dim=1), message_steps=15),
+        "three": Case(formula_config(solver="newton", passes=2, **short), num_clients=3),
     }
 
 

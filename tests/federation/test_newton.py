@@ -11,6 +11,7 @@ from fedgranger.runtime.rows import single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.server import newton as server_newton
 from fedgranger.uncertainty import statistics
+from tests.configs import formula_config
 
 
 def six_clients(ratio, seed=0, missing=0.0, **options):
@@ -24,7 +25,7 @@ def six_clients(ratio, seed=0, missing=0.0, **options):
         }
         panel = fg.Panel.from_arrays(arrays)
     sizes = {"local_step_size": 1e-4, "feedback_step_size": ratio * 1e-4, "server_step_size": 0.01}
-    config = fg.RunConfig(solver="newton", window="full", state_dim=2, **sizes, **options)
+    config = formula_config(solver="newton", window="full", state_dim=2, **sizes, **options)
     return set_up(panel, config), config
 
 
@@ -172,8 +173,8 @@ def test_directions_nothing_determines_stay_as_they_are():
 def test_fit_with_newton_ends_like_step_wise_training_in_far_fewer_rounds():
     panel = fg.simulate(3, 600, state_dims=1, seed=4)[0]
     options = {"state_dim": 1, "augmentation_ridge": 0.1, "granger_ridge": 0.1}
-    exact = fg.fit(panel, config=fg.RunConfig(solver="newton", **options))
-    patient = fg.RunConfig(window="full", tolerance=1e-7, passes=200_000, **options)
+    exact = fg.fit(panel, config=formula_config(solver="newton", **options))
+    patient = formula_config(window="full", tolerance=1e-7, passes=200_000, **options)
     slow = fg.fit(panel, config=patient)
     error = np.linalg.norm(exact.granger - slow.granger) / np.linalg.norm(slow.granger)
     assert error < 1e-5

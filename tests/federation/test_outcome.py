@@ -10,6 +10,7 @@ from fedgranger.report.html import write_report
 from fedgranger.report.run import write_run_report
 from fedgranger.runtime.federated.coordinator import drive
 from fedgranger.runtime.federated.outcome import to_result
+from tests.configs import formula_config
 from tests.federation.test_parties import Federation, Ticking, silent_after
 
 
@@ -27,7 +28,7 @@ def result_of(panel, folder, config, *, silent=None, **options):
 
 
 def test_run_folder_can_be_read_and_reported(panel, tmp_path):
-    result = result_of(panel, tmp_path / "parties", fg.RunConfig(solver="newton"))
+    result = result_of(panel, tmp_path / "parties", formula_config(solver="newton"))
     result.save(tmp_path / "run")
     again = fg.Result.load(tmp_path / "run")
     np.testing.assert_array_equal(again.granger, result.granger)
@@ -44,10 +45,10 @@ def test_run_folder_can_be_read_and_reported(panel, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_run_without_rounds_says_so_and_shows_no_estimate_of_fedgc(panel, tmp_path):
-    trained = result_of(panel, tmp_path / "trained", fg.RunConfig(solver="newton"))
+    trained = result_of(panel, tmp_path / "trained", formula_config(solver="newton"))
     trained.save(tmp_path / "run")  # whose tables must not stay behind
-    result = result_of(panel, tmp_path / "parties", fg.RunConfig(solver="none"))
-    alone = fg.fit(panel, config=fg.RunConfig(solver="none"))
+    result = result_of(panel, tmp_path / "parties", formula_config(solver="none"))
+    alone = fg.fit(panel, config=formula_config(solver="none"))
     for found in (result, alone):
         found.save(tmp_path / "run")
         again = fg.Result.load(tmp_path / "run")
@@ -86,7 +87,7 @@ def test_the_server_gives_a_positive_control_without_knowing_a_sensor(panel, tmp
 
 
 def test_the_manifest_names_every_clients_data_by_a_hash(panel, tmp_path):
-    data = result_of(panel, tmp_path, fg.RunConfig(solver="none")).manifest["data"]
+    data = result_of(panel, tmp_path, formula_config(solver="none")).manifest["data"]
     hashes = {name: facts["hash"] for name, facts in data["clients"].items()}
     assert len(set(hashes.values())) == len(hashes) == 3
     assert len(data["hash"]) == 64
@@ -104,7 +105,7 @@ def test_edges_without_an_absent_client_are_called_conditional(tmp_path):
         for value, name, C in zip(state, ("client2", "client1", "client3"), loadings, strict=True):
             arrays[name].append(C * value + 0.1 * rng.standard_normal(6))
     panel = fg.Panel.from_arrays({name: np.array(rows) for name, rows in arrays.items()})
-    config = fg.RunConfig(solver="none", state_dim=1, lags=2)
+    config = formula_config(solver="none", state_dim=1, lags=2)
 
     def indirect(result):
         return result.edges().query("cause == 'client2' and effect == 'client3'").iloc[0]
@@ -127,10 +128,10 @@ def test_edges_without_an_absent_client_are_called_conditional(tmp_path):
 
 
 def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path):
-    config = fg.RunConfig(
+    config = formula_config(
         solver="newton", couplings=(("client1", "client2"), ("client3", "client2"))
     )
-    for options in (fg.RunConfig(solver="newton"), config):
+    for options in (formula_config(solver="newton"), config):
         result = result_of(
             panel, tmp_path / str(options == config), options,
             silent="client3", wait_seconds=60, on_missing="drop",

@@ -16,6 +16,7 @@ from fedgranger.runtime.federated.preparation import seeded_preparation
 from fedgranger.runtime.federated.protocol import Plan, Stopped
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
+from tests.configs import formula_config
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +85,10 @@ class Federation:
 @pytest.mark.parametrize(
     "config",
     [
-        fg.RunConfig(window=10, passes=2, tolerance=0.0),
-        fg.RunConfig(solver="newton"),
-        fg.RunConfig(solver="newton", couplings=(("client1", "client2"),)),
-        pytest.param(fg.RunConfig(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow),
+        formula_config(window=10, passes=2, tolerance=0.0),
+        formula_config(solver="newton"),
+        formula_config(solver="newton", couplings=(("client1", "client2"),)),
+        pytest.param(formula_config(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow),
     ],
     ids=["sgd", "newton", "couplings", "sgd until it has converged"],
 )
@@ -122,10 +123,10 @@ def test_shifted_clocks_give_the_same_bits_between_parties(panel, tmp_path, test
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_once(panel, tmp_path):
-    config = fg.RunConfig(solver="none")
+    config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(), message_steps=37)
     found, alone = federation.run(), fg.fit(panel, config=config)
-    trained = fg.fit(panel, config=fg.RunConfig(solver="newton"))
+    trained = fg.fit(panel, config=formula_config(solver="newton"))
     for other in (alone, trained):
         assert found.inference.edges.equals(other.inference.edges)
         assert found.inference.entries.equals(other.inference.entries)
@@ -138,7 +139,7 @@ def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_onc
 
 
 def test_small_messages_change_nothing(panel, tmp_path):
-    config = fg.RunConfig(solver="newton")
+    config = formula_config(solver="newton")
     whole = Federation(panel, tmp_path / "whole", config).run()
     pieces = Federation(panel, tmp_path / "pieces", config, message_steps=37).run()
     np.testing.assert_allclose(pieces.granger, whole.granger, rtol=0, atol=1e-12)
@@ -147,7 +148,7 @@ def test_small_messages_change_nothing(panel, tmp_path):
 
 
 def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
     federation.run()
     everything = b"".join(part for _, *pair in federation.wire for part in pair)
     for name, party in federation.parties.items():
@@ -166,7 +167,7 @@ def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
 
 
 def test_clients_never_see_each_others_states(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
     federation.run()
     sent = {name: set() for name in panel.names}
     for name, _, answer in federation.wire:
@@ -181,7 +182,7 @@ def test_clients_never_see_each_others_states(panel, tmp_path):
 
 
 def test_ledger_counts_every_byte_that_was_sent(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
     found = federation.run()
     totals = federation.server.ledger.totals()
     for name in panel.names:
@@ -317,7 +318,7 @@ def test_a_party_refuses_what_is_not_for_it(panel, tmp_path):
 def test_what_is_wrong_with_a_clients_data_stays_at_its_site(tmp_path):
     panel = fg.simulate(2, 60, seed=0)[0]
     federation = Federation(
-        panel, tmp_path, fg.RunConfig(state_model="factor", solver="newton", state_dim=6)
+        panel, tmp_path, formula_config(state_model="factor", solver="newton", state_dim=6)
     )
     with pytest.raises(Stopped, match="client 'client1': it cannot take part; its own log says"):
         federation.run()
@@ -399,7 +400,7 @@ def test_a_client_that_never_returns_stops_the_run_with_a_sentence(panel, tmp_pa
 
 
 def test_or_the_run_finishes_without_it(panel, tmp_path):
-    config = fg.RunConfig(solver="newton")
+    config = formula_config(solver="newton")
     federation = Federation(
         panel, tmp_path, config, silent_after(5, "client3"), wait_seconds=60, on_missing="drop"
     )
@@ -437,7 +438,7 @@ def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
 
 
 def test_the_parties_are_told_the_edges(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"))
+    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
     told = {}
     for name, party in federation.parties.items():
         party._on_finish = lambda edges, name=name: told.__setitem__(name, edges)

@@ -22,6 +22,7 @@ from fedgranger.runtime.federated.requests import read_edges
 from fedgranger.runtime.federated.secret import draw_start, keyed_hash, read_secret
 from fedgranger.runtime.federated.store import DiskFiles, Store
 from fedgranger.runtime.federated.timing import LocalSeries
+from tests.configs import formula_config
 from tests.federation.test_parties import Federation
 from tests.federation.test_reconstruction import NUM_STEPS, Attacker, options
 
@@ -123,7 +124,7 @@ def test_a_time_axis_that_is_not_the_clients_is_refused_before_memory_is_taken(c
 @pytest.mark.parametrize("run", ["../x", "a/b", "", ".hidden", "a..b", "x" * 64, "a b", "ä"])
 def test_run_names_that_could_leave_their_folder_are_refused_on_both_sides(run):
     with pytest.raises(ConfigError, match="run is"):
-        Plan(run, ("a", "b"), FederationOptions(fg.RunConfig(solver="none")), "n")
+        Plan(run, ("a", "b"), FederationOptions(formula_config(solver="none")), "n")
     server = Attacker(OPEN)
     assert server.offer(options(), run).values["code"] == "invalid"
 
@@ -231,7 +232,7 @@ def panel():
 
 
 def test_the_coordinator_waits_for_a_site_that_asks(panel, tmp_path):
-    config = fg.RunConfig(solver="none")
+    config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(ask=True), wait_seconds=20)
     with pytest.raises(Stopped, match=r"'client1' \(its site has not allowed the run yet\)"):
         federation.run(pause=federation.pass_time)
@@ -243,7 +244,7 @@ def test_the_coordinator_waits_for_a_site_that_asks(panel, tmp_path):
 
 
 def test_a_limit_that_may_have_cut_the_states_is_said_at_the_site(panel, tmp_path):
-    config = fg.RunConfig(solver="none")
+    config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(largest_state_dim=1))
     federation.run()
     assert any("allows 1 states for 8 sensors; without that limit" in s for s in federation.log)
@@ -253,7 +254,7 @@ def test_a_limit_that_may_have_cut_the_states_is_said_at_the_site(panel, tmp_pat
 
 
 def test_a_policy_stops_the_run_with_the_clients_name(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton"), policy=SitePolicy())
+    federation = Federation(panel, tmp_path, formula_config(solver="newton"), policy=SitePolicy())
     with pytest.raises(Stopped, match=r"client 'client\d': its policy allows no rounds of FedGC"):
         federation.run()
     refused = [facts for _, event, facts in federation.audit if event == "refused"]
@@ -334,7 +335,7 @@ def test_a_record_may_be_longer_than_a_message(tmp_path):
 
 
 def test_every_answer_is_in_the_audit_log_before_it_leaves(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="none"))
+    federation = Federation(panel, tmp_path, formula_config(solver="none"))
     federation.run()
     for name in panel.names:
         lines = [facts for who, _, facts in federation.audit if who == name]
@@ -353,7 +354,7 @@ def test_every_answer_is_in_the_audit_log_before_it_leaves(panel, tmp_path):
 
 
 def test_data_that_changed_make_a_new_run_and_the_manifest_says_so(panel, tmp_path):
-    config = fg.RunConfig(solver="none")
+    config = formula_config(solver="none")
     first = Federation(panel, tmp_path, config).run()
     assert first.notes == []
     same = Federation(panel, tmp_path, config)
@@ -376,12 +377,12 @@ def test_data_that_changed_make_a_new_run_and_the_manifest_says_so(panel, tmp_pa
 
 def test_versions_may_differ_and_the_result_says_so(panel, tmp_path, monkeypatch):
     monkeypatch.setattr("fedgranger.runtime.federated.party.__version__", "9.9")
-    found = Federation(panel, tmp_path, fg.RunConfig(solver="none")).run()
+    found = Federation(panel, tmp_path, formula_config(solver="none")).run()
     assert "client 'client1' runs fedgranger 9.9, the server" in found.notes[0]
 
 
 def test_an_answer_that_is_too_long_is_not_looked_into(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="none"))
+    federation = Federation(panel, tmp_path, formula_config(solver="none"))
     server = federation.coordinator()
     server.receive("client1", b"FGM1" + bytes(10**6))
     assert server.ledger.refused["client1"] == 1

@@ -20,11 +20,12 @@ from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
 from fedgranger.runtime.federated.preparation import prepare_party
 from fedgranger.runtime.federated.store import Store
 from fedgranger.runtime.federated.timing import LocalSeries
+from tests.configs import formula_config
 
 NUM_STEPS = 120
 PANEL = fg.simulate(2, NUM_STEPS, sensor_dims=8, state_dims=2, seed=3)[0]
 CLIENT = PANEL["client1"]
-DEFAULT = fg.RunConfig(solver="none")
+DEFAULT = formula_config(solver="none")
 
 
 class Memory:
@@ -143,7 +144,7 @@ class Attacker:
 
 
 def options(message_steps=50_000, **changed):
-    config = fg.RunConfig(**{"solver": "none", **changed})
+    config = formula_config(**{"solver": "none", **changed})
     return FederationOptions(config, message_steps).for_client("client1")
 
 

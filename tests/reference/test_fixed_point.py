@@ -11,6 +11,7 @@ from fedgranger import rounds
 from fedgranger.linalg.blocks import vec
 from fedgranger.runtime.inprocess import stack_windows, train
 from fedgranger.runtime.setup import initial_state, set_up
+from tests.configs import formula_config
 from tests.reference import numpy_fedgc
 
 RIDGE = 0.05
@@ -64,7 +65,7 @@ def as_vector(setup, state, m):
 )
 def test_full_batch_vs_linear_solve(system):
     panel, truth = fg.simulate(num_steps=400, measurement_var=3.0, seed=2, **system)
-    config = fg.RunConfig(
+    config = formula_config(
         window="full",
         passes=40_000,
         tolerance=1e-8,
@@ -84,7 +85,7 @@ def test_full_batch_vs_linear_solve(system):
 def test_step_wise_average_within_predicted_spread():
     """W = 1: the average over the last passes lies within the stationary spread Σ∞ of x*."""
     panel, _ = fg.simulate(2, 600, state_dims=1, sensor_dims=3, measurement_var=2.0, seed=4)
-    config = fg.RunConfig(
+    config = formula_config(
         state_dim=1,
         step_safety=0.005,
         augmentation_ridge=RIDGE,

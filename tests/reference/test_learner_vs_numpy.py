@@ -10,6 +10,7 @@ from fedgranger import rounds
 from fedgranger.runtime.inprocess import run_rounds, stack_windows
 from fedgranger.runtime.setup import initial_state, set_up
 from fedgranger.server.granger import stack_states
+from tests.configs import formula_config
 from tests.reference import numpy_fedgc
 
 EQUAL = {"num_clients": 3, "state_dims": 2, "sensor_dims": 8}
@@ -21,7 +22,7 @@ RAGGED = {"num_clients": 4, "state_dims": [1, 3, 2, 2], "sensor_dims": [3, 12, 5
 @pytest.mark.parametrize("system", [EQUAL, RAGGED], ids=["equal", "ragged"])
 def test_scan_vs_numpy_loop(system, missing_share, window):
     panel, truth = fg.simulate(num_steps=501, missing_share=missing_share, seed=3, **system)
-    config = fg.RunConfig(
+    config = formula_config(
         window=window, augmentation_ridge=0.01, granger_ridge=0.02, state_dim=truth.state_dims
     )
     setup = set_up(panel, config)
@@ -45,7 +46,7 @@ def test_scan_vs_numpy_loop(system, missing_share, window):
 
 def test_python_loop_vs_scan():
     panel, _ = fg.simulate(3, 60, seed=5)
-    config = fg.RunConfig(window=7, state_dim=2)
+    config = formula_config(window=7, state_dim=2)
     setup = set_up(panel, config)
     windows = stack_windows(setup, 0, setup.num_rounds)
     scanned, _ = run_rounds(setup.params, initial_state(setup, config), windows)
@@ -58,7 +59,7 @@ def test_python_loop_vs_scan():
 def test_gradients_vs_autodiff():
     """Client and server steps descend the printed losses; the reply is the loss's derivative."""
     panel, _ = fg.simulate(3, 40, seed=7)
-    config = fg.RunConfig(window="full", state_dim=2, augmentation_ridge=0.0, granger_ridge=0.0)
+    config = formula_config(window="full", state_dim=2, augmentation_ridge=0.0, granger_ridge=0.0)
     setup = set_up(panel, config)
     state = initial_state(setup, config)
     windows = jax.tree.map(lambda x: x[0], stack_windows(setup, 0, 1))

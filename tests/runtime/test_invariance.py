@@ -9,6 +9,7 @@ from fedgranger import rounds
 from fedgranger.errors import ConvergenceWarning
 from fedgranger.runtime.inprocess import stack_windows, train
 from fedgranger.runtime.setup import initial_state, set_up
+from tests.configs import formula_config
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def ragged_panel():
 @pytest.mark.parametrize("order", [(3, 1, 0, 2), (1, 0, 3, 2)])
 def test_permuting_clients_permutes_result_exactly(ragged_panel, order):
     panel, truth = ragged_panel
-    config = fg.RunConfig(passes=3, tolerance=0, state_dim=truth.state_dims)
+    config = formula_config(passes=3, tolerance=0, state_dim=truth.state_dims)
     base = fg.fit(panel, config)
     other = fg.fit(panel.select([panel.names[k] for k in order]), config)
     assert other.clients == tuple(panel.names[k] for k in order)
@@ -70,7 +71,7 @@ def test_uncoupled_client_changes_no_message(newcomer):
     arrays = {client.name: client.values for client in panel}
     larger = fg.Panel.from_arrays({**arrays, newcomer: extra["x"].values})
     pairs = tuple((a, b) for a in panel.names for b in panel.names if a != b)
-    config = fg.RunConfig(state_dim=2, couplings=pairs)
+    config = formula_config(state_dim=2, couplings=pairs)
     before, after = messages_of(panel, config), messages_of(larger, config)
     for name in panel.names:
         for old, new in zip(before[name], after[name], strict=True):
@@ -101,10 +102,10 @@ def test_seed_and_prior_matter_only_at_the_start():
         "test": "none",
     }
     runs = [
-        fg.fit(panel, fg.RunConfig(seed=seed, prior=prior, granger_prior_scale=scale, **common))
+        fg.fit(panel, formula_config(seed=seed, prior=prior, granger_prior_scale=scale, **common))
         for seed, prior, scale in ((0, "normal", 0.1), (1, "laplace", 1.0))
     ]
-    first = fg.fit(panel, fg.RunConfig(**{**common, "passes": 1, "tolerance": 0}, seed=0))
+    first = fg.fit(panel, formula_config(**{**common, "passes": 1, "tolerance": 0}, seed=0))
     assert np.abs(first.granger - runs[0].granger).max() > 1e-3
     for run in runs[1:]:
         np.testing.assert_allclose(run.granger, runs[0].granger, atol=1e-6)
@@ -116,19 +117,19 @@ def test_segments_are_never_joined():
     time = np.arange(200)
     time[120:] += 50
     gapped = fg.Panel(panel.clients, time)
-    setup = set_up(gapped, fg.RunConfig(state_dim=2))
+    setup = set_up(gapped, formula_config(state_dim=2))
     for stream in setup.streams:
         assert not stream.has_next[119]
         assert stream.has_next[:119].all()
         tail = stream._replace(values=stream.values[120:])
-        alone = set_up(gapped.slice(120, 200), fg.RunConfig(state_dim=2), models_of(setup))
+        alone = set_up(gapped.slice(120, 200), formula_config(state_dim=2), models_of(setup))
         restarted = next(s for s in alone.streams if s.name == tail.name)
         np.testing.assert_allclose(stream.filtered_states[120:], restarted.filtered_states)
 
 
 def test_training_is_deterministic():
     panel, _ = fg.simulate(2, 200, seed=6)
-    config = fg.RunConfig(state_dim=2, passes=2)
+    config = formula_config(state_dim=2, passes=2)
     setup = set_up(panel, config)
     finals = [list(train(setup, config))[-1][0].state for _ in range(2)]
     jax.tree.map(np.testing.assert_array_equal, finals[0], finals[1])

@@ -12,8 +12,9 @@ import pytest
 import fedgranger as fg
 from fedgranger.errors import ConvergenceWarning, RunError
 from fedgranger.runtime import checkpoint, fitting
+from tests.configs import formula_config
 
-CONFIG = fg.RunConfig(state_dim=2, passes=6, tolerance=0, window=5)
+CONFIG = formula_config(state_dim=2, passes=6, tolerance=0, window=5)
 FILES = ("estimate.npz", "edges.csv", "entries.csv")
 
 
@@ -77,7 +78,7 @@ def test_periodic_checkpoints(panel, uninterrupted, tmp_path):
 def test_other_run_is_refused(panel, tmp_path, change):
     fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
     other_panel = panel.slice(0, 600) if change == "data" else panel
-    other_config = fg.RunConfig(state_dim=2, passes=7) if change == "options" else CONFIG
+    other_config = formula_config(state_dim=2, passes=7) if change == "options" else CONFIG
     with pytest.raises(RunError, match="other data, options or version"):
         fg.fit(other_panel, other_config, checkpoint_folder=tmp_path, resume=True)
 
@@ -110,7 +111,7 @@ def test_failed_write_keeps_the_old_checkpoint(panel, tmp_path, monkeypatch):
 
 def test_not_converged_warns(panel):
     with pytest.warns(ConvergenceWarning, match="stopped at the last allowed pass, 2"):
-        fg.fit(panel, fg.RunConfig(state_dim=2, passes=2))
+        fg.fit(panel, formula_config(state_dim=2, passes=2))
 
 
 @pytest.mark.slow

@@ -44,7 +44,8 @@ def diagnose(
         _print_own_pasts(result, facts)
     else:
         _print_residual_checks(result, facts)
-    for line in (*audit_sentences(facts), *control_sentences(facts)):
+    lines = (*_lag_lines(facts), *audit_sentences(facts), *control_sentences(facts))
+    for line in lines:
         out.print(escape(line), soft_wrap=True)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
@@ -82,6 +83,25 @@ def diagnose(
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
 
 
+def _lag_lines(facts: dict[str, Any]) -> list[str]:
+    """The lag criterion's table, what arrives later, and what gaps cost."""
+    lines = []
+    if scores := facts.get("lag_criterion"):
+        told = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
+        lines.append(f"\nlag criterion (BIC, the smallest is taken): {told}")
+    lines += [
+        f"arrives late: something of {one['cause']}'s at {one['effect']} {one['steps']} steps "
+        f"later (p = {one['p_value']:.2g})"
+        for one in facts.get("late_arrivals", ())
+    ]
+    if gaps := facts.get("gaps"):
+        lines.append(
+            f"gaps of more than {gaps['longest_gap']} rows: {gaps['rows_left_out']} of "
+            f"{gaps['rows']} rows left out for all clients"
+        )
+    return lines
+
+
 def _edges_at(result: Result, alpha: float) -> set[str]:
     table = result.edges(alpha=alpha)
     chosen = table[table["is_edge"].fillna(False).astype(bool)]
@@ -102,7 +122,7 @@ def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
         table.add_column(name, justify="left" if name == "client" else "right")
-    for client in result.clients:
+    for client in (name for name in result.clients if name in facts["portmanteau"]):
         values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
         worth = f"{facts['effective_samples'][client]:.0f}"
         table.add_row(escape(client), *values, worth)
@@ -114,7 +134,7 @@ def _print_own_pasts(result: Result, facts: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("client", "own lags", "unit root (p)"):
         table.add_column(name, justify="left" if name == "client" else "right")
-    for client in result.clients:
+    for client in (name for name in result.clients if name in facts["own_lags"]):
         order, unit_root = facts["own_lags"][client], facts["unit_root"][client]
         table.add_row(escape(client), str(order), f"{unit_root:.3g}")
     out.print(table)

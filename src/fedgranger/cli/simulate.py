@@ -56,6 +56,10 @@ def simulate(
     outage_share: Annotated[
         float, typer.Option(help="Share of the steps, in one block, that one client is off.")
     ] = 0.0,
+    outage_client: Annotated[str | None, typer.Option(help="Which client. [a random one]")] = None,
+    outage_steps: Annotated[
+        int | None, typer.Option(help="Length of a block, when there are to be several.")
+    ] = None,
     reading_feedback: Annotated[
         float, typer.Option(help="Share of every influence that acts through sensor readings.")
     ] = 0.0,
@@ -98,6 +102,8 @@ def simulate(
         shift_size=shift_size,
         missing_share=missing_share,
         outage_share=outage_share,
+        outage_client=outage_client,
+        outage_steps=outage_steps,
         reading_feedback=reading_feedback,
         dead_time=dead_time,
         unit_factor=unit_factor,

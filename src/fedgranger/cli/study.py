@@ -110,6 +110,9 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         "coverage": "coverage",
         "F1": "f1",
         "FDR": "fdr",
+        "not tested": "untested",
+        "delay right": "delay_right",
+        "latent": "latent",
     }
     table = Table(box=None, header_style="bold")
     table.add_column("setting", no_wrap=True)

@@ -78,11 +78,13 @@ def observed_steps(
     missing_share: float,
     outage_share: float,
     rng: np.random.Generator,
+    outage_client: str | None = None,
+    outage_steps: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Which time steps of each client were recorded.
 
-    Single steps are missing at random at every client; in an outage one client is off for one
-    block of rows.
+    Single steps are missing at random at every client; in an outage one client (a random one
+    unless it is named) is off for one block of rows, or for several of `outage_steps` rows.
     """
     out = {}
     for name in names:
@@ -91,6 +93,10 @@ def observed_steps(
             out[name] = rng.random(num_steps) >= missing_share
     if outage_share:
         length = round(outage_share * num_steps)
-        start = int(rng.integers(0, num_steps - length + 1))
-        out[str(rng.choice(names))][start : start + length] = False
+        block = length if outage_steps is None else min(outage_steps, length)
+        count = round(length / block) if block else 0
+        starts = np.sort(rng.integers(0, num_steps - count * block + 1, size=count))
+        name = str(rng.choice(names)) if outage_client is None else outage_client
+        for start in starts + block * np.arange(count):
+            out[name][start : start + block] = False
     return out

@@ -8,6 +8,16 @@ from fedgranger.errors import ConfigError
 
 __all__ = ["DECLARED_NOISE", "SCENARIOS", "scenario_options"]
 
+HUB: dict[str, Any] = {
+    "num_clients": 4,
+    "edges": [("client1", "client2"), ("client1", "client3"), ("client1", "client4")],
+    "state_dims": 1,
+    "sensor_dims": 4,
+    "spectral_radius": 0.97,
+    "outage_client": "client1",
+}
+"""One slow client drives three others, and it is the one that is off."""
+
 SCENARIOS: dict[str, dict[str, Any]] = {
     "base": {},
     "noise5": {"measurement_var": 0.5},
@@ -23,6 +33,9 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "declaredtwice": {"measurement_var": 3.0},
     "outage10": {"outage_share": 0.1},
     "outage50": {"outage_share": 0.5},
+    "outagehub10": {**HUB, "outage_share": 0.1},
+    "outagehub50": {**HUB, "outage_share": 0.5},
+    "gaps20": {**HUB, "outage_share": 0.1, "outage_steps": 20},
     "deadtime6": {"dead_time": 6},
     "onesensor": {"state_dims": 1, "sensor_dims": 1},
     "unit1e5": {"unit_factor": 1e5},

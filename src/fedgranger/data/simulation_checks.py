@@ -6,7 +6,7 @@ import numpy as np
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["check_disturbances", "check_noise", "check_shares"]
+__all__ = ["check_disturbances", "check_noise", "check_outage", "check_shares"]
 
 
 def check_noise(
@@ -41,6 +41,14 @@ def check_shares(missing_share: float, outage_share: float, reading_feedback: fl
             raise ConfigError(f"{name} is {value}; it must be 0 to below 1")
     if not 0 <= reading_feedback <= 1:
         raise ConfigError(f"reading_feedback is {reading_feedback}; it must be 0 to 1")
+
+
+def check_outage(clients: tuple[str, ...], client: str | None, steps: int | None) -> None:
+    """Refuse an outage of a client that does not exist, or of no length."""
+    if client is not None and client not in clients:
+        raise ConfigError(f"outage_client is {client!r}; the clients are {', '.join(clients)}")
+    if steps is not None and steps < 1:
+        raise ConfigError(f"outage_steps is {steps}; it must be 1 or more")
 
 
 def check_disturbances(

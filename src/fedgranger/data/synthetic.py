@@ -30,7 +30,12 @@ from fedgranger.data.dynamics import (
 )
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.scenarios import scenario_options
-from fedgranger.data.simulation_checks import check_disturbances, check_noise, check_shares
+from fedgranger.data.simulation_checks import (
+    check_disturbances,
+    check_noise,
+    check_outage,
+    check_shares,
+)
 from fedgranger.data.system import client_names, draw_system
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
@@ -59,6 +64,8 @@ def simulate(
     shift_size: float = 3.0,
     missing_share: float = 0.0,
     outage_share: float = 0.0,
+    outage_client: str | None = None,
+    outage_steps: int | None = None,
     reading_feedback: float = 0.0,
     dead_time: int = 0,
     unit_factor: float = 1.0,
@@ -88,6 +95,8 @@ def simulate(
         shift_size: size of those jumps, in standard deviations of the sensor.
         missing_share: share of a client's time steps that are missing.
         outage_share: share of the time steps, in one block, for which one client is off.
+        outage_client: which; default a random one.
+        outage_steps: length of a block, when there are to be several.
         reading_feedback: share of every influence, within and across clients, that acts through
             the sensors' readings (a controller) instead of the states; with it sensor noise
             enters the dynamics.
@@ -142,7 +151,9 @@ def simulate(
     columns = np.cumsum([len(C) for C in system.observation_matrices.values()])[:-1]
     parts = dict(zip(system.clients, np.split(values, columns, axis=1), strict=True))
     add_mean_shifts(parts, mean_shifts, shift_size, rng)
-    recorded = observed_steps(system.clients, num_steps, missing_share, outage_share, rng)
+    check_outage(system.clients, outage_client, outage_steps)
+    outage = (outage_client, outage_steps)
+    recorded = observed_steps(system.clients, num_steps, missing_share, outage_share, rng, *outage)
     if cycle_size:
         spread = state_spread(system, noise_chol @ noise_chol.T)
         add_cycle(parts, system, spread, cycle_size, cycle_period, rng)

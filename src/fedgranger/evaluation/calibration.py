@@ -96,6 +96,8 @@ class Record(NamedTuple):
         f1: of the edges after correction.
         fdr: share of false ones among the edges reported.
         refused: the data did not allow the tests.
+        delay_right: of each true edge that was found, its delay is the true one.
+        is_latent: the answer is that of the latent test.
     """
 
     edge_p: np.ndarray
@@ -106,6 +108,8 @@ class Record(NamedTuple):
     f1: float
     fdr: float
     refused: bool = False
+    delay_right: np.ndarray = np.zeros(0, dtype=np.bool_)
+    is_latent: bool = True
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,12 @@ class Summary:
     f1_se: float
     fdr: float
     fdr_se: float
+    untested: float
+    untested_se: float
+    delay_right: float
+    delay_right_se: float
+    latent: float
+    latent_se: float
 
 
 def run_data_set(setting: Setting, seed: int) -> Record:
@@ -161,6 +171,8 @@ def run_data_set(setting: Setting, seed: int) -> Record:
         covered,
         scores["f1"],
         scores["fdr"],
+        delay_right=(edges["delay"].to_numpy() == truth.dead_time + 1)[edge_true & decided],
+        is_latent=found.facts["test"] == "debiased",
     )
 
 
@@ -201,15 +213,18 @@ def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
 
     def rejected(p: np.ndarray, chosen: np.ndarray) -> float:
         p = p[chosen & ~np.isnan(p)]
-        return float((p <= alpha).mean()) if len(p) else np.nan
+        return _mean(p <= alpha)
 
     columns = {
         "edge_size": [rejected(r.edge_p, ~r.edge_true) for r in records],
         "entry_size": [rejected(r.entry_p, ~r.entry_true) for r in records],
         "edge_power": [rejected(r.edge_p, r.edge_true) for r in records],
-        "coverage": [float(r.covered.mean()) if len(r.covered) else np.nan for r in records],
+        "coverage": [_mean(r.covered) for r in records],
         "f1": [r.f1 for r in records],
         "fdr": [r.fdr for r in records],
+        "untested": [_mean(np.isnan(r.edge_p)) for r in records],
+        "delay_right": [_mean(r.delay_right) for r in records],
+        "latent": [float(r.is_latent) for r in records],
     }
     values: dict[str, float] = {}
     for name, column in columns.items():
@@ -218,3 +233,7 @@ def summarise(records: list[Record], alpha: float = 0.05) -> Summary:
         values[name] = float(x.mean()) if len(x) else np.nan
         values[f"{name}_se"] = float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else np.nan
     return Summary(num_data_sets=len(records), num_refused=num_refused, **values)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else np.nan

@@ -48,9 +48,9 @@ def load_records(
     records = []
     for seed in range(first_seed, first_seed + num_data_sets):
         with np.load(_path(folder, setting, seed), allow_pickle=False) as arrays:
-            values = [arrays[name] for name in Record._fields]
-        f1, fdr, refused = float(values[5]), float(values[6]), bool(values[7])
-        records.append(Record(*values[:5], f1=f1, fdr=fdr, refused=refused))
+            values = {name: arrays[name] for name in Record._fields if name in arrays}
+        plain = {name: part.item() if part.ndim == 0 else part for name, part in values.items()}
+        records.append(Record(**plain))
     return records
 
 

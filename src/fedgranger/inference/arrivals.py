@@ -13,7 +13,7 @@ lag would not show it.
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -22,7 +22,7 @@ from scipy import stats
 from fedgranger.inference.shifts import StateTable, room
 from fedgranger.linalg.runs import run_on
 
-__all__ = ["Whitened", "arrival_p_values", "choose_cause_lags", "whiten"]
+__all__ = ["Whitened", "arrival_p_values", "choose_cause_lags", "late_arrivals", "whiten"]
 
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is seen where nothing arrives."""
@@ -115,6 +115,28 @@ def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndar
         floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
         parts.append(part @ basis / np.sqrt(np.maximum(spread, floor)))
     return np.concatenate(parts, axis=1)
+
+
+def late_arrivals(
+    p_values: np.ndarray, names: tuple[str, ...], first_lag: int
+) -> list[dict[str, Any]]:
+    """Pairs between which something arrives, each with its clearest lag; plain values.
+
+    Args:
+        p_values: (lag, effect, cause), from `first_lag` on.
+        names: the clients.
+        first_lag: the lag of the first table.
+    """
+    M = len(names)
+    level = LEVEL / max(p_values.shape[0] * M * (M - 1), 1)
+    out = []
+    for m, n in itertools.permutations(range(M), 2):
+        lag = int(p_values[:, m, n].argmin()) if len(p_values) else 0
+        if len(p_values) and p_values[lag, m, n] < level:
+            p = float(p_values[lag, m, n])
+            steps = first_lag + lag
+            out.append({"cause": names[n], "effect": names[m], "steps": steps, "p_value": p})
+    return sorted(out, key=lambda one: one["p_value"])
 
 
 def choose_cause_lags(p_values: np.ndarray, dims: tuple[int, ...], num_rows: int) -> np.ndarray:

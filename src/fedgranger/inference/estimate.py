@@ -22,7 +22,7 @@ from fedgranger.inference.states import StateSource
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = ["Estimate", "companion", "estimate", "select_lags"]
+__all__ = ["Estimate", "LagChoice", "companion", "estimate", "select_lags"]
 
 COLLINEAR = 1e-8
 """Smallest eigenvalue of the correlation form of G0 that still counts as regular."""
@@ -52,6 +52,13 @@ class Estimate(NamedTuple):
     lags: int
     spectral_radius: float
     condition: float
+
+
+class LagChoice(NamedTuple):
+    """The lag order and what the criterion says of every order tried."""
+
+    lags: int
+    scores: dict[int, float]
 
 
 def estimate(
@@ -88,11 +95,11 @@ def estimate(
 
 def select_lags(
     source: StateSource, max_lags: int, weighting: str = "none", span: int | float = 0
-) -> int:
+) -> LagChoice:
     """Choose the lag order with the smallest Bayesian information criterion.
 
-    The likelihood is that of the process noise of each order; an order whose moments are not
-    regular ends the search.
+    log det of the process noise of each order plus log(n)/n per coefficient; an order whose moments
+    are not regular ends the search.
     """
     scores: list[float] = []
     for lags in range(1, max_lags + 1):
@@ -107,7 +114,8 @@ def select_lags(
             break
         n = fit.moments.effective_pairs
         scores.append(log_det + np.log(n) / n * fit.transition.size)
-    return int(np.argmin(scores)) + 1 if scores else 1
+    lags = int(np.argmin(scores)) + 1 if scores else 1
+    return LagChoice(lags, {k: float(score) for k, score in enumerate(scores, start=1)})
 
 
 def companion(transition: np.ndarray) -> np.ndarray:
@@ -133,7 +141,8 @@ def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None
         if cause == effect:
             raise InferenceError(
                 f"client '{cause}' has too few samples that follow each other "
-                f"({num_common:.0f} weighted pairs); give data with fewer gaps"
+                f"({num_common:.0f} weighted pairs); give data with fewer gaps",
+                client=cause,
             )
         raise InferenceError(
             f"clients '{cause}' and '{effect}' have too few common samples "
@@ -154,7 +163,8 @@ def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, 
             weak = int((values <= COLLINEAR).sum())
             raise InferenceError(
                 f"client '{name}': measurement noise is as large as the signal in {weak} of "
-                f"{len(own)} states; use fewer states for it or better sensors"
+                f"{len(own)} states; use fewer states for it or better sensors",
+                client=name,
             )
     scale = np.sqrt(np.diag(G0))
     correlation = G0 / np.outer(scale, scale)

@@ -17,11 +17,17 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
+from fedgranger.inference.agreed_noise import Agreed, agreed_noise
+from fedgranger.inference.arrivals import (
+    arrival_p_values,
+    choose_cause_lags,
+    late_arrivals,
+    whiten,
+)
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference
-from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
@@ -36,20 +42,20 @@ from fedgranger.inference.shifts import (
     room,
     tabulate,
 )
-from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.states import StateSource, lagged_pairs, select_clients
+from fedgranger.inference.widen import widen
 
 __all__ = ["infer"]
 
 DOUBTFUL = 1e-3
 """A check of the latent model whose p-value is smaller counts against it."""
 FEWEST_TIME_CONSTANTS = 10
-MOST_LAG_STATES = 16
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
 past that the model does not know."""
-LATENT_TESTS = 600
+LATENT_TESTS = 240
 """About how many copies the latent test is made on, all kinds of copies together."""
-FEWEST_COPIES = 20
+FEWEST_COPIES, MOST_KINDS = 20, 30
 Report = Callable[[str, int, int], None]
 
 
@@ -70,8 +76,39 @@ def infer(
     Raises:
         InferenceError: the data do not allow any test, with the reason and a remedy.
     """
+    part = usable(source)
     if config.test == "debiased":
+        found = _latent_of_most(part.source, config)
+    else:
+        found = _infer(part.source, config, report, record)
+    found.facts["warnings"] += part.warnings
+    if part.facts:
+        found.facts["gaps"] = part.facts
+    return widen(found, source, part.reasons)
+
+
+def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:
+    """The latent test, without a client whose states make it impossible for all."""
+    try:
         return latent_tables(fit_latent(source, config), config)
+    except InferenceError as error:
+        if error.client is None or len(source.names) <= 2:
+            raise
+        kept = [m for m, name in enumerate(source.names) if name != error.client]
+        try:
+            found = _latent_of_most(select_clients(source, kept), config)
+        except InferenceError:
+            raise error from None
+        found.facts["warnings"].append(
+            f"tested without '{error.client}', so the edges of the others are conditional on one "
+            f"client fewer: {error}"
+        )
+        return widen(found, source, {error.client: f"not tested: {error}"})
+
+
+def _infer(
+    source: StateSource, config: RunConfig, report: Report, record: Path | None
+) -> EdgeInference:
     tests = _Tests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
@@ -117,14 +154,21 @@ class _Tests:
     def latent(self) -> tuple[EdgeInference | None, str]:
         """The latent test, and what speaks against it; an empty text: nothing."""
         source, config = self._source, self._config
+        agreed = Agreed(source, True, {}, "")
+        if config.noise_correction:
+            agreed = agreed_noise(source)
         try:
-            fit = fit_latent(source, config)
+            fit = fit_latent(agreed.source, config)
         except InferenceError as error:
             return None, f"the latent model does not fit these data ({error})"
+        if agreed.shares:
+            fit = fit._replace(notes=(*fit.notes, agreed.warning))
         found = latent_tables(fit, config)
-        doubt = self._doubt(found)
+        found.facts["noise_from_lags"] = agreed.shares
+        doubt = self._doubt(found, agreed.is_possible)
         if doubt:
             return found, doubt
+        checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
         if not audited.is_inside:
             rate, error = audited.rate()
@@ -134,38 +178,46 @@ class _Tests:
             )
         law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
         found = latent_tables(fit, config, law)._replace(audit=audit)
+        found.facts.update(checked)
         found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}
         found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
         return found, doubt
 
     def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:
-        """Statistics of every pair on copies of its kind; and of those without a seeming link."""
+        """Statistics of every pair on copies of its kind; and of those whose model holds there."""
         tests = pair_tests(fit)
         driven = np.nan_to_num(tests.p_value, nan=1.0) < SEEMS_DRIVEN
-        kinds = kinds_of_copies(driven, LATENT_TESTS // FEWEST_COPIES)
+        kinds = kinds_of_copies(driven, MOST_KINDS)
         count = max(FEWEST_COPIES, min(self._config.copies, LATENT_TESTS // len(kinds)))
         shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
 
         def test(row: np.ndarray) -> PairTests:
             return refit(fit, self._table.shifted(row, self._steps), self._config)
 
-        found = run_copies(
-            test, np.concatenate(shifts), self._report, self._record, f"latent {fit.fit.lags}"
-        )
-        whole = _collect("debiased", self._source.names, tests, found)
-        parts = [part.reshape(len(kinds), count, *part.shape[1:]) for part in whole[3:5]]
-        pairs = np.stack([kind.pairs for kind in kinds])[:, None]
-        # every pair belongs to one kind, and the sum over kinds picks it
-        statistics, p_values = (np.where(pairs, part, 0.0).sum(axis=0) for part in parts)
+        key = f"latent {fit.fit.lags}"
+        copies = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
+        audit = _collect("debiased", self._source.names, tests, copies)
+        shape = (len(kinds), count, *driven.shape)
+        pairs = np.stack([kind.pairs for kind in kinds])
         own = np.eye(len(driven), dtype=np.bool_)
-        statistics, p_values = (np.where(own, np.nan, part) for part in (statistics, p_values))
-        refused = whole.refused // len(kinds)
-        audit = Audit("debiased", whole.names, tests, statistics, p_values, refused)
-        return audit, audit._replace(p_values=np.where(driven, np.nan, p_values))
+        statistics, p_values = (  # every pair belongs to one kind, the sum picks it
+            np.where(own, np.nan, np.where(pairs[:, None], part.reshape(shape), 0.0).sum(axis=0))
+            for part in (audit.statistics, audit.p_values)
+        )
+        lost = np.stack([(driven & ~kind.together).any(axis=1) for kind in kinds])
+        holds = (pairs & ~lost[:, :, None]).any(axis=0)
+        audit = audit._replace(
+            statistics=statistics, p_values=p_values, refused=audit.refused // len(kinds)
+        )
+        return audit, audit._replace(p_values=np.where(holds, p_values, np.nan))
 
-    def _doubt(self, found: EdgeInference) -> str:
+    def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
         facts, names = found.facts, self._source.names
         turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
+        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
+        residuals = self._latent_residuals(found, lags)
+        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
+        facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
         if turns < FEWEST_TIME_CONSTANTS:
             return (
                 f"the record holds only {turns:.1f} time constants of the slowest latent state, "
@@ -174,9 +226,6 @@ class _Tests:
         rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
         if rough:
             return f"the residuals of {', '.join(rough)} are not white under the latent model"
-        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
-        residuals = self._latent_residuals(found, lags)
-        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
         count = p.size - p.shape[0] * len(names)
         p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
         if p.min() < DOUBTFUL / count:
@@ -185,17 +234,7 @@ class _Tests:
                 f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
                 "later, which the latent model does not know of"
             )
-        return self._lag_doubt() if lags == 1 else ""
-
-    def _lag_doubt(self) -> str:
-        """Whether any white measurement error fits the lag moments; too many are not tried."""
-        if self._source.total_dim > MOST_LAG_STATES or not self._config.noise_correction:
-            return ""
-        try:
-            check = lag_moment_check(self._source)
-        except InferenceError:
-            return ""
-        if check.p_value >= DOUBTFUL:
+        if lags > 1 or is_noise_possible:
             return ""
         return "no white measurement noise fits the first two lags (a control loop may be why)"
 
@@ -215,7 +254,7 @@ class _Tests:
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
         source = self._source
-        fit, tests = self._regress(None)
+        fit, tests, arrivals = self._regress(None)
 
         def test(shifts: np.ndarray) -> PairTests:
             return _as_if(self._regress(shifts)[1], tests)
@@ -229,12 +268,13 @@ class _Tests:
             "audit": audit_facts(audit) | {"clients": self._traits},
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
             "unit_root": self._unit_root,
+            "late_arrivals": late_arrivals(arrivals[1:], source.names, 2),
             "warnings": [],
         }
         tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
         return tables._replace(audit=audit)
 
-    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests]:
+    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests, np.ndarray]:
         """Regress, look whether something arrives later, and if so once more with its lags."""
         source, config = self._source, self._config
         if shifts is not None:
@@ -242,7 +282,7 @@ class _Tests:
         M = len(source.dims)
         if config.lags != "auto":
             fit = regress(source, self._own, np.full((M, M), config.lags))
-            return fit, _pair_tests(fit, M)
+            return fit, _pair_tests(fit, M), np.ones((0, M, M))
         lags = np.ones((M, M), dtype=np.int64)
         residuals = room((source.num_steps, source.total_dim))
         fit = regress(source, self._own, lags, residuals)
@@ -250,7 +290,7 @@ class _Tests:
         wanted = choose_cause_lags(p, source.dims, int(fit.num_rows.min()))
         if (wanted > lags).any():
             fit = regress(source, self._own, wanted)
-        return fit, _pair_tests(fit, M)
+        return fit, _pair_tests(fit, M), p
 
 
 def _collect(

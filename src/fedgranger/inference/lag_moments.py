@@ -9,6 +9,11 @@ white E, also where a controller acts on the noisy reading. The generalised meth
 weights both by the inverse of their long-run covariance (the moments are a moving average of order
 one) and its statistic J tells whether any A and E satisfy them. J is oversized with many moments:
 call it a contradiction at p < 0.001 only.
+
+Whether the clients' own E satisfies them is another question: D = J(E of the clients) − J, χ² with
+as many degrees of freedom as E has unknowns, is small when what they say of their noise agrees with
+what the lags show. Where a controller acts on the noisy reading, or R was declared wrongly, it is
+large although some other E would fit.
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ class LagMomentCheck(NamedTuple):
         statistic: J, χ² with `df` degrees of freedom under the model.
         df: equations minus unknowns.
         p_value: of J.
+        own_p_value: of D, that the clients' own E is the one that the lags show.
+        state_covs: covariance of each client's states, noise included.
     """
 
     error_covs: tuple[np.ndarray, ...]
@@ -47,10 +54,12 @@ class LagMomentCheck(NamedTuple):
     statistic: float
     df: int
     p_value: float
+    own_p_value: float
+    state_covs: tuple[np.ndarray, ...]
 
 
 def lag_moment_check(source: StateSource) -> LagMomentCheck:
-    """Estimate A and E from lags 0 to 2; the clients' own E plays no part.
+    """Estimate A and E from lags 0 to 2, and compare with the clients' own E.
 
     Raises:
         InferenceError: too few complete stretches of three steps for that many moments, one
@@ -83,10 +92,12 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
     plain = np.eye(num_moments)
     fits = [_minimise(gamma, basis, A, np.zeros(len(basis)), plain) for A in starts]
     A, e, _ = min(fits, key=lambda fit: fit[2])
-    value = np.inf
+    value, weight = np.inf, plain
     for _ in range(REWEIGHTINGS):
         S = _long_run(source, found.mean, scale, A, np.tensordot(e, basis, axes=1))
-        A, e, value = _minimise(gamma, basis, A, e, np.linalg.inv(np.linalg.cholesky(S)))
+        weight = np.linalg.inv(np.linalg.cholesky(S))
+        A, e, value = _minimise(gamma, basis, A, e, weight)
+    told = _value_at(gamma, source.error_cov / unit, weight)
     E = np.tensordot(e, basis, axes=1) * unit
     own = [np.flatnonzero(source.owner == m) for m in range(len(source.dims))]
     statistic = float(n * value)
@@ -96,6 +107,8 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
         statistic,
         df,
         float(stats.chi2.sf(statistic, df)),
+        float(stats.chi2.sf(max(n * told - statistic, 0.0), len(basis))),
+        tuple(found.after_cov[np.ix_(k, k)] for k in own),
     )
 
 
@@ -152,6 +165,16 @@ def _minimise(
         if gain <= SMALL_CHANGE * max(value, 1e-300):
             break
     return A, e, value
+
+
+def _value_at(gamma: tuple[np.ndarray, ...], E: np.ndarray, weight: np.ndarray) -> float:
+    """Smallest |weight · g(A, E)|² over A alone, in which g is linear."""
+    zero, one, two, one_before = gamma
+    by_A = np.concatenate([np.kron(np.eye(len(E)), part.T) for part in (zero - E, one_before)])
+    left = weight @ np.concatenate([one.reshape(-1), two.reshape(-1)])
+    slope = weight @ by_A
+    rest = left - slope @ np.linalg.lstsq(slope, left)[0]
+    return float(rest @ rest)
 
 
 def _long_run(

@@ -33,6 +33,7 @@ class LatentFit(NamedTuple):
         fit: the estimate.
         covariance: of its blocks.
         noise_share: of the clients' measurement error that is taken out.
+        lag_criterion: of every lag order that was tried; empty where it was given.
         notes: what to know about it.
     """
 
@@ -40,6 +41,7 @@ class LatentFit(NamedTuple):
     fit: Estimate
     covariance: BlockCovariance
     noise_share: float
+    lag_criterion: dict[str, float]
     notes: tuple[str, ...] = ()
 
 
@@ -65,11 +67,11 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
         return found._replace(notes=(note,))
 
 
-def refit(found: LatentFit, source: StateSource, config: RunConfig) -> PairTests:
-    """The same test of other states, a copy with shifted clocks, at the lags and noise share."""
-    source = limit_errors(_with_correction(source, config), found.noise_share)
+def refit(found: LatentFit, states: StateSource, config: RunConfig) -> PairTests:
+    """The same test of other states, a copy with shifted clocks, at the same lags and noise."""
+    source = states._replace(error_covs=found.source.error_covs)
     fit = estimate(source, found.fit.lags, config.weighting, config.weighting_span)
-    return pair_tests(LatentFit(source, fit, _covariance(source, fit, config), found.noise_share))
+    return pair_tests(found._replace(fit=fit, covariance=_covariance(source, fit, config)))
 
 
 def pair_tests(found: LatentFit) -> PairTests:
@@ -111,8 +113,8 @@ def _with_correction(source: StateSource, config: RunConfig) -> StateSource:
 
 def _fit(source: StateSource, config: RunConfig) -> LatentFit:
     floor = joint_noise_floor(source, config.weighting, config.weighting_span)
-    source, fit, share = _estimate_limited(source, floor, config)
-    return LatentFit(source, fit, _covariance(source, fit, config), share)
+    source, fit, share, criterion = _estimate_limited(source, floor, config)
+    return LatentFit(source, fit, _covariance(source, fit, config), share, criterion)
 
 
 def _covariance(source: StateSource, fit: Estimate, config: RunConfig) -> BlockCovariance:
@@ -129,7 +131,7 @@ def _covariance(source: StateSource, fit: Estimate, config: RunConfig) -> BlockC
 
 def _estimate_limited(
     source: StateSource, floor: NoiseFloor, config: RunConfig
-) -> tuple[StateSource, Estimate, float]:
+) -> tuple[StateSource, Estimate, float, dict[str, float]]:
     """Estimate with the share of E that the joint spectrum allows.
 
     A share below 1 within sampling error is not used unless the estimate needs it.
@@ -139,10 +141,11 @@ def _estimate_limited(
     for share in dict.fromkeys((floor.share, floor.largest)):
         limited = limit_errors(source, share)
         try:
-            lags = config.lags
+            lags, scores = config.lags, {}
             if lags == "auto":
-                lags = select_lags(limited, config.max_lags, *weights)
-            return limited, estimate(limited, lags, *weights), share
+                lags, scores = select_lags(limited, config.max_lags, *weights)
+            criterion = {str(order): score for order, score in scores.items()}
+            return limited, estimate(limited, lags, *weights), share, criterion
         except InferenceError as error:
             refusals.append(error)
     raise refusals[0]
@@ -181,5 +184,6 @@ def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
         "portmanteau": checks.portmanteau,
         "unit_root": checks.unit_root,
         "noise_share": found.noise_share,
+        "lag_criterion": found.lag_criterion,
         "warnings": [*notes, *found.notes],
     }

@@ -6,7 +6,7 @@ server keeps what it received), so no statistic needs memory that grows with tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,9 @@ __all__ = [
     "StateChunk",
     "StateSource",
     "complete_rows",
+    "keep_rows",
     "lagged_pairs",
+    "select_clients",
 ]
 
 CHUNK_STEPS = 16_384
@@ -80,18 +82,48 @@ class StateSource(NamedTuple):
 
 def complete_rows(source: StateSource) -> StateSource:
     """The time steps at which no client is missing; a step left out starts a new segment."""
+    return keep_rows(source, lambda chunk, _: np.all(chunk.observed, axis=1))
+
+
+def keep_rows(source: StateSource, is_kept: Callable[[StateChunk, int], np.ndarray]) -> StateSource:
+    """Some of the time steps; one left out starts a new segment, and time goes on without it.
+
+    Args:
+        source: the states.
+        is_kept: of a chunk and the position of its first step.
+    """
 
     def chunks() -> Iterator[StateChunk]:
-        was_kept = True
+        was_left_out, first = False, 0
         for chunk in source.chunks():
-            kept = np.all(chunk.observed, axis=1)
-            before = np.concatenate([[was_kept], kept[:-1]])
-            was_kept = bool(kept[-1]) if len(kept) else was_kept
-            starts = chunk.starts | ~before
+            kept = is_kept(chunk, first)
+            starts = chunk.starts.copy()
+            # a start that is left out passes on to the next step that is kept
+            starts[1:] |= ~kept[:-1]
+            starts[:1] |= was_left_out
+            was_left_out = not kept[-1] if len(kept) else was_left_out
+            first += len(kept)
             yield StateChunk(chunk.states[kept], chunk.observed[kept], starts[kept])
 
-    num_steps = sum(int(chunk.observed.all(axis=1).sum()) for chunk in source.chunks())
+    num_steps = sum(len(chunk.starts) for chunk in chunks())
     return source._replace(chunks=chunks, num_steps=num_steps)
+
+
+def select_clients(source: StateSource, kept: Sequence[int]) -> StateSource:
+    """Some of the clients, in the order of the source."""
+    columns, clients = np.isin(source.owner, kept), sorted(kept)
+
+    def chunks() -> Iterator[StateChunk]:
+        for chunk in source.chunks():
+            yield StateChunk(chunk.states[:, columns], chunk.observed[:, clients], chunk.starts)
+
+    return source._replace(
+        names=tuple(source.names[m] for m in clients),
+        dims=tuple(source.dims[m] for m in clients),
+        error_covs=tuple(source.error_covs[m] for m in clients),
+        chunks=chunks,
+        own_lags=tuple(source.own_lags[m] for m in clients),
+    )
 
 
 class PairChunk(NamedTuple):

@@ -128,7 +128,11 @@ def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...
     blocks, inside = padded_blocks(fit, dims)
     a, inside = blocks.reshape(M, M, -1), inside.reshape(M, M, -1)
     identity = np.eye(a.shape[-1])
-    V = covariance.cov + identity * ~inside[..., None]  # padding: zero entries of variance one
+    variance = np.einsum("mnkk->mnk", covariance.cov)
+    scale = np.sqrt(np.where(inside & (variance > 0), variance, 1.0))  # units must not matter
+    a = a / scale
+    V = covariance.cov / (scale[..., :, None] * scale[..., None, :])
+    V = V + identity * ~inside[..., None]  # padding: zero entries of variance one
     valid = np.linalg.eigvalsh(V)[..., 0] > 0
     V = np.where(valid[..., None, None], V, identity)
     statistic = np.einsum("mnk,mnk->mn", a, np.linalg.solve(V, a[..., None])[..., 0])

@@ -9,6 +9,7 @@ from fedgranger.client.loadings import fit_loadings
 from fedgranger.client.state_noise import state_message
 from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
+from tests.configs import formula_config
 from tests.unit.client.test_client_noise_floor import make, slow_sensors
 
 UNITS = np.array([1e5, 1.0, 1e-5, 3.6, 1e5, 0.01])
@@ -72,7 +73,7 @@ def test_sign_does_not_hang_on_rounding():
 def test_edges():
     panel, _ = fg.simulate(3, 3000, seed=5, sensor_dims=(3, 4, 6), measurement_var=1.0)
     other = fg.Panel(tuple(in_other_units(client) for client in panel.clients), panel.time)
-    config = fg.RunConfig(solver="newton")
+    config = formula_config(solver="newton")
     first, second = (fg.fit(each, config=config) for each in (panel, other))
     for column in ("strength", "p_value", "ci_low", "ci_high"):
         np.testing.assert_allclose(

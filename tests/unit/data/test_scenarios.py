@@ -118,6 +118,17 @@ def test_outage_is_one_block_of_one_client(share):
     assert not off[0].values[~seen].any()
 
 
+def test_outage_in_several_blocks_of_a_named_client():
+    panel, _ = simulate(
+        num_steps=SHORT, outage_share=0.3, outage_client="client2", outage_steps=20, **SYSTEM
+    )
+    assert panel["client1"].observed.all()
+    off = ~panel["client2"].row_observed
+    assert off.sum() == 20 * round(0.3 * SHORT / 20)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], off, [False]]).astype(int)))
+    assert (np.diff(edges)[::2] % 20 == 0).all()  # neighbours may touch
+
+
 def test_daily_cycle_is_in_every_state_of_every_client():
     plain, truth = simulate(num_steps=SHORT, **SYSTEM)
     panel, _ = simulate(num_steps=SHORT, cycle_size=2.0, cycle_period=24.0, **SYSTEM)
@@ -157,6 +168,8 @@ def test_scenario_is_its_options():
     ("option", "value"),
     [
         ("outage_share", 1.0),
+        ("outage_client", "nobody"),
+        ("outage_steps", 0),
         ("reading_feedback", 1.5),
         ("dead_time", -1),
         ("unit_factor", 0.0),

@@ -11,6 +11,7 @@ from fedgranger.data.known_graph import KnownGraph
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.evaluation.comparison import compare_runs, compare_with_graph
 from fedgranger.inference.edges import EdgeInference
+from tests.configs import formula_config
 
 
 def make_run(clients, edges, *, data="h", intervals=None, dims=None, untested=(), **options):
@@ -30,7 +31,7 @@ def make_run(clients, edges, *, data="h", intervals=None, dims=None, untested=()
         table["ci_low"], table["ci_high"] = zip(*ends, strict=True)
     empty = np.zeros((1, 1))
     inference = EdgeInference(empty, empty, empty, table, table, {})
-    config = fg.RunConfig(**{"correction": "none", **options})
+    config = formula_config(**{"correction": "none", **options})
     manifest = {
         "fedgranger_version": "1",
         "runtime": "inprocess",

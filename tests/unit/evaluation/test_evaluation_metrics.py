@@ -8,6 +8,7 @@ from fedgranger.client.params import known_models
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.evaluation.calibration import SCENARIOS, Record, Setting, run_data_set, summarise
 from fedgranger.evaluation.metrics import evaluate, score
+from tests.configs import formula_config
 
 TRUE = np.array([True, True, False, False, False])
 STRENGTH = np.array([5.0, 2.0, 3.0, 1.0, 0.5])
@@ -99,7 +100,7 @@ def test_no_null_tests_no_type_1_error():
 def known():
     """Six clients with two states, nine edges, local models known."""
     panel, truth = fg.simulate(6, 800, edges=9, seed=5)
-    config = fg.RunConfig(passes=1, tolerance=0, window=50)
+    config = formula_config(passes=1, tolerance=0, window=50)
     return fg.fit(panel, config, models=known_models(truth)), truth
 
 
@@ -190,7 +191,7 @@ def test_run_without_tests_scores_fedgc_only():
 def test_lags_count_as_entries():
     """Two lags: every block has twice the entries, those of the second lag are null."""
     panel, truth = fg.simulate(3, 600, edges=2, seed=8)
-    config = fg.RunConfig(passes=1, tolerance=0, window=50, lags=2)
+    config = formula_config(passes=1, tolerance=0, window=50, lags=2)
     scores = evaluate(fg.fit(panel, config, models=known_models(truth)), truth)["debiased"]
     assert scores["entries_all"]["num_possible"] == 72
     assert scores["entries_all"]["num_true"] == 3 * 4 + 2 * 4

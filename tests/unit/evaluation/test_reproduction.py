@@ -32,6 +32,7 @@ from fedgranger.evaluation.reproduction.system import mean_panel, paired_system
 from fedgranger.runtime.inprocess import train
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
+from tests.configs import formula_config
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_starting_traces_are_the_priors():
 def test_limit_vs_training_to_convergence():
     truth = paired_system(2, 3, 0.5)
     panel, _ = fg.simulate(num_steps=200, seed=3, system=truth)
-    config = fg.RunConfig(window="full", tolerance=1e-9, passes=20_000, augmentation_ridge=1.0)
+    config = formula_config(window="full", tolerance=1e-9, passes=20_000, augmentation_ridge=1.0)
     with jax.enable_x64(True):
         setup = set_up(panel, config, known_models(truth))
         *_, (last, _) = train(setup, config)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.estimate import companion, estimate, select_lags
 from fedgranger.inference.infer import infer
+from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
     random_covs,
@@ -116,15 +116,17 @@ def test_select_lags_finds_the_order(lags):
         source = source_of(
             add_errors(rng, simulate_states(rng, truth, 3000), covs), (1, 1, 1), covs
         )
-        assert select_lags(source, 5) == lags
+        assert select_lags(source, 5).lags == lags
 
 
 def test_select_lags_is_limited_and_stops_where_data_end():
     rng = np.random.default_rng(12)
     truth = np.hstack([0.6 * CHAIN, SECOND, THIRD])
     states = simulate_states(rng, truth, 3000)
-    assert select_lags(source_of(states, (1, 1, 1)), 2) == 2
-    assert select_lags(source_of(states[:25], (1, 1, 1)), 50) in (1, 2, 3)  # 4 lags need 25 pairs
+    assert select_lags(source_of(states, (1, 1, 1)), 2).lags == 2
+    short = select_lags(source_of(states[:25], (1, 1, 1)), 50)
+    assert short.lags in (1, 2, 3)  # 4 lags need 25 pairs
+    assert short.lags == min(short.scores, key=short.scores.__getitem__)
 
 
 def test_companion_roots_vs_determinant():
@@ -159,7 +161,7 @@ def ragged(request):
 def test_edges_do_not_depend_on_the_coordinates_of_states(ragged, lags, covariance, kind):
     """Any invertible change of each client's states: same W, k, ν, p; blocks follow."""
     states, covs, observed = ragged
-    config = RunConfig(lags=lags, covariance=covariance)
+    config = formula_config(lags=lags, covariance=covariance)
     base = infer(source_of(states, DIMS, covs, observed=observed), config)
     rng = np.random.default_rng(15)
     if kind == "units":
@@ -187,7 +189,7 @@ def test_permuting_clients_permutes(ragged):
     order = [2, 0, 1]
     offsets = np.concatenate([[0], np.cumsum(DIMS)])
     columns = np.concatenate([np.arange(offsets[k], offsets[k + 1]) for k in order])
-    config = RunConfig(lags=2)
+    config = formula_config(lags=2)
     base = infer(source_of(states, DIMS, covs, observed=observed), config)
     other = infer(
         source_of(
@@ -211,8 +213,8 @@ def test_permuting_clients_permutes(ragged):
 
 def test_shift_of_the_origin_changes_nothing(ragged):
     states, covs, observed = ragged
-    base = infer(source_of(states, DIMS, covs, observed=observed), RunConfig())
-    other = infer(source_of(states + 50.0, DIMS, covs, observed=observed), RunConfig())
+    base = infer(source_of(states, DIMS, covs, observed=observed), formula_config())
+    other = infer(source_of(states + 50.0, DIMS, covs, observed=observed), formula_config())
     np.testing.assert_allclose(other.transition, base.transition, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(other.edges["p_value"], base.edges["p_value"], rtol=1e-7)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.inference import influence
 from fedgranger.inference.covariance import block_covariance
@@ -12,6 +11,7 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.moments import accumulate, expand
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.weights import time_weights
+from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
     random_covs,
@@ -171,7 +171,7 @@ def values_of(found):
 def whole(request, data):
     """Result in one chunk; gaps, two segments, two lags, weights."""
     states, covs, observed = data
-    config = RunConfig(lags=2, hac=request.param, weighting="ewma", weighting_span=150)
+    config = formula_config(lags=2, hac=request.param, weighting="ewma", weighting_span=150)
 
     def run(chunk):
         source = source_of(states, DIMS, covs, observed=observed, starts=(0, 130), chunk=chunk)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
@@ -11,6 +10,7 @@ from fedgranger.inference.moments import accumulate
 from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
 from fedgranger.linalg.noise_floor import LagMoments, noise_floor
 from fedgranger.linalg.spectral import spectral_radius
+from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
     random_covs,
@@ -52,7 +52,7 @@ def test_declared_too_large_an_error_is_limited_and_stable():
     source = scaled(made(), 20.0)
     with pytest.raises(InferenceError):
         estimate(source)
-    found = infer(source, RunConfig(solver="none"))
+    found = infer(source, formula_config(solver="none"))
     assert found.facts["noise_share"] == joint_noise_floor(source).share
     assert spectral_radius(found.transition) < 1
 

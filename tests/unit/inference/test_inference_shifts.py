@@ -7,7 +7,13 @@ from scipy import stats
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
-from fedgranger.inference.shifts import calibrate, draw_shifts, tabulate
+from fedgranger.inference.shifts import (
+    calibrate,
+    draw_shifts,
+    keep_together,
+    kinds_of_copies,
+    tabulate,
+)
 from tests.state_sources import source_of
 
 QUIET = lambda *_: None  # noqa: E731
@@ -25,6 +31,43 @@ def test_clocks_are_apart_by_whole_periods(clients, period):
         gaps = np.diff(np.append(around, around[0] + T))
         assert gaps.min() >= least
     assert len(np.unique(found, axis=0)) > 45
+
+
+def seeming_links(clients, share, seed=0):
+    driven = np.random.default_rng(seed).uniform(size=(clients, clients)) < share
+    return driven & ~np.eye(clients, dtype=bool)
+
+
+@pytest.mark.parametrize(("clients", "share"), [(2, 1.0), (3, 0.5), (6, 0.3), (9, 0.1), (5, 0.0)])
+def test_every_pair_has_copies_without_its_link_and_with_its_effects_others(clients, share):
+    driven = seeming_links(clients, share)
+    kinds = kinds_of_copies(driven, most=1000)
+    np.testing.assert_array_equal(
+        sum(kind.pairs.astype(int) for kind in kinds), 1 - np.eye(clients, dtype=int)
+    )
+    shifts = draw_shifts(clients, 1000, 7, seed=3)
+    for kind in kinds:
+        turned = keep_together(shifts, kind)
+        for m, n in zip(*np.nonzero(kind.pairs), strict=True):
+            assert (turned[:, m] != turned[:, n]).all()
+            for other in range(clients):
+                if other not in (m, n):
+                    stays = bool(driven[m, other])
+                    assert ((turned[:, m] == turned[:, other]) == stays).all()
+
+
+def test_without_links_all_clocks_are_apart_and_many_links_share_copies():
+    (kind,) = kinds_of_copies(seeming_links(5, 0.0), most=1)
+    assert not kind.together.any()
+    driven = seeming_links(8, 0.3)
+    fine = kinds_of_copies(driven, most=1000)
+    coarse = kinds_of_copies(driven, most=len(fine) - 1)
+    assert len(coarse) <= 8 + 1 < len(fine)
+    for kind in coarse:  # links that seem to be there are tested with all clocks apart
+        assert not (kind.pairs & driven).any() or not kind.together.any()
+    (coarsest,) = kinds_of_copies(driven, most=2)
+    assert not coarsest.together.any()
+    assert coarsest.pairs.sum() == 8 * 7
 
 
 def test_each_client_turns_by_its_own_shift():

@@ -5,6 +5,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import InferenceWarning
+from tests.configs import formula_config
 
 CONFIG = {"state_dim": 2, "passes": 1, "tolerance": 0}
 
@@ -12,7 +13,7 @@ CONFIG = {"state_dim": 2, "passes": 1, "tolerance": 0}
 def test_uncorrected_estimate_vs_plain_least_squares():
     panel, _ = fg.simulate(3, 800, seed=2, measurement_var=2.0)
     with pytest.warns(InferenceWarning, match="measurement noise was not taken out"):
-        found = fg.fit(panel, fg.RunConfig(noise_correction=False, **CONFIG))
+        found = fg.fit(panel, formula_config(noise_correction=False, **CONFIG))
     states = np.concatenate(
         [
             found.monitors[name].report(panel[name], panel.segment_starts).states
@@ -23,7 +24,7 @@ def test_uncorrected_estimate_vs_plain_least_squares():
     x = states - states.mean(axis=0)
     plain = np.linalg.lstsq(x[:-1], x[1:], rcond=None)[0].T
     np.testing.assert_allclose(found.inference.transition, plain, atol=0.01)
-    corrected = fg.fit(panel, fg.RunConfig(**CONFIG))
+    corrected = fg.fit(panel, formula_config(**CONFIG))
     assert np.abs(corrected.inference.transition - plain).max() > 0.02
 
 
@@ -38,5 +39,5 @@ def test_clients_whose_noise_cannot_be_told_from_their_states_can_be_tested():
     panel = fg.Panel.from_arrays({"held": held, "walk": walk})
     config = {"state_model": "svd", **CONFIG}
     with pytest.warns(InferenceWarning, match="measurement noise was not taken out"):
-        found = fg.fit(panel, fg.RunConfig(noise_correction=False, **config))
+        found = fg.fit(panel, formula_config(noise_correction=False, **config))
     assert found.edges()["p_value"].notna().all()

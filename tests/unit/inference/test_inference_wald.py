@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide
@@ -16,6 +15,7 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust, false_edge_bound
 from fedgranger.inference.power import detectable_strength, power
 from fedgranger.inference.wald import block_cov, block_entries, entry_tests, wald_tests
+from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
     random_covs,
@@ -124,7 +124,7 @@ def test_entries_vs_student_t(fitted):
 def test_interval_and_p_value_of_an_entry_agree(fitted):
     """0 lies outside the 95 % interval exactly where p < 0.05."""
     source, _, _ = fitted
-    table = infer(source, RunConfig(lags=2)).entries
+    table = infer(source, formula_config(lags=2)).entries
     outside = (table["ci_low"] > 0) | (table["ci_high"] < 0)
     assert (outside == (table["p_value"] < 0.05)).all()
     assert 0 < outside.sum() < len(table)
@@ -133,14 +133,16 @@ def test_interval_and_p_value_of_an_entry_agree(fitted):
 def test_scalar_edge_is_its_entry():
     """Clients with one state: F(1, ν) of the square is Student-t of the value."""
     rng = np.random.default_rng(2)
-    found = infer(source_of(simulate_states(rng, np.eye(3) * 0.5, 300), (1, 1, 1)), RunConfig())
+    found = infer(
+        source_of(simulate_states(rng, np.eye(3) * 0.5, 300), (1, 1, 1)), formula_config()
+    )
     np.testing.assert_allclose(found.edges["p_value"], found.entries["p_value"], rtol=1e-9)
     np.testing.assert_allclose(found.edges["strength"], found.entries["estimate"].abs())
 
 
 def test_tables_have_one_row_per_pair_and_entry(fitted):
     source, fit, _ = fitted
-    found = infer(source, RunConfig(lags=2, alpha=0.01, correction="holm", confidence=0.9))
+    found = infer(source, formula_config(lags=2, alpha=0.01, correction="holm", confidence=0.9))
     assert tuple(found.edges.columns) == EDGE_COLUMNS
     assert tuple(found.entries.columns) == ENTRY_COLUMNS
     pairs = list(zip(found.edges["cause"], found.edges["effect"], strict=True))
@@ -157,7 +159,7 @@ def test_tables_have_one_row_per_pair_and_entry(fitted):
 
 def test_one_client_has_no_edges():
     rng = np.random.default_rng(3)
-    found = infer(source_of(simulate_states(rng, 0.5 * np.eye(2), 200), (2,)), RunConfig())
+    found = infer(source_of(simulate_states(rng, 0.5 * np.eye(2), 200), (2,)), formula_config())
     assert len(found.edges) == len(found.entries) == 0
     assert tuple(found.edges.columns) == EDGE_COLUMNS
     assert found.p_value.shape == (2, 2)
@@ -168,10 +170,10 @@ def test_lags_auto_and_weights_reach_the_fit():
     rng = np.random.default_rng(4)
     transition = np.array([[0.3, 0.0, 0.5, 0.0], [0.0, 0.4, 0.3, 0.3]])
     source = source_of(simulate_states(rng, transition, 2000), (1, 1))
-    found = infer(source, RunConfig(lags="auto", max_lags=4))
+    found = infer(source, formula_config(lags="auto", max_lags=4))
     assert found.facts["lags"] == 2
-    assert infer(source, RunConfig(lags="auto", max_lags=1)).facts["lags"] == 1
-    window = infer(source, RunConfig(weighting="window", weighting_span=500)).facts
+    assert infer(source, formula_config(lags="auto", max_lags=1)).facts["lags"] == 1
+    window = infer(source, formula_config(weighting="window", weighting_span=500)).facts
     assert window["num_pairs"] == window["effective_pairs"] == 499
 
 
@@ -325,7 +327,7 @@ def test_detectable_strength_shrinks_with_the_standard_error():
 
 def test_detectable_strength_of_an_edge_in_the_facts(fitted):
     source, _, covariance = fitted
-    facts = infer(source, RunConfig(lags=2, alpha=0.01)).facts
+    facts = infer(source, formula_config(lags=2, alpha=0.01)).facts
     V = block_cov(covariance, DIMS, 2, 1, 0)
     assert facts["detectable_strength"]["c0 -> c1"] == detectable_strength(
         V, covariance.df[1, 0] - 3, 0.01
@@ -335,7 +337,7 @@ def test_detectable_strength_of_an_edge_in_the_facts(fitted):
 def test_homoskedastic_is_refused_with_gaps_and_doubted_with_noise():
     rng = np.random.default_rng(30)
     states = rng.standard_normal((400, 3))
-    config = RunConfig(covariance="homoskedastic")
+    config = formula_config(covariance="homoskedastic")
     noisy = source_of(states, (1, 2), [0.1 * np.eye(1), 0.1 * np.eye(2)])
     assert any(
         "ignores measurement noise" in note for note in infer(noisy, config).facts["warnings"]
@@ -364,7 +366,7 @@ def test_level_with_many_entries():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         source = source_of(simulate_states(rng, 0.6 * np.eye(12), 600), (4, 4, 4))
-        p = infer(source, RunConfig(lags=3)).edges["p_value"]
+        p = infer(source, formula_config(lags=3)).edges["p_value"]
         rejected += int((p <= 0.05).sum())
     assert rejected <= 12
 
@@ -373,8 +375,10 @@ def test_couplings_leave_pairs_untested_and_out_of_the_correction():
     rng = np.random.default_rng(31)
     source = source_of(simulate_states(rng, 0.5 * np.eye(3), 400), (1, 1, 1))
     wanted = (("c0", "c1"), ("c2", "c1"))
-    everything = infer(source, RunConfig(correction="holm")).edges.set_index(["cause", "effect"])
-    found = infer(source, RunConfig(correction="holm", couplings=wanted))
+    everything = infer(source, formula_config(correction="holm")).edges.set_index(
+        ["cause", "effect"]
+    )
+    found = infer(source, formula_config(correction="holm", couplings=wanted))
     table = found.edges.set_index(["cause", "effect"])
     assert set(table.index[table["p_value"].notna()]) == set(wanted)
     small = min(everything.loc[list(wanted), "p_value"])

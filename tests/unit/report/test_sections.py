@@ -28,6 +28,7 @@ from tests.browser.pages import (
     made_tables,
     made_uncertainty,
 )
+from tests.configs import formula_config
 
 NAMES = ["a", "b", "c"]
 
@@ -256,7 +257,7 @@ def test_root_cause_panel_is_there_when_the_run_has_one():
 
 def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_path):
     panel, _ = fg.simulate(2, 600, seed=3)
-    result = fg.fit(panel, fg.RunConfig(state_dim=2, passes=2, tolerance=0))
+    result = fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0))
     write_run_report(tmp_path / "report.html", result)
     assert "id='root-cause'" not in (tmp_path / "report.html").read_text()
     (tmp_path / "rca.json").write_text(json.dumps(made_root_causes(list(result.clients))))

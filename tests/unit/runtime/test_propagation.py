@@ -10,6 +10,7 @@ from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.rows import no_noise, single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.noise import noise_of, noise_sample
+from tests.configs import formula_config
 
 SIZES = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_size": 0.01}
 
@@ -20,7 +21,7 @@ def panel():
 
 
 def run(panel, noise, **options):
-    config = fg.RunConfig(**{**SIZES, **options})
+    config = formula_config(**{**SIZES, **options})
     setup = set_up(panel, config)
     return propagate(setup, config, dict.fromkeys(setup.names, noise), num_checkpoints=8)
 
@@ -95,7 +96,7 @@ def test_sampled_noise_has_the_covariance_that_was_given():
 
 
 def test_single_row_adds_noise_to_the_measurements_only(panel):
-    config = fg.RunConfig(**SIZES)
+    config = formula_config(**SIZES)
     setup = set_up(panel, config)
     noise = noise_of(dict.fromkeys(setup.names, 4.0), setup.names, [3, 3], 401)
     quiet, noisy = (single_row(setup, config, 0, noise=n) for n in (None, noise))

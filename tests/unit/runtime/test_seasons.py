@@ -17,8 +17,9 @@ from fedgranger.runtime.federated.questions import question_of
 from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.runtime.federated.validation import check_answer
 from fedgranger.runtime.seasons import take_out_seasons
+from tests.configs import formula_config
 
-CONFIG = fg.RunConfig(state_dim=2, solver="none")
+CONFIG = formula_config(state_dim=2, solver="none")
 LENGTH = 1600
 
 

@@ -88,7 +88,7 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
     """
     started = time.perf_counter()
     panel = Panel.from_arrays(control.arrays)
-    p_values, reason, facts = _fitted(panel, config)
+    found, reason, facts = _fitted(panel, config)
     seconds = time.perf_counter() - started
     textbook = _textbook(panel, config)
     pairs = []
@@ -98,7 +98,8 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
                 "cause": cause,
                 "effect": effect,
                 "truth": control.truths.get((cause, effect), UNKNOWN),
-                "p_value": _plain(p_values.get((cause, effect))),
+                "p_value": _plain(found.get((cause, effect), (None, None))[0]),
+                "place": found.get((cause, effect), (None, None))[1],
                 "p_textbook": _plain(textbook.get((cause, effect))),
             }
         )
@@ -116,7 +117,8 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
 
 def _fitted(
     panel: Panel, config: RunConfig
-) -> tuple[dict[tuple[str, str], float], str | None, dict[str, Any]]:
+) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, dict[str, Any]]:
+    """P-value and place in the order of certainty of every pair, why not, and facts."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -126,9 +128,9 @@ def _fitted(
     facts = result.manifest["inference"]
     if result.inference is None:
         return {}, str(facts.get("reason", "no test was made")), facts
-    table = result.edges()
-    pairs = zip(table["cause"], table["effect"], strict=True)
-    return dict(zip(pairs, table["p_value"].astype(float), strict=True)), None, facts
+    table = result.edges(sort=True)
+    rows = zip(table["cause"], table["effect"], table["p_value"].astype(float), strict=True)
+    return {(c, e): (p, place) for place, (c, e, p) in enumerate(rows)}, None, facts
 
 
 def _textbook(panel: Panel, config: RunConfig) -> dict[tuple[str, str], float]:

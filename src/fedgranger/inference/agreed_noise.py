@@ -1,0 +1,88 @@
+r"""The measurement noise that clients and their states agree on.
+
+A client's E comes from its sensors at one time step (or from the user). The states from step to
+step say something about it too (`lag_moments`): J asks whether any white E fits them, D whether the
+clients' own does. Where some E fits but not theirs, sensor noise is part of the dynamics (a
+controller acts on the reading), a declared R is wrong, or a client had no way to know it (a single
+sensor). The E that the lags show is then used for all clients, its negative directions set to zero:
+
+$$\min_{A, E} g^\top S^{-1} g, \qquad
+  g = (\Gamma_1 - A(\Gamma_0 - E),\; \Gamma_2 - A\,\Gamma_1)$$
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.states import StateSource
+
+__all__ = ["Agreed", "agreed_noise"]
+
+MOST_LAG_STATES = 16
+"""With more states the lag moments are too many to be weighted by their own covariance."""
+DOUBTFUL = 1e-3
+
+
+class Agreed(NamedTuple):
+    """The states with the noise to use.
+
+    Attributes:
+        source: the states, with the clients' own E or with the lags'.
+        is_possible: some white measurement error fits the first two lags.
+        shares: E of the lags relative to the client's own, by client (None: it knew of none);
+            empty where the own E is used.
+        warning: a sentence where it is not; else empty.
+    """
+
+    source: StateSource
+    is_possible: bool
+    shares: dict[str, float | None]
+    warning: str
+
+
+def agreed_noise(source: StateSource) -> Agreed:
+    """The clients' own E unless the lags contradict it; too many states are not tried."""
+    if source.total_dim > MOST_LAG_STATES:
+        return Agreed(source, True, {}, "")
+    try:
+        check = lag_moment_check(source)
+    except InferenceError:
+        return Agreed(source, True, {}, "")
+    if check.p_value < DOUBTFUL:
+        return Agreed(source, False, {}, "")
+    if check.own_p_value >= DOUBTFUL:
+        return Agreed(source, True, {}, "")
+    covs = tuple(map(_nonnegative, check.error_covs, check.state_covs))
+    pairs = zip(source.names, source.error_covs, covs, strict=True)
+    shares = {name: _share(own, shown) for name, own, shown in pairs}
+    spelled = ", ".join(
+        f"'{name}' knew of none" if share is None else f"'{name}' {share:.2g} times its own"
+        for name, share in shares.items()
+    )
+    return Agreed(
+        source._replace(error_covs=covs, declared=()),
+        True,
+        shares,
+        "what the clients know of their measurement noise does not agree with how their states go "
+        "from step to step (a controller that acts on the readings, a wrong R or too few sensors "
+        f"may be why); the noise that the first two lags show was taken out instead: {spelled}",
+    )
+
+
+def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
+    """E without the directions in which it is negative, in any coordinates the same ones."""
+    values, vectors = scipy.linalg.eigh(E, state_cov)
+    turned = state_cov @ vectors
+    return (turned * np.maximum(values, 0.0)) @ turned.T
+
+
+def _share(own: np.ndarray, shown: np.ndarray) -> float | None:
+    """tr(own⁻¹ shown)/p, which does not depend on the state's coordinates."""
+    if not own.any():
+        return None
+    return float(np.trace(np.linalg.pinv(own, hermitian=True) @ shown) / len(own))
