@@ -101,8 +101,9 @@ class Result:
         test at that level finds nothing.
 
         Args:
-            estimate: `debiased` or `readings` with its tests, `fedgc` (test columns empty), or
-                `auto`: the tested one when there is one.
+            estimate: `debiased` or `readings` with its tests, `fedgc` (its ranking, which is no
+                test: test columns empty), or `auto`: the run's own test, and where nothing was
+                tested pairs without any number.
             alpha: level for `is_edge`; default the run's own.
             correction: for `q_value`; default the run's own.
             sort: most certain first, instead of by client order: by p-value, where p-values end at
@@ -110,8 +111,10 @@ class Result:
                 tests by strength.
         """
         self._check_estimate(estimate)
-        if estimate == "fedgc" or self.inference is None:
+        if estimate == "fedgc":
             table = self._untested_edges()
+        elif self.inference is None:
+            table = self._untested_edges().assign(strength=np.nan)
         else:
             table = decide(
                 self._tested(estimate).edges,
@@ -133,9 +136,9 @@ class Result:
         With several lags `col` goes on counting from lag to lag.
         """
         self._check_estimate(estimate)
-        if estimate != "fedgc" and self.inference is not None:
-            return self._tested(estimate).entries
-        if self.granger is None:
+        if estimate != "fedgc":
+            if self.inference is not None:
+                return self._tested(estimate).entries
             return pd.DataFrame(columns=list(ENTRY_COLUMNS))
         rows = [
             (cause, effect, i, j, float(value))
@@ -157,6 +160,12 @@ class Result:
         return false_edge_bound(
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         )
+
+    def test_facts(self, estimate: str = "auto") -> dict[str, Any]:
+        """Facts of a test: which question, why, what could not be tested and the checks."""
+        if self.inference is None:
+            return self.manifest["inference"]
+        return self._tested(estimate).facts
 
     def _check_estimate(self, estimate: str) -> None:
         check_choice("estimate", estimate, ("auto", "debiased", "readings", "fedgc"))

@@ -31,6 +31,44 @@ def made_tables(names, seed=0, size=2):
     return decide(edges, 0.05, "bh"), pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
 
 
+def made_audit(names):
+    """The second client is the worst; its record is seasonal."""
+    level = [0.01, 0.05, 0.1, 0.5]
+    rates = {name: [0.05, 0.02] for name in names} | {names[min(1, len(names) - 1)]: [0.4, 0.05]}
+    by_effect = dict(sorted(rates.items(), key=lambda item: -item[1][0]))
+    seasonal = {"kinds": ["seasonal"], "peak_share": 0.12, "peak_period": 24.0}
+    return {
+        "test": "readings",
+        "copies": 60,
+        "refused": 1,
+        "rate": [0.21, 0.02],
+        "rate_01": [0.1, 0.01],
+        "band": [0.03, 0.08],
+        "is_inside": False,
+        "by_effect": by_effect,
+        "by_cause": {name: [0.04, 0.02] for name in names},
+        "quantiles": {
+            "level": level,
+            "observed": [0.001, 0.01, 0.05, 0.5],
+            "low": [u / 2 for u in level],
+            "high": [1.5 * u for u in level],
+        },
+        "clients": {name: seasonal if rates[name][0] > 0.1 else {"kinds": []} for name in names},
+    }
+
+
+def made_controls(names, sensors):
+    """Positive control of every pair, and a sensor of every client."""
+    pairs = [(cause, effect) for effect in names for cause in names if cause != effect]
+    return {
+        "extrapolated": [],
+        "positive_control": {f"{c} -> {e}": 0.1 + 0.01 * k for k, (c, e) in enumerate(pairs)},
+        "innovation_sensor": {
+            name: {"sensor": sensors[0], "innovation": 5.0, "is_change": True} for name in names
+        },
+    }
+
+
 def made_manifest(names, sensors=None):
     normal = np.sort(np.random.default_rng(1).normal(size=41))
     fit = {
@@ -62,6 +100,8 @@ def made_manifest(names, sensors=None):
             "unit_root": dict.fromkeys(names, 0.001),
             "effective_samples": dict.fromkeys(names, 1200.0),
             "detectable_strength": {"a -> b": 0.08},
+            "audit": made_audit(names),
+            **made_controls(names, sensors or ("x", "y")),
         },
         "bytes": {name: {"up_per_step": 33, "up_total": 132_000} for name in names},
     }

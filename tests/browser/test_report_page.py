@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger.inference.answer import count_edges, counts_text
 from fedgranger.inference.edges import decide
-from tests.browser.pages import made_report
+from fedgranger.report.html import write_report
+from tests.browser.pages import made_manifest, made_report, made_tables
 
 NAMES = {
     2: ["north", "south"],
@@ -68,9 +70,9 @@ def test_edges_appear_exactly_as_the_library_decides(made, open_page, count):
         )
         flags = decide(edges, alpha, correction)["is_edge"].fillna(False).to_numpy(dtype=bool)
         assert sorted(framed) == list(flags.nonzero()[0])
-        assert page.script("return document.getElementById('count').textContent").startswith(
-            f"{len(expected)} of "
-        )
+        counts = count_edges(decide(edges, alpha, correction))
+        assert text_of(page, "count") == counts_text(counts)
+        assert counts.found == len(expected)
         seen.add(len(expected))
     assert len(seen) > 1
     page.script("document.getElementById('reset').click()")
@@ -92,9 +94,100 @@ def test_other_tests_can_be_chosen(made, open_page):
     assert expected
     assert page.drawn() == expected
     page.choose(test="fedgc")
-    assert len(page.drawn()) == 9  # one and a half per client
+    assert page.drawn() == set()  # a ranking is no graph of influences
     assert page.script("return document.getElementById('alpha').disabled")
-    assert "not tested" in page.script("return document.getElementById('count').textContent")
+    assert text_of(page, "count") == "a ranking, not tested"
+    assert "It is not a test" in text_of(page, "chosen-question")
+    assert "no arrow is drawn" in text_of(page, "drawn")
+    strongest = page.script("return document.querySelector('#pairs tbody tr').textContent")
+    assert strongest.endswith("not tested")
+    page.script("document.getElementById('reset').click()")
+    assert page.drawn() == supported(edges, NAMES[6])
+    assert text_of(page, "chosen-question") == ""
+
+
+def text_of(page, name):
+    return page.script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def test_a_pair_without_a_test_says_why_in_table_matrix_and_tip(made, open_page):
+    path, edges, _ = made(6)
+    page = open_page(path)
+    (place,) = edges.index[edges["p_value"].isna()]
+    crossed = page.script(
+        "return [...document.querySelectorAll('.fg-cross')].map(c => +c.parentNode.dataset.pair)"
+    )
+    assert crossed == [place]
+    why = "not tested: its test could not be made"
+    cell = page.script(
+        f"return document.querySelector('.fg-cell[data-pair=\"{place}\"] title').textContent"
+    )
+    assert cell.endswith(why)
+    row = page.script(
+        f"return document.querySelector('#pairs tr[data-pair=\"{place}\"]').textContent"
+    )
+    assert row.endswith(why)
+    headline = page.script("return document.querySelector('.headline').textContent")
+    for text in (headline, text_of(page, "count")):
+        assert "of 29 tested pairs" in text
+        assert "1 of 30 pairs was not tested" in text
+
+
+def test_without_a_test_the_page_draws_nothing_until_the_ranking_is_chosen(tmp_path, open_page):
+    edges, _ = made_tables(NAMES[6])
+    manifest = made_manifest(NAMES[6])
+    manifest["inference"] = {
+        "test": "auto",
+        "reason": "38 rows for 45 coefficients",
+        "warnings": [],
+    }
+    ranking = edges[["cause", "effect", "strength"]]
+    write_report(tmp_path / "r.html", ranking.assign(strength=float("nan")), manifest,
+                 pd.DataFrame(), fedgc=ranking)  # fmt: skip
+    for size in ((1100, 900), (390, 844)):
+        page = open_page(tmp_path / "r.html", size=size)
+        first = page.script("return document.querySelector('main p').textContent")
+        assert first == "Nothing was tested: 38 rows for 45 coefficients."
+        assert page.drawn() == set()
+        assert text_of(page, "count") == "nothing was tested"
+        assert page.script("return document.querySelectorAll('.fg-cross').length") == 30
+        assert "–" in page.script("return document.querySelector('#pairs tbody tr').textContent")
+        page.choose(test="fedgc")
+        assert page.drawn() == set()
+        label = "return document.getElementById('test').selectedOptions[0].textContent"
+        assert page.script(label) == "FedGC's ranking, not tested"
+        values = page.script(
+            "return [...document.querySelectorAll('#pairs tbody td:nth-child(3)')]"
+            ".map(c => c.textContent)"
+        )
+        assert [float(value) for value in values] == sorted(map(float, values), reverse=True)
+        assert page.messages() == []
+
+
+def test_the_other_tests_answer_can_be_chosen(tmp_path, open_page):
+    edges, entries = made_tables(NAMES[6])
+    other = edges.assign(p_value=edges["p_value"].to_numpy()[::-1])
+    manifest = made_manifest(NAMES[6])
+    beside = {"test": "readings", "test_reason": "it was asked for", "reasons": {}}
+    manifest["inference"] |= {"beside": beside, "test_reason": "the latent model passes"}
+    path = tmp_path / "r.html"
+    write_report(path, edges, manifest, pd.DataFrame(), entries=entries, beside=other)
+    page = open_page(path)
+    page.choose(test="readings", alpha=0.2)
+    decided = decide(other, 0.2, "bh")
+    assert page.drawn() == supported(decided, NAMES[6])
+    assert text_of(page, "count") == counts_text(count_edges(decided))
+    assert "beyond the effect's own past" in text_of(page, "chosen-question")
+    assert "edges_readings.csv" in text_of(page, "question")
+
+
+def test_the_audit_is_in_the_page(made, open_page):
+    page = open_page(made(6)[0])
+    text = page.script("return document.getElementById('audit').textContent")
+    assert text.startswith("Can these p-values be trusted on this data?")
+    assert "where compressor is the effect. Its record is seasonal" in text
+    assert page.script("return document.querySelectorAll('#audit .dot').length") == 4
+    assert page.script("return document.querySelector('#audit .band').getBBox().height") > 20
 
 
 def test_a_level_that_is_none_changes_nothing(made, open_page):
@@ -152,7 +245,8 @@ def test_numbers_of_the_page_equal_the_tables(made, open_page):
         assert close(strength, pair["strength"])
         if interval == "–":
             assert pair[["ci_low", "p_value"]].isna().all()
-            assert (statistic, p, q, flag) == ("–", "–", "–", "–")
+            assert (p, q, flag) == ("–", "–", "not tested: its test could not be made")
+            assert statistic == "–"
             continue
         low, high = interval.split(" to ")
         assert close(low, pair["ci_low"])
@@ -231,7 +325,7 @@ def test_every_picture_and_control_has_a_name(made, open_page):
     targets = page.script(
         "return [...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))"
     )
-    assert len(targets) == 11
+    assert len(targets) == 12
     assert set(targets) <= set(ids)
 
 

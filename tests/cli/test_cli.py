@@ -172,8 +172,9 @@ def short_run(data):
 def test_edges(run):
     folder, _ = run
     table = call("edges", folder, "--top", 2, "--bound").output
-    header = "cause effect strength ci_low ci_high p_value delay q_value is_edge fedgc"
-    assert table.splitlines()[0].split() == header.split()
+    header = "cause effect strength ci_low ci_high p_value delay q_value is_edge"
+    assert "of 6 tested pairs" in table.splitlines()[0]
+    assert table.splitlines()[1].split() == header.split()
     assert "pass Holm's test" in table
     for options in (["--bound", "--json"], ["--estimate", "fedgc", "--alpha", 0.01]):
         assert call("edges", folder, *options).exit_code == 2
@@ -211,28 +212,32 @@ def test_diagnose(run, data, tmp_path):
     untested = call(
         "fit", data, "--out", tmp_path / "r", "--test", "none", "--passes", 1, "--tolerance", 0
     )
-    assert "none was tested" in untested.output
+    assert "Nothing was tested: no test was asked for" in untested.output
+    assert untested.exit_code == 0
     refused = call("diagnose", tmp_path / "r")
     assert refused.exit_code == 2
-    assert "no edge tests" in refused.stderr
+    assert "nothing was tested" in refused.stderr
 
 
-def test_untestable_data_keep_the_ranking_and_say_why(data, tmp_path):
-    """A copy of a client is collinear with it: the run goes on, the test columns stay empty."""
+def test_untestable_data_say_why_and_leave_with_status_3(data, tmp_path):
+    """A copy of a client is collinear with it: the run is written, all columns stay empty."""
     for path in data.glob("*.csv"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "copy.csv").write_bytes((data / "client1.csv").read_bytes())
     result = call(
-        "fit", tmp_path, "--out", tmp_path / "r", "--state-dim", 2, "--passes", 1, "--tolerance", 0
-    )
-    assert result.exit_code == 0, result.stderr
+        "fit", tmp_path, "--out", tmp_path / "r", "--state-dim", 2, "--passes", 1, "--tolerance", 0,
+        "--test", "debiased",
+    )  # fmt: skip
+    assert result.exit_code == 3, result.stderr
+    assert result.stdout.startswith("Nothing was tested: ")
     assert "could not be tested" in result.stderr
     assert "'client1' and 'copy'" in result.stderr or "'copy' and 'client1'" in result.stderr
     edges = pd.read_csv(tmp_path / "r" / "edges.csv")
     assert edges["p_value"].isna().all()
     assert edges["is_edge"].isna().all()
-    assert (edges["strength"] > 0).all()
-    assert "could not be tested" in (tmp_path / "r" / "report.html").read_text()
+    assert edges["strength"].isna().all()
+    assert (pd.read_csv(tmp_path / "r" / "edges_fedgc.csv")["strength"] > 0).all()
+    assert "Nothing was tested: " in (tmp_path / "r" / "report.html").read_text()
 
 
 def test_study_is_resumable(tmp_path):
@@ -360,7 +365,7 @@ def test_demo_in_a_fresh_process(tmp_path):
     )
     assert outcome.returncode == 0, outcome.stderr
     assert "AUC-ROC" in outcome.stdout
-    assert "9 of 30 possible edges are supported" in outcome.stdout
+    assert "9 of 30 tested pairs are edges" in outcome.stdout
     report = (tmp_path / "demo" / "run" / "report.html").read_text()
     assert "<svg" in report
     assert "boiler" in report

@@ -189,7 +189,7 @@ def test_a_finished_run_shows_its_headline(finished):
     for options in (["--once"], []):
         result = call("watch", finished, *options)
         assert result.exit_code == 0
-        assert "possible edges are supported" in result.output
+        assert "tested pairs" in result.output
         assert "ran all 2 passes" in result.output
         assert "covariance" not in result.output
 
@@ -245,7 +245,7 @@ def test_the_watch_ends_with_the_run(finished, tmp_path, monkeypatch):
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert "training, pass 26" in lines[0]
-    assert "possible edges are supported" in lines[1]
+    assert "tested pairs" in lines[1]
 
 
 # Folders made by hand -------------------------------------------------------------------------

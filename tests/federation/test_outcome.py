@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.cli.tables import edge_table, headline, ledger_table
+from fedgranger.cli.tables import edge_table, headline, ledger_table, untested_lines
+from fedgranger.report.audit_words import control_sentences
 from fedgranger.report.html import write_report
 from fedgranger.report.run import write_run_report
 from fedgranger.runtime.federated.coordinator import drive
@@ -65,9 +66,24 @@ def test_a_run_without_rounds_says_so_and_shows_no_estimate_of_fedgc(panel, tmp_
         write_run_report(tmp_path / "r.html", again)
         text = (tmp_path / "r.html").read_text()
         assert "FedGC was not run" in text
-        assert "FedGC, not tested" not in text
-        assert "supported" in headline(again)
-        edge_table(again.edges(sort=True), None, again.fedgc_edges())
+        assert "FedGC's ranking, not tested" not in text
+        assert "tested pairs" in headline(again)
+        edge_table(again.edges(sort=True), None)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_server_gives_a_positive_control_without_knowing_a_sensor(panel, tmp_path):
+    """The same numbers as a run in one process, except what only a client knows."""
+    config = fg.RunConfig(solver="none", copies=20)
+    found = result_of(panel, tmp_path / "parties", config).manifest["inference"]
+    alone = fg.fit(panel, config=config).manifest["inference"]
+    assert len(found["positive_control"]) == 6
+    assert found["positive_control"] == pytest.approx(alone["positive_control"], rel=1e-6)
+    assert "innovation_sensor" not in found
+    assert set(alone["innovation_sensor"]) == set(panel.names)
+    assert any("knows no sensor" in line for line in control_sentences(found))
+    assert not any("knows no sensor" in line for line in control_sentences(alone))
+    assert set(found["audit"]["clients"]) == set(panel.names)
 
 
 def test_the_manifest_names_every_clients_data_by_a_hash(panel, tmp_path):
@@ -131,4 +147,6 @@ def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path)
         assert "client 'client3' stayed away" in again.manifest["inference"]["warnings"][0]
         write_report(tmp_path / "r.html", edges, again.manifest, again.trace)
         headline(again), ledger_table(again.manifest["bytes"])
-        edge_table(again.edges(sort=True), None, again.edges(estimate="fedgc"))
+        edge_table(again.edges(sort=True), None)
+        lines = untested_lines(edges, again.test_facts())
+        assert any("'client3' stayed away" in line for line in lines)

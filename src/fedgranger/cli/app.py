@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "audit": (
         "fedgranger.cli.audit",
-        "Show how often the tests find edges where none can be: with every client's clock shifted.",
+        "Show how often the tests find edges where none can be, where and why, and what they miss.",
     ),
     "evaluate": (
         "fedgranger.cli.evaluate",

@@ -13,69 +13,87 @@ from rich.table import Table
 from fedgranger.cli.console import friendly, out
 from fedgranger.errors import RunError
 
-__all__ = ["audit", "audit_lines"]
+__all__ = ["audit"]
 
-NAMES = {"debiased": "latent test", "readings": "readings' test"}
+CONTROL_FACTS = ("positive_control", "innovation_sensor")
 
 
 @friendly
 def audit(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
+    top: Annotated[
+        int, typer.Option(help="Pairs shown with their smallest influence, hardest first.", min=0)
+    ] = 10,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Show how often the tests find edges where none can be: with every client's clock shifted."""
+    """Show how often the tests find edges where none can be, where and why, and what they miss."""
+    from fedgranger.inference.answer import nothing_tested
+    from fedgranger.report.audit_words import TITLE, verdict
     from fedgranger.results import Result
 
-    facts = Result.load(run).manifest["inference"]
+    result = Result.load(run)
+    facts = result.manifest["inference"]
+    if result.inference is None:
+        raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
     found = [part for part in (facts, facts.get("beside")) if part and "audit" in part]
     if not found:
         raise RunError(f"{run}: no copies with shifted clocks; fit with test='auto' or 'readings'")
     if json_output:
-        typer.echo(json.dumps([part["audit"] for part in found], indent=1))
+        typer.echo(json.dumps([_plain(part) for part in found], indent=1))
         return
+    out.print(f"[bold]{TITLE}[/] {escape(verdict(facts))}\n", soft_wrap=True)
     for part in found:
-        for line in audit_lines(part):
-            out.print(escape(line), soft_wrap=True)
-        out.print(_by_client(part["audit"]))
-        out.print("")
+        _print_part(part, top)
 
 
-def audit_lines(facts: dict[str, Any]) -> list[str]:
-    """What shifted clocks say of a test, in sentences; nothing when it was not tried."""
-    found = facts.get("audit")
-    if found is None or found["rate"][0] is None:
-        return []
-    (rate, error), (strict, strict_error) = found["rate"], found["rate_01"]
-    low, high = found["band"]
-    lines = [
-        f"{NAMES[found['test']]}: in {found['copies']} copies with shifted clocks, where no edge "
-        f"can be true, its own p-values are below 0.05 in {_share(rate, error)} and below 0.01 in "
-        f"{_share(strict, strict_error)} of the pairs (believed between {low:g} and {high:g})"
-    ]
-    if found["refused"]:
-        lines.append(f"{found['refused']} of the copies could not be tested")
-    if facts["test"] == "readings":
-        lines.append("the p-values of the edges come from these copies, not from a formula")
-        beyond = facts.get("extrapolated", [])
-        if beyond:
-            lines.append(
-                f"{len(beyond)} statistics lie beyond every copy; their p-values extrapolate the "
-                f"tail below {1 / (found['copies'] + 1):.3f}: {', '.join(beyond[:5])}"
-                + (" and others" if len(beyond) > 5 else "")
-            )
-    return lines
+def _plain(part: dict[str, Any]) -> dict[str, Any]:
+    """The audit of one test with its positive control."""
+    return part["audit"] | {key: part[key] for key in CONTROL_FACTS if key in part}
 
 
-def _share(rate: float, error: float) -> str:
-    return f"{rate:.3f} ± {error:.3f}"
+def _print_part(part: dict[str, Any], top: int) -> None:
+    from fedgranger.report.audit_words import audit_sentences, control_sentences, quantile_sentence
+
+    said = [*audit_sentences(part), quantile_sentence(part["audit"])]
+    for line in filter(None, said):
+        out.print(escape(line), soft_wrap=True)
+    out.print(_by_client(part["audit"]))
+    for line in control_sentences(part):
+        out.print(escape(line), soft_wrap=True)
+    if part.get("positive_control") and top:
+        out.print(_by_pair(part, top))
+    out.print("")
 
 
 def _by_client(found: dict[str, Any]) -> Table:
+    from fedgranger.inference.record_traits import traits_in_words
+    from fedgranger.report.audit_words import share
+
     table = Table(box=None, header_style="bold")
     for name in ("client", "as effect", "as cause"):
         table.add_column(name, justify="left" if name == "client" else "right")
+    traits = found.get("clients", {})
+    if traits:
+        table.add_column("its record", justify="left")
     for client, effect in found["by_effect"].items():
         cause = found["by_cause"].get(client, [None, None])
-        cells = ("–" if pair[0] is None else _share(*pair) for pair in (effect, cause))
+        cells = [share(effect), share(cause)]
+        if traits:
+            cells.append(escape(traits_in_words(traits.get(client, {})) or "–"))
         table.add_row(escape(client), *cells)
+    return table
+
+
+def _by_pair(part: dict[str, Any], top: int) -> Table:
+    from fedgranger.report.audit_words import controls
+
+    shown = controls(part)[:top]
+    table = Table(box=None, header_style="bold")
+    table.add_column("pair")
+    table.add_column("smallest influence found", justify="right")
+    if any(one.units for one in shown):
+        table.add_column("which moves, in its own unit")
+    for one in shown:
+        units = [escape(one.units)] if len(table.columns) > 2 else []
+        table.add_row(escape(one.edge), f"{one.size:.3g}", *units)
     return table

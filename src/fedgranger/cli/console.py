@@ -28,26 +28,35 @@ from fedgranger.errors import (
     StabilityWarning,
 )
 
-__all__ = ["INTERRUPTED", "err", "friendly", "out", "progress_report"]
+__all__ = ["INTERRUPTED", "NOTHING_TESTED", "err", "friendly", "out", "progress_report"]
 
 # In a pipe or a file tables need no folding at 80 columns.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)
 INTERRUPTED = 130
+NOTHING_TESTED = 3
+"""Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
 OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def friendly(command: Command) -> Command:
-    """Turn the user's mistakes into one sentence and exit code 2, our warnings into lines."""
+    """Turn the user's mistakes into one sentence and exit code 2, our warnings into lines.
+
+    A command may leave with an exit code of its own; its warnings are printed first.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
+        result, status = None, None
         try:
             with warnings.catch_warnings(record=True) as caught:
                 for category in OURS:
                     warnings.simplefilter("always", category)
-                result = command(*args, **kwargs)
+                try:
+                    result = command(*args, **kwargs)
+                except typer.Exit as leave:
+                    status = leave
         except FedGrangerError as error:
             fail(str(error))
         except ValueError as error:
@@ -63,6 +72,8 @@ def friendly(command: Command) -> Command:
                 warnings.warn_explicit(
                     warning.message, warning.category, warning.filename, warning.lineno
                 )
+        if status is not None:
+            raise status
         return result
 
     return run  # type: ignore[return-value]

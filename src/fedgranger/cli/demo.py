@@ -11,9 +11,9 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.run import run_fit
+from fedgranger.cli.run import print_answer, run_fit
 from fedgranger.cli.simulate import check_target, write_simulation
-from fedgranger.cli.tables import bytes_table, edge_table, headline, score_table
+from fedgranger.cli.tables import bytes_table, score_table
 from fedgranger.config import RunConfig
 from fedgranger.data.synthetic import simulate
 from fedgranger.errors import RunError
@@ -48,8 +48,8 @@ def demo(
         soft_wrap=True,
     )
     result = run_fit(data, run, DataOptions(), RunConfig())
-    out.print(f"\n{headline(result)}", soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), NUM_EDGES + 3, result.fedgc_edges()))
+    out.print("")
+    print_answer(result, NUM_EDGES + 3)
     out.print("\nAgainst the truth:")
     out.print(score_table(evaluate(result, truth)))
     out.print("\nWhat left each plant:")

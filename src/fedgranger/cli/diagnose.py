@@ -9,10 +9,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.audit import audit_lines
 from fedgranger.cli.console import friendly, out
+from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.errors import RunError
+from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.power import power_at
+from fedgranger.report.audit_words import audit_sentences, control_sentences
 from fedgranger.results import Result
 
 __all__ = ["diagnose"]
@@ -34,15 +36,16 @@ def diagnose(
     for note in result.manifest["data"].get("notes", ()):
         out.print(f"[dim]data:[/] {escape(note)}", soft_wrap=True)
     if result.inference is None:
-        reason = facts.get("reason", "the run was made with test='none'")
-        raise RunError(f"{run}: there are no edge tests to diagnose: {reason}")
+        raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
+    out.print(f"{escape(headline(result))}\n", soft_wrap=True)
     if facts["test"] == "asymptotic":
         _print_stability(facts)
     elif facts["test"] == "readings":
         _print_own_pasts(result, facts)
     else:
         _print_residual_checks(result, facts)
-    for line in (*_lag_lines(facts), *audit_lines(facts)):
+    lines = (*_lag_lines(facts), *audit_sentences(facts), *control_sentences(facts))
+    for line in lines:
         out.print(escape(line), soft_wrap=True)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
@@ -60,15 +63,22 @@ def diagnose(
             k = sizes[cause] * sizes[effect] * facts["lags"]
             chance = power_at(strength, detectable, k, facts["df_denominator"], facts["alpha"])
             out.print(f"  power for strength {strength:g}, {escape(edge)}: {chance:.2f}")
-    out.print("\nedges at other levels:")
+    counts = count_edges(result.edges())
+    out.print(f"\nedges at other levels, of {counts.tested} tested pairs:")
     base = _edges_at(result, facts["alpha"])
     for level in LEVELS:
         found = _edges_at(result, level)
         changes = [f"+ {edge}" for edge in sorted(found - base)]
         changes += [f"- {edge}" for edge in sorted(base - found)]
         out.print(f"  {level:<6g} {len(found):>4}  {escape(', '.join(changes))}", soft_wrap=True)
-    for edge, reason in facts["reasons"].items():
-        out.print(f"note: {escape(edge)}: {escape(reason)}", soft_wrap=True)
+    table = result.edges()
+    for line in untested_lines(table, facts):
+        out.print(escape(line), soft_wrap=True)
+    tested = table.loc[table["p_value"].notna()]
+    for cause, effect in zip(tested["cause"], tested["effect"], strict=True):
+        note = facts["reasons"].get(f"{cause} -> {effect}")
+        if note is not None:
+            out.print(f"note: {escape(f'{cause} -> {effect}: {note}')}", soft_wrap=True)
     for sentence in facts["warnings"]:
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
 

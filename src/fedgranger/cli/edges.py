@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.cli.tables import edge_table
+from fedgranger.cli.tables import edge_table, untested_lines
 from fedgranger.errors import ConfigError
+from fedgranger.inference.answer import RANKING_WORDS, question_sentences
+from fedgranger.report.headline import answer_sentence
 from fedgranger.results import Result
 
 __all__ = ["edges"]
@@ -24,7 +27,11 @@ def edges(
         str | None, typer.Option(help="Another correction: bh, by, holm or none.")
     ] = None,
     estimate: Annotated[
-        str, typer.Option(help="debiased (with tests) or fedgc; auto takes what was tested.")
+        str,
+        typer.Option(
+            help="debiased (latent) or readings, where the run has it; fedgc: FedGC's ranking, "
+            "which is no test; auto: the run's own test."
+        ),
     ] = "auto",
     bound: Annotated[
         bool, typer.Option("--bound", help="Bound the chance that any reported edge is false.")
@@ -46,8 +53,17 @@ def edges(
     if json_output:
         typer.echo(table.head(top if top is not None else len(table)).to_json(orient="records"))
         return
-    fedgc = None if estimate == "fedgc" else result.fedgc_edges()
-    out.print(edge_table(table, top, fedgc))
+    if estimate == "fedgc":
+        out.print(escape(RANKING_WORDS), soft_wrap=True)
+        out.print(edge_table(table, top))
+        return
+    facts = result.test_facts(estimate)
+    said = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
+    out.print(escape(" ".join(said)), soft_wrap=True)
+    if is_tested:
+        out.print(edge_table(table, top))
+        for line in untested_lines(table, facts):
+            out.print(escape(line), soft_wrap=True)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)
         out.print(

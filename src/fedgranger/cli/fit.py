@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import merge, with_run_options
-from fedgranger.cli.run import check_folder, run_fit
-from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table
+from fedgranger.cli.run import check_folder, leave_if_untested, print_answer, run_fit
+from fedgranger.cli.tables import bytes_table, ledger_table
 from fedgranger.config import check_choice
 from fedgranger.errors import RunError
 
@@ -35,7 +35,10 @@ def fit(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Learn which client drives which; all parties are simulated on this machine."""
+    """Learn which client drives which; all parties are simulated on this machine.
+
+    Exit status 0; 2: refused; 3: the run is written but nothing could be tested; 130: interrupted.
+    """
     check_choice("runtime", runtime, ("inprocess", "flare"))
     check_folder(out_folder, resume=resume, overwrite=overwrite)
     if runtime == "flare" and resume:
@@ -51,8 +54,7 @@ def fit(
         runtime=runtime,
     )
     training = result.manifest["training"]
-    out.print(headline(result), soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), 10, result.fedgc_edges()))
+    print_answer(result, 10)
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     if "step_size_reason" in training:
         out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
@@ -60,3 +62,4 @@ def fit(
     sent = result.manifest["bytes"]
     out.print(ledger_table(sent) if runtime == "flare" else bytes_table(sent))
     out.print(f"\nwritten to {escape(str(out_folder))} (open report.html)", soft_wrap=True)
+    leave_if_untested(result)

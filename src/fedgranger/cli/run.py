@@ -6,10 +6,12 @@ import shlex
 import sys
 from pathlib import Path
 
+import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import INTERRUPTED, err, progress_report
+from fedgranger.cli.console import INTERRUPTED, NOTHING_TESTED, err, out, progress_report
 from fedgranger.cli.options import DataOptions
+from fedgranger.cli.tables import edge_table, headline, untested_lines
 from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
@@ -21,7 +23,7 @@ from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.flare.simulation import fit_simulated
 
-__all__ = ["check_folder", "run_fit"]
+__all__ = ["check_folder", "leave_if_untested", "print_answer", "run_fit"]
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -55,6 +57,23 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         )
     if any(folder.iterdir()):
         raise RunError(f"{folder}: is not empty and not a run; give --out another folder")
+
+
+def print_answer(result: Result, limit: int | None) -> None:
+    """The headline, the edges (when any pair was tested) and what was not tested."""
+    out.print(escape(headline(result)), soft_wrap=True)
+    if result.inference is None:
+        return
+    edges = result.edges(sort=True)
+    out.print(edge_table(edges, limit))
+    for line in untested_lines(edges, result.test_facts()):
+        out.print(escape(line), soft_wrap=True)
+
+
+def leave_if_untested(result: Result) -> None:
+    """Leave with exit status 3 when a test was wanted and none could be made."""
+    if result.inference is None and result.config.test != "none":
+        raise typer.Exit(NOTHING_TESTED)
 
 
 def run_fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,11 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from fedgranger.inference.answer import question_sentences, untested_reasons
 from fedgranger.inference.edges import EDGE_COLUMNS
-from fedgranger.report.headline import absence
+from fedgranger.report.audit_words import reservation
+from fedgranger.report.headline import absence, answer_sentence
 from fedgranger.results import Result
-
-QUESTIONS = {
-    "debiased": "does the cause's latent state drive the effect's, measurement noise taken out",
-    "readings": (
-        "do the cause's past states help to predict the effect beyond its own past and the other "
-        "clients"
-    ),
-}
 
 __all__ = [
     "bytes_table",
@@ -28,47 +23,47 @@ __all__ = [
     "headline",
     "ledger_table",
     "score_table",
+    "untested_lines",
 ]
+
+NAMED = 8
+RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
 
 def headline(result: Result) -> str:
-    """How many edges were found, and at what level; or why none was tested."""
+    """How many edges were found, at what level, by which test and why; or why none was tested."""
     facts = result.manifest["inference"]
     edges = result.edges()
-    if result.inference is None:
-        how = "ranked by strength; none was tested" if result.granger is not None else "none tested"
-        return f"{len(edges)} possible edges, {how}."
-    count = int(edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_).sum())
-    correction = {
-        "bh": "false discovery rate",
-        "by": "false discovery rate under any dependence",
-        "holm": "chance of any false edge",
-        "none": "level of every single test",
-    }[facts["correction"]]
-    tested = int(np.isfinite(edges["p_value"].to_numpy(dtype=np.float64)).sum())
-    left = "" if tested == len(edges) else f", {len(edges) - tested} of them not tested"
-    found = (
-        f"{count} of {len(edges)} possible edges are supported ({correction} {facts['alpha']:g})"
-        f"{left}."
-    )
-    return " ".join([found, *_question(facts), *absence(result.manifest)])
+    asked = [RANKING] if result.inference is None and result.granger is not None else []
+    doubt = reservation(facts)
+    said = [answer_sentence(edges, facts), *asked, *question_sentences(facts)]
+    caution = [f"Caution: {doubt}"] if doubt else []
+    return " ".join([*said, *absence(result.manifest), *caution])
 
 
-def _question(facts: dict[str, Any]) -> list[str]:
-    """Which question was tested and why that one, where the run had to choose."""
-    reason = facts.get("test_reason")
-    if reason is None:
-        return []
-    return [f"Tested: {QUESTIONS[facts['test']]}. Why this: {reason}."]
+def untested_lines(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:
+    """One line per reason with the pairs it kept from being tested."""
+    pairs: dict[str, list[str]] = {}
+    rows = zip(edges["cause"], edges["effect"], untested_reasons(edges, facts), strict=True)
+    for cause, effect, reason in rows:
+        if reason is not None:
+            pairs.setdefault(reason, []).append(f"{cause} -> {effect}")
+    return [
+        f"not tested: {', '.join(names[:NAMED])}"
+        + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        + f": {reason}"
+        for reason, names in pairs.items()
+    ]
 
 
-def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | None = None) -> Table:
+def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
     """Edges in the order given; columns without any value are left out, as are the statistics.
+
+    A pair without a p-value is marked "not tested", unless none has one.
 
     Args:
         edges: a sorted edge table.
         limit: how many rows.
-        fedgc: FedGC's own edges, shown beside.
     """
     shown = edges.head(limit if limit is not None else len(edges))
     columns = [
@@ -80,16 +75,9 @@ def edge_table(edges: pd.DataFrame, limit: int | None, fedgc: pd.DataFrame | Non
     for name in columns:
         is_name = name in ("cause", "effect")
         table.add_column(name, justify="left" if is_name else "right", no_wrap=not is_name)
-    beside = {}
-    if fedgc is not None:
-        table.add_column("fedgc", justify="right", no_wrap=True)
-        keys = zip(fedgc["cause"], fedgc["effect"], strict=True)
-        beside = dict(zip(keys, fedgc["strength"], strict=True))
     for _, row in shown.iterrows():
-        cells = [_cell(row[name]) for name in columns]
-        if fedgc is not None:
-            cells.append(_cell(beside.get((row["cause"], row["effect"]))))
-        table.add_row(*cells)
+        empty = "not tested" if _cell(row["p_value"]) == "" else ""
+        table.add_row(*(_cell(row[name], empty if name == "is_edge" else "") for name in columns))
     return table
 
 

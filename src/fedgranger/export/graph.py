@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError
+from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.multiplicity import CORRECTIONS
 from fedgranger.results import Result
 
@@ -40,8 +41,8 @@ class Graph(NamedTuple):
         clients: attributes (`sensors`, `state_dim`) by name, in the order of the run.
         edges: (cause, effect, attributes), attributes named like the columns of `Result.edges`.
         columns: names of the attributes of edges, also of those without any value.
-        facts: what holds for the whole graph: `is_tested`, `alpha`, `correction`,
-            `fedgranger_version`.
+        facts: what holds for the whole graph: `is_tested`, `alpha`, `correction`, the counts
+            `num_pairs`, `num_tested` and `num_edges`, `fedgranger_version`.
     """
 
     clients: dict[str, dict[str, Scalar]]
@@ -76,11 +77,13 @@ def collect_graph(
     if not is_tested and (alpha is not None or correction is not None):
         raise ConfigError("alpha and correction need a run with tests; fit with test='debiased'")
     if not is_tested and not all_edges:
+        reason = nothing_tested(result.manifest.get("inference", {}))
         raise ConfigError(
-            "this run has no tests, so no edge is known to exist; ask for all edges "
-            "(--all-edges) to get every pair with its strength"
+            f"nothing was tested ({reason}), so no edge is known to exist; ask for all edges "
+            "(--all-edges) to get every pair, without numbers"
         )
     table = result.edges(alpha=alpha, correction=correction)
+    counts = count_edges(table)
     if not all_edges:
         table = table[table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)]
     columns = [str(name) for name in table.columns if name not in ("cause", "effect")]
@@ -93,6 +96,9 @@ def collect_graph(
         "is_tested": is_tested,
         "alpha": (result.config.alpha if alpha is None else alpha) if is_tested else None,
         "correction": (correction or result.config.correction) if is_tested else None,
+        "num_pairs": counts.possible,
+        "num_tested": counts.tested,
+        "num_edges": counts.found,
         "fedgranger_version": result.manifest.get("fedgranger_version"),
     }
     return Graph(_clients(result), edges, tuple(columns), _present(facts))

@@ -36,10 +36,12 @@ class Whitened(NamedTuple):
     Attributes:
         values: (time, P), zero where there is none.
         known: (time, client).
+        covs: covariance of each client's residuals before they were scaled.
     """
 
     values: np.ndarray
     known: np.ndarray
+    covs: tuple[np.ndarray, ...]
 
 
 def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
@@ -61,7 +63,10 @@ def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
         Q = np.asarray(scipy.linalg.qr(X, mode="economic", check_finite=False)[0])
         error = states[rows] - Q @ (Q.T @ states[rows])
         values[rows, offsets[m] : offsets[m + 1]] = error
-    return Whitened(_unit(values, known, offsets), known)
+    count = np.maximum(known.sum(axis=0), 1)
+    parts = (values[:, a:b] for a, b in itertools.pairwise(offsets))
+    covs = tuple(part.T @ part / n for part, n in zip(parts, count, strict=True))
+    return Whitened(_unit(values, known, offsets), known, covs)
 
 
 def arrival_p_values(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
@@ -18,6 +19,11 @@ __all__ = ["Audit", "PairTests", "audit_facts", "run_copies"]
 
 BAND = (0.03, 0.08)
 """Share of copies at 5 % within which a test's own p-values are believed, apart from chance."""
+LEVELS = (
+    *(0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
+    *(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+)
+"""Where the copies' p-values are compared with even ones, for a quantile plot."""
 Report = Callable[[str, int, int], None]
 
 
@@ -129,6 +135,32 @@ def audit_facts(audit: Audit) -> dict[str, Any]:
         "is_inside": audit.is_inside,
         "by_effect": sides["effect"],
         "by_cause": sides["cause"],
+        "quantiles": _quantiles(audit.p_values),
+    }
+
+
+def _quantiles(p: np.ndarray) -> dict[str, list[float]]:
+    r"""Quantiles of the copies' p-values where even ones have the levels u, with a 95 % band.
+
+    The k-th smallest of n independent even p-values is Beta(k, n + 1 − k). Tests of one copy share
+    data, so n is divided by how much more the share at 5 % varies between copies than it would
+    between independent tests.
+    """
+    known = p[np.isfinite(p)]
+    n = len(known)
+    rate, error = _share(p, 0.05)
+    if n < 1 / LEVELS[-1] or not np.isfinite(error):
+        return {"level": [], "observed": [], "low": [], "high": []}
+    independent = rate * (1 - rate) / n
+    effective = n / max(1.0, error**2 / independent if independent > 0 else 1.0)
+    level = np.array([u for u in LEVELS if u * (n + 1) >= 1])
+    k = level * (effective + 1)
+    band = stats.beta.ppf([[0.025], [0.975]], k, effective + 1 - k)
+    observed = np.quantile(known, level, method="weibull")
+    columns = (level, observed, *band)
+    return {
+        name: [float(f"{value:.4g}") for value in column]
+        for name, column in zip(("level", "observed", "low", "high"), columns, strict=True)
     }
 
 

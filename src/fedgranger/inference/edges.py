@@ -112,7 +112,11 @@ def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
 
 
 class EdgeTables(NamedTuple):
-    """Tests of one estimate, before the facts around them are known."""
+    """Tests of one estimate, before the facts around them are known.
+
+    `widening` (effect, cause): how much larger than the formula's the critical value at the run's
+    level is.
+    """
 
     std_error: np.ndarray
     p_value: np.ndarray
@@ -120,6 +124,7 @@ class EdgeTables(NamedTuple):
     entries: pd.DataFrame
     reasons: dict[str, str]
     detectable: dict[str, float]
+    widening: np.ndarray
 
 
 def edge_tables(
@@ -190,7 +195,8 @@ def edge_tables(
         reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
     table = decide(table, config.alpha, config.correction, config.couplings)
     detectable = _detectable(table, clients, covariance, widening, config.alpha)
-    return EdgeTables(std_error, p_value, table, pd.DataFrame(entries), reasons, detectable)
+    single_entries = pd.DataFrame(entries)
+    return EdgeTables(std_error, p_value, table, single_entries, reasons, detectable, widening)
 
 
 def _delays(

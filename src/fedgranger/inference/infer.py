@@ -31,6 +31,7 @@ from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
 from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.readings_tables import readings_tables
+from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
     calibrate,
     common_period,
@@ -140,6 +141,8 @@ class _Tests:
         self._table = tabulate(source)
         self._own = np.array(source.own_lags)
         self._whitened = whiten(self._table, self._own)
+        self._unit_root = unit_roots(source)
+        self._traits = record_traits(self._table, self._whitened, self._unit_root)
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         self._period = period
@@ -176,7 +179,7 @@ class _Tests:
         law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
-        found.facts["audit"] = audit_facts(audited)
+        found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}
         found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
         return found, doubt
 
@@ -262,13 +265,14 @@ class _Tests:
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {
             "test_reason": reason,
-            "audit": audit_facts(audit),
+            "audit": audit_facts(audit) | {"clients": self._traits},
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
-            "unit_root": unit_roots(source),
+            "unit_root": self._unit_root,
             "late_arrivals": late_arrivals(arrivals[1:], source.names, 2),
             "warnings": [],
         }
-        return readings_tables(source, fit, law, self._config, facts)._replace(audit=audit)
+        tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
+        return tables._replace(audit=audit)
 
     def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests, np.ndarray]:
         """Regress, look whether something arrives later, and if so once more with its lags."""

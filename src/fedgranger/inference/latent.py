@@ -14,6 +14,7 @@ from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.edges import EdgeInference, edge_tables
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
+from fedgranger.inference.positive_control import innovation_covs, latent_controls
 from fedgranger.inference.shifts import Calibrated
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests
@@ -85,9 +86,18 @@ def latent_tables(
     """Edges, entries and facts; p-values by formula unless calibrated ones are given."""
     source, fit, covariance = found.source, found.fit, found.covariance
     tables = edge_tables(source.names, source.dims, fit, covariance, config, calibrated)
+    tested = tables.edges.loc[tables.edges["p_value"].notna()]
+    widened = covariance._replace(cov=covariance.cov * tables.widening[..., None, None])
+    news = innovation_covs(fit.process_cov, source.dims)
     facts = _facts(found, config) | {
         "reasons": tables.reasons,
         "detectable_strength": tables.detectable,
+        "positive_control": latent_controls(
+            source.names, source.dims, fit, widened, tested, config.alpha
+        ),
+        "innovation_cov": {
+            name: cov.tolist() for name, cov in zip(source.names, news, strict=True)
+        },
     }
     return EdgeInference(
         fit.transition, tables.std_error, tables.p_value, tables.edges, tables.entries, facts

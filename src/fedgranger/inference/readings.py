@@ -57,6 +57,7 @@ class Readings(NamedTuple):
         blocks: tested coefficients, by (effect, cause).
         num_rows: rows of each effect's regression.
         num_columns: columns of it.
+        residual_covs: covariance of the residuals of each effect, (p_effect, p_effect).
         residuals: (time, P), zero where there is none; None unless asked for.
     """
 
@@ -66,6 +67,7 @@ class Readings(NamedTuple):
     blocks: dict[tuple[int, int], Block]
     num_rows: np.ndarray
     num_columns: np.ndarray
+    residual_covs: tuple[np.ndarray, ...]
     residuals: np.ndarray | None = None
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
@@ -145,6 +147,7 @@ def regress(
         blocks,
         np.array([equation.num_rows for equation in equations]),
         np.array([len(equation.lag) for equation in equations]),
+        tuple(equation.residual_cov for equation in equations),
         residuals,
     )
 
@@ -238,6 +241,7 @@ class _Equation:
         q = len(self.lag)
         self._inverse = scipy.linalg.solve_triangular(R[:q, :q], np.eye(q), check_finite=False)
         self.coefficients = (self._inverse @ R[:q, q:]).T
+        self.residual_cov = R[q:, q:].T @ R[q:, q:] / max(self.num_rows - q, 1)
         owner = self._owner[self.state]
         for n in self.tested:
             self.tested[n] = np.flatnonzero(

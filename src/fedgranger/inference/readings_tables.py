@@ -10,6 +10,7 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_wanted
+from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.shifts import Calibrated, extrapolated_pairs
@@ -32,6 +33,7 @@ def readings_tables(
     found: Calibrated,
     config: RunConfig,
     facts: dict[str, Any],
+    own_covs: tuple[np.ndarray, ...],
 ) -> EdgeInference:
     """Edges, entries and facts of the regressions, with p-values against the copies' law.
 
@@ -41,8 +43,9 @@ def readings_tables(
         found: their p-values against copies with shifted clocks.
         config: the options.
         facts: on how the test came about; completed here.
+        own_covs: covariance of what every client's own past leaves of its states.
     """
-    rows, entries, reasons, detectable = [], [], {}, {}
+    rows, entries, reasons, detectable, control = [], [], {}, {}, {}
     names, pairs = source.names, sorted(fit.blocks)
     critical, needed = (found.law.critical(p) for p in (1 - config.confidence, config.alpha))
     for m, n in pairs:
@@ -55,6 +58,8 @@ def readings_tables(
             rest = float(fit.num_rows[m] - fit.num_columns[m])
             widened = block.cov * needed[m, n] / stats.f.isf(config.alpha, k, rest)
             detectable[edge] = detectable_strength(widened, rest, config.alpha)
+            news, columns = (fit.residual_covs[m], own_covs[n]), (block.lag, block.state)
+            control[edge] = smallest_influence(widened, columns, *news, rest, config.alpha).size
         else:
             reasons[edge] = NOT_REGULAR
         strength = float(np.linalg.norm(a))
@@ -80,6 +85,14 @@ def readings_tables(
         "covariance": "hc3",
         "num_pairs": int(fit.num_rows.max()),
         "detectable_strength": detectable,
+        "positive_control": {
+            edge: size
+            for edge, size in control.items()
+            if np.isfinite(size) and edge not in reasons
+        },
+        "innovation_cov": {
+            name: cov.tolist() for name, cov in zip(names, fit.residual_covs, strict=True)
+        },
         "extrapolated": extrapolated_pairs(names, found),
         "reasons": reasons,
     }

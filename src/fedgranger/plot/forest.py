@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError, RunError
+from fedgranger.inference.answer import nothing_tested
 from fedgranger.plot.canvas import (
     BLUE,
     GREY,
@@ -62,8 +63,8 @@ def forest(
     A filled marker is an edge that the tests support, a hollow one is not; a line is the interval
     at the run's confidence, for that edge alone (the decision accounts for all tests, so a hollow
     marker may have an interval clear of zero). The axis is logarithmic when strengths differ much;
-    an interval that reaches zero then ends in an arrow at the left border. Without tests there are
-    no intervals.
+    an interval that reaches zero then ends in an arrow at the left border. Where nothing was tested
+    there is nothing to draw.
 
     With `entries`, the entries of one block are drawn instead: entry (row, col) is the influence
     of the cause's state `col` on the effect's state `row`, as in `result.entries()`. A filled
@@ -72,8 +73,7 @@ def forest(
     Args:
         result: of a fit.
         max_edges: most lines drawn, the first ones in the order of `sort`.
-        sort: `certainty` (smallest p-value first; without tests as `strength`), `strength`, or
-            `clients` (as in the table).
+        sort: `certainty` (smallest p-value first), `strength`, or `clients` (as in the table).
         entries: (cause, effect) of the block to look into.
         alpha: level at which an edge counts as supported; default the run's own.
         correction: for testing many edges (bh, by, holm, none); default the run's own.
@@ -83,6 +83,10 @@ def forest(
     if isinstance(max_edges, bool) or not isinstance(max_edges, int) or max_edges < 1:
         raise ConfigError(f"max_edges is {max_edges!r}; give a whole number of at least 1")
     table = decided_edges(result, alpha=alpha, correction=correction)
+    if len(table) and result.inference is None:
+        raise RunError(
+            f"nothing was tested: {nothing_tested(result.manifest.get('inference', {}))}"
+        )
     if entries is not None:
         lines = _entry_lines(result, entries)
     else:
@@ -104,8 +108,6 @@ def forest(
 
 def _edge_lines(table: pd.DataFrame, max_edges: int, sort: str) -> _Lines:
     total = len(table)
-    if sort == "certainty" and not table["p_value"].notna().to_numpy().any():
-        sort = "strength"
     if sort == "certainty":
         order = ["p_value", "strength"]
         table = table.sort_values(order, ascending=[True, False], kind="stable")

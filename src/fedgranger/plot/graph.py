@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from fedgranger.inference.answer import count_edges, counts_text
 from fedgranger.plot.canvas import axes_size, choose_axes, decided_edges, set_legend, supported
 from fedgranger.plot.circle import bend, client_angles, place_names, wrap_name
 
@@ -23,7 +23,6 @@ ROOMY = 110.0
 """Radius in points from which on arrows have their full width."""
 CONFIDENCE = ((0.001, "#08306b"), (0.01, "#2b7bba"), (0.05, "#82b8dc"), (1.0, "#b9b9b9"))
 """Upper ends of the bins of q, and colours from dark to light: ordered for every eye."""
-UNTESTED = "#666666"
 
 
 class _Arrow(NamedTuple):
@@ -44,8 +43,7 @@ def graph(
 
     The wider an arrow, the stronger the edge; the darker, the more certain (bins of the adjusted
     p-value q). Where both directions of a pair are supported, each arrow bends to its right, so
-    the two lie apart. Without tests the strongest pairs are drawn in grey, one and a half per
-    client.
+    the two lie apart. Where nothing was tested no arrow is drawn.
 
     Args:
         result: of a fit.
@@ -54,15 +52,12 @@ def graph(
         ax: where to draw; default a new figure.
     """
     table = decided_edges(result, alpha=alpha, correction=correction)
-    is_tested = bool(table["p_value"].notna().any())
-    drawn = table.loc[supported(table)] if is_tested else _strongest(table, len(result.clients))
+    drawn = table.loc[supported(table)]
     ax = choose_axes(ax, *_figure_size(result.clients))
     ax.set_axis_off()
-    ax.set_title(
-        _title(len(drawn), len(table), result, alpha, is_tested=is_tested), fontsize=10, pad=9
-    )
-    arrows = _arrows(drawn, result.clients, is_tested=is_tested)
-    _legend(ax, drawn, arrows, is_tested=is_tested)
+    ax.set_title(_title(table, result, alpha), fontsize=10, pad=9)
+    arrows = _arrows(drawn, result.clients)
+    _legend(ax, drawn, arrows)
     angles = client_angles(len(result.clients))
     radius = place_names(ax, result.clients, angles)
     _draw(ax, arrows, angles, size=min(1.0, radius / ROOMY))
@@ -76,18 +71,12 @@ def _figure_size(clients: tuple[str, ...]) -> tuple[float, float]:
     return side + 0.1 * max(longest - 8, 0), 2.2 if len(clients) == 2 else side
 
 
-def _strongest(table: pd.DataFrame, num_clients: int) -> pd.DataFrame:
-    present = table.loc[table["strength"] > 0]
-    ordered = present.sort_values("strength", ascending=False, kind="stable")
-    return ordered.head(math.ceil(1.5 * num_clients))
-
-
-def _arrows(drawn: pd.DataFrame, clients: tuple[str, ...], *, is_tested: bool) -> list[_Arrow]:
+def _arrows(drawn: pd.DataFrame, clients: tuple[str, ...]) -> list[_Arrow]:
     """From the weakest to the strongest, which thus lies on top."""
     place = {name: index for index, name in enumerate(clients)}
     widest = 4.0 if len(clients) <= 12 else 3.0 if len(clients) <= 32 else 2.2
     shares = _shares(drawn["strength"].to_numpy(dtype=float))
-    colours = [_colour(q) if is_tested else UNTESTED for q in drawn["q_value"]]
+    colours = [_colour(q) for q in drawn["q_value"]]
     return [
         _Arrow(
             place[drawn["cause"].iloc[row]],
@@ -136,26 +125,23 @@ def _draw(ax: Axes, arrows: list[_Arrow], angles: np.ndarray, *, size: float) ->
     ax.plot(x, y, "o", ms=2 * radius, color="black", zorder=4)
 
 
-def _title(count: int, pairs: int, result: Result, alpha: float | None, *, is_tested: bool) -> str:
-    if not is_tested:
-        return f"the {count} strongest of {pairs} pairs, not tested"
+def _title(table: pd.DataFrame, result: Result, alpha: float | None) -> str:
     level = result.config.alpha if alpha is None else alpha
-    return f"{count} of {pairs} edges supported at q ≤ {level:g}"
+    return counts_text(count_edges(table), f"at q ≤ {level:g}")
 
 
-def _legend(ax: Axes, drawn: pd.DataFrame, arrows: list[_Arrow], *, is_tested: bool) -> None:
+def _legend(ax: Axes, drawn: pd.DataFrame, arrows: list[_Arrow]) -> None:
     from matplotlib.lines import Line2D
 
     if not arrows:
         return
     handles = []
-    if is_tested:
-        used = {arrow.colour for arrow in arrows}
-        ends = [0.0, *(end for end, _ in CONFIDENCE)]
-        for low, (high, colour) in zip(ends, CONFIDENCE, strict=False):
-            if colour in used:
-                label = f"q ≤ {high:g}" if high < 1 else f"q > {low:g}"
-                handles.append(Line2D([], [], color=colour, lw=3, label=label))
+    used = {arrow.colour for arrow in arrows}
+    ends = [0.0, *(end for end, _ in CONFIDENCE)]
+    for low, (high, colour) in zip(ends, CONFIDENCE, strict=False):
+        if colour in used:
+            label = f"q ≤ {high:g}" if high < 1 else f"q > {low:g}"
+            handles.append(Line2D([], [], color=colour, lw=3, label=label))
     widest = max(arrow.width for arrow in arrows)
     label = f"strength {drawn['strength'].max():.3g}"
     handles.append(Line2D([], [], color="black", lw=widest, label=label))

@@ -42,7 +42,7 @@ def checks_section(
     sentences = [_null_share(p), _power(inference), _lags(inference)]
     words = " ".join(escape(sentence) for sentence in sentences if sentence)
     return (
-        "<section id='checks'><h2>Can the tests be trusted?</h2>\n"
+        "<section id='checks'><h2>Checks of the tests</h2>\n"
         f"<figure><div class='charts small'>{figures}</div><figcaption>Edges that do not exist "
         "spread evenly over 0…1; edges that do pile up at 0. A slope elsewhere means that the "
         f"tests are off.</figcaption></figure>\n<p>{words}</p>\n{_client_checks(inference)}\n"

@@ -42,6 +42,7 @@ TRAINING_LABELS = {
 TEST_LABELS = {
     "test": "test",
     "null": "null hypothesis",
+    "test_reason": "why this test",
     "reason": "not tested because",
     "alpha": "level",
     "correction": "correction",

@@ -30,14 +30,14 @@ def draw_graph(
 ) -> str:
     """Draw the clients on a circle and the directed edges between them.
 
-    With a test (`is_edge` has values) exactly the supported edges are drawn; otherwise the
-    strongest ones. Width and opacity grow with the strength; an edge bends to the right of its
-    direction, so the two directions of a pair lie apart.
+    With a test (`is_edge` has values) exactly the supported edges are drawn; otherwise none, unless
+    a number of the strongest pairs is asked for. Width and opacity grow with the strength; an edge
+    bends to the right of its direction, so the two directions of a pair lie apart.
 
     Args:
         clients: all client names, in the order around the circle.
         edges: columns `cause`, `effect`, `strength` and, if a test was run, `is_edge`.
-        max_edges: most edges drawn when there is no test; default one and a half per client.
+        max_edges: most edges drawn when there is no test; default none.
         standalone: True for a file of its own (name space, size, colours for light and dark);
             False for a picture inside a page that has `graph_style()` in its style sheet.
 
@@ -53,11 +53,11 @@ def draw_graph(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"graph: client {twice!r} is given more than once; names must differ")
-    drawn = select_edges(edges, len(names), max_edges)
+    drawn = select_edges(edges, max_edges)
     layout = place_clients(names)
     title = f"Causal graph of {_count(len(names), 'client')}: {_count(len(drawn.edges), 'edge')}"
     if not drawn.is_tested:
-        title += ", the strongest (not tested)"
+        title += ", the strongest (not tested)" if len(drawn.edges) else " (nothing was tested)"
     content = [
         f"<title>{escape(title)}</title>",
         f"<desc>{escape(_describe(drawn.edges))}</desc>",

@@ -1,39 +1,70 @@
-"""The answer in a sentence, and what gives reason to doubt it."""
+"""The answer in a sentence, and what gives reason to doubt it; the same words as the terminal's."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from fedgranger.inference.answer import (
+    count_edges,
+    counts_text,
+    nothing_tested,
+    question_sentences,
+)
+from fedgranger.report.audit_words import reservation
 from fedgranger.report.facts import section_of
-from fedgranger.report.markup import escape, format_number
-from fedgranger.report.selection import by_strength, edge_flags, has_test
+from fedgranger.report.markup import escape
+from fedgranger.report.selection import by_strength, edge_flags
 
-__all__ = ["absence", "cautions", "headline"]
+__all__ = ["absence", "answer_sentence", "cautions", "headline"]
 
 NAMED = 3
+CORRECTIONS = {
+    "bh": "false discovery rate",
+    "by": "false discovery rate under any dependence",
+    "holm": "chance of any false edge",
+    "none": "level of every single test",
+}
+
+
+def answer_sentence(
+    pairs: pd.DataFrame,
+    facts: Mapping[str, Any],
+    alpha: float | None = None,
+    correction: str | None = None,
+) -> str:
+    """How many pairs are edges, at what level and how many were not tested; or why none was.
+
+    Args:
+        pairs: the edge table.
+        facts: of its test.
+        alpha: another level than the facts'.
+        correction: another correction.
+    """
+    counts = count_edges(pairs)
+    if not counts.tested:
+        return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
+    level = facts.get("alpha") if alpha is None else alpha
+    words = CORRECTIONS.get(str(facts.get("correction") if correction is None else correction))
+    said = "" if level is None else f"({words or 'level'} {level:g})"
+    return f"{counts_text(counts, said)}."
 
 
 def headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
-    """Return how many edges hold and which are the strongest."""
-    flags, order = edge_flags(pairs), by_strength(pairs)
-    if has_test(pairs):
-        tested = sum(flag is not None for flag in flags)
-        supported = [row for row in order if flags[row] is True]
-        verb = "is" if len(supported) == 1 else "are"
-        level = _level_text(pairs, manifest)
-        text = f"{len(supported)} of {tested} possible edges {verb} supported{level}."
-        text = " ".join([text, *absence(manifest)])
-        return f"<p class='headline'>{escape(text)}</p>{_strongest(pairs, supported)}"
-    if not order or not abs(pairs["strength"].iloc[order[0]]) > 0:
-        return "<p class='headline'>No influence between clients was found; no test was run.</p>"
-    top = pairs.iloc[order[0]]
-    text = (
-        f"The strongest influence found is {top['cause']} → {top['effect']} "
-        f"(strength {format_number(top['strength'])}); "
-        "edges are ranked by strength, no test was run."
-    )
-    return f"<p class='headline'>{escape(text)}</p>"
+    """Return how many edges hold, which question was asked and which edges are the strongest."""
+    facts = section_of(manifest, "inference")
+    is_tested = count_edges(pairs).tested > 0
+    style = "headline" if is_tested else "headline untested"
+    parts = [f"<p class='{style}'>{escape(answer_sentence(pairs, facts))}</p>"]
+    if not is_tested:
+        parts.append("<p>So no edge is known to exist, and none is drawn.</p>")
+    choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
+    question = " ".join([*question_sentences(facts), *choose, *absence(manifest)])
+    if question:
+        parts.append(f"<p class='question' id='question'>{escape(question)}</p>")
+    flags = edge_flags(pairs)
+    supported = [row for row in by_strength(pairs) if flags[row] is True]
+    return "\n".join(parts) + _strongest(pairs, supported)
 
 
 def absence(manifest: Mapping[str, Any]) -> list[str]:
@@ -49,7 +80,11 @@ def absence(manifest: Mapping[str, Any]) -> list[str]:
 
 def cautions(manifest: Mapping[str, Any]) -> str:
     """What gives reason to doubt: doubtful tests, training that did not converge."""
-    sentences = [str(note) for note in section_of(manifest, "inference").get("warnings", [])]
+    facts = section_of(manifest, "inference")
+    said = str(facts.get("reason", ""))
+    notes = [str(note) for note in facts.get("warnings", [])]
+    sentences = [note for note in notes if not (said and said in note)]  # the headline has it
+    sentences += [doubt] if (doubt := reservation(facts)) else []
     training = section_of(manifest, "training")
     if training.get("converged") is False:
         status = training.get("status")
@@ -72,11 +107,3 @@ def _strongest(pairs: pd.DataFrame, supported: list[int]) -> str:
     which = "The edge is" if len(supported) == 1 else "The strongest:"
     text = f"{which} {', '.join(named)}."
     return f"\n<p class='strongest'>{escape(text)}</p>"
-
-
-def _level_text(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
-    level = section_of(manifest, "inference").get("alpha")
-    if not isinstance(level, float):
-        return " by the test"
-    has_q = "q_value" in pairs.columns and bool(pairs["q_value"].notna().any())
-    return f" at {'q' if has_q else 'p'} ≤ {level:g}"

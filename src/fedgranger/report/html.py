@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.errors import RunError
+from fedgranger.report.audit import audit_section
 from fedgranger.report.checks import checks_section
 from fedgranger.report.clients import clients_section
 from fedgranger.report.facts import bytes_section, facts_sections, section_of
@@ -24,7 +25,7 @@ from fedgranger.report.pairs import forest_section, graph_section, matrix_sectio
 from fedgranger.report.payload import build_payload, to_script_text
 from fedgranger.report.privacy import privacy_section
 from fedgranger.report.root_cause import root_cause_section
-from fedgranger.report.selection import check_edges
+from fedgranger.report.selection import check_edges, has_test
 from fedgranger.report.training import training_section
 
 __all__ = ["render_report", "write_report"]
@@ -73,6 +74,7 @@ SECTIONS = {
     "matrix": "Matrix",
     "forest": "Intervals",
     "edges": "Pairs",
+    "audit": "Can they be trusted?",
     "training": "Training",
     "checks": "Checks",
     "clients": "Clients",
@@ -92,6 +94,7 @@ def render_report(
     uncertainty: pd.DataFrame | None = None,
     prior_time: Mapping[str, float] | None = None,
     root_causes: Mapping[str, Any] | None = None,
+    beside: pd.DataFrame | None = None,
 ) -> str:
     """Build the report of a run as one HTML page.
 
@@ -103,23 +106,31 @@ def render_report(
         manifest: facts of the run; every key is optional.
         trace: losses per pass, round and client; may be empty.
         entries: single entries with their intervals.
-        fedgc: FedGC's own strengths, to look at beside the tested ones.
+        fedgc: FedGC's own strengths, shown when they are asked for. Without a test the strengths
+            of `edges` are taken for these: they are no evidence.
         uncertainty: variances along training (`uncertainty.csv`).
         prior_time: rounds after which the prior hardly matters, per client.
         root_causes: a root-cause analysis (`rca.json`).
+        beside: edges of the other test, when both were made.
 
     Raises:
         DataError: if the edge table lacks a needed column.
     """
     pairs = check_edges(edges)
+    if not has_test(pairs):
+        if fedgc is None and bool(pairs["strength"].notna().any()):
+            fedgc = pairs
+        pairs = pairs.assign(strength=float("nan"))
     clients = _client_names(pairs, manifest)
     facts = facts_sections(manifest)
+    inference, config = section_of(manifest, "inference"), section_of(manifest, "config")
     sections = {
         "root-cause": root_cause_section(root_causes),
         "graph": graph_section(clients, pairs),
         "matrix": matrix_section(pairs),
         "forest": forest_section(pairs),
-        "edges": pairs_section(pairs),
+        "edges": pairs_section(pairs, inference),
+        "audit": audit_section(manifest),
         "training": training_section(trace, uncertainty, prior_time, manifest),
         "checks": checks_section(pairs, entries, manifest),
         "clients": clients_section(clients, pairs, manifest),
@@ -132,8 +143,8 @@ def render_report(
     links = [
         f"<a href='#{key}'>{escape(SECTIONS[key])}</a>" for key, text in sections.items() if text
     ]
-    inference, config = section_of(manifest, "inference"), section_of(manifest, "config")
-    payload = build_payload(clients, pairs, entries, fedgc, inference, config.get("couplings"))
+    couplings = config.get("couplings")
+    payload = build_payload(clients, pairs, entries, fedgc, inference, couplings, beside)
     version = manifest.get("fedgranger_version")
     return PAGE.substitute(
         style=_asset("style.css"),

@@ -7,8 +7,8 @@ import pandas as pd
 
 from fedgranger.report.graph import draw_graph
 from fedgranger.report.markup import Column, format_number, table
-from fedgranger.report.payload import MAX_ROWS
-from fedgranger.report.selection import by_strength, edge_flags, has_test, select_edges
+from fedgranger.report.payload import DRAWN, MAX_ROWS, page_reasons
+from fedgranger.report.selection import by_strength, edge_flags, has_test
 
 __all__ = ["forest_section", "graph_section", "matrix_section", "pairs_section"]
 
@@ -24,6 +24,7 @@ list="levels"></label>
 <button id="reset" type="button">reset</button>
 <button id="theme" type="button" aria-pressed="false">dark</button>
 <output id="status" role="status"><strong id="count"></strong> <span id="own"></span></output>
+<p id="chosen-question" hidden></p>
 </form>"""
 LEGEND = """<ul class="legend" aria-label="Confidence">
 <li class="grade-high">q ≤ 0.001</li><li class="grade-mid">q ≤ 0.01</li>
@@ -31,24 +32,17 @@ LEGEND = """<ul class="legend" aria-label="Confidence">
 
 
 def graph_section(clients: Sequence[str], pairs: pd.DataFrame) -> str:
-    """Return the controls and the graph as the run decided it."""
+    """Return the controls and the graph as the run decided it; without a test it has no arrows."""
     if not clients:
         return ""
-    drawn = select_edges(pairs, len(clients))
-    count = len(drawn.edges)
-    if drawn.is_tested:
-        which = "Drawn are the edges that the test supports."
-    elif count == len(pairs):
-        which = "All edges are drawn, ranked by strength, not tested."
-    else:
-        which = f"Drawn are the {count} strongest edges, ranked by strength, not tested."
+    is_tested = has_test(pairs)
+    which = DRAWN["test" if is_tested else "none"]
     return (
         f"{CONTROLS if len(pairs) else ''}\n"
         "<section id='graph'><h2>Graph</h2>\n<figure><div class='scroll'>\n"
         f"{draw_graph(clients, pairs, standalone=False)}</div>\n"
-        f"{LEGEND if drawn.is_tested else ''}<figcaption>{which} "
-        "An arrow points from cause to effect; the wider it is, the stronger the influence. "
-        "Point at an arrow or a client for more.</figcaption></figure>\n"
+        f"{LEGEND if is_tested else ''}<figcaption><span id='drawn'>{which}</span>"
+        "</figcaption></figure>\n"
         "<div id='detail' hidden></div></section>"
     )
 
@@ -63,7 +57,8 @@ def matrix_section(pairs: pd.DataFrame) -> str:
         f"tabindex='0' role='region' aria-label='Matrix'>{_without_script()}</div>"
         "<figcaption>Rows are effects, columns are causes; the fuller the colour, the "
         "stronger."
-        f"{marked} Small numbers: the interval of the strength.</figcaption></figure></section>"
+        f"{marked} Small numbers: the interval of the strength. A cross: not tested."
+        "</figcaption></figure></section>"
     )
 
 
@@ -80,16 +75,22 @@ def forest_section(pairs: pd.DataFrame) -> str:
     )
 
 
-def pairs_section(pairs: pd.DataFrame) -> str:
-    """Return the table of pairs: supported edges first, then by strength."""
+def pairs_section(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> str:
+    """Return the table of pairs: supported edges first, then by strength.
+
+    Args:
+        pairs: the edge table.
+        facts: of its test; why a pair was not tested.
+    """
     if pairs.empty:
         return ""
-    flags = edge_flags(pairs)
+    flags, reasons = edge_flags(pairs), page_reasons(pairs, facts)
     order = sorted(by_strength(pairs), key=lambda row: flags[row] is not True)[:MAX_ROWS]
-    headings = ("strength", "interval", "statistic", "df", "p-value", "q-value", "edge")
+    headings = ("strength", "interval", "statistic", "df", "p-value", "q-value")
     columns = [Column("cause"), Column("effect"), *(Column(name, True) for name in headings)]
+    columns.append(Column("edge"))
     records = pairs.to_dict("records")
-    rows = [_row(records[row], flags[row]) for row in order]
+    rows = [_row(records[row], flags[row], reasons[row]) for row in order]
     is_cut = len(pairs) > MAX_ROWS
     note = f"<p>The first {MAX_ROWS} of {len(pairs)} pairs; edges.csv has all.</p>\n"
     body = table(columns, rows, caption="Pairs of clients, edges first, then by strength")
@@ -99,7 +100,7 @@ def pairs_section(pairs: pd.DataFrame) -> str:
     )
 
 
-def _row(pair: Mapping[Hashable, Any], flag: bool | None) -> list[str]:
+def _row(pair: Mapping[Hashable, Any], flag: bool | None, reason: str | None) -> list[str]:
     low, high = pair.get("ci_low"), pair.get("ci_high")
     has_range = low is not None and high is not None and pd.notna(low) and pd.notna(high)
     degrees = pair.get("df")
@@ -112,7 +113,7 @@ def _row(pair: Mapping[Hashable, Any], flag: bool | None) -> list[str]:
         f"{degrees:.0f}" if degrees is not None and pd.notna(degrees) else "–",
         _probability(pair.get("p_value")),
         _probability(pair.get("q_value")),
-        {True: "yes", False: "no", None: "–"}[flag],
+        {True: "yes", False: "no", None: f"not tested: {reason}" if reason else "not tested"}[flag],
     ]
 
 

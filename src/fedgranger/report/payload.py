@@ -7,21 +7,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.inference.answer import (
+    RANKING_WORDS,
+    nothing_tested,
+    question_sentences,
+    untested_reasons,
+)
+from fedgranger.report.facts import section_of
 from fedgranger.report.layout import curve_between, place_clients
 from fedgranger.report.markup import printable, shorten
 from fedgranger.report.selection import has_test
 
-__all__ = ["MAX_ROWS", "build_payload", "to_script_text"]
+__all__ = ["DRAWN", "MAX_ROWS", "build_payload", "page_reasons", "to_script_text"]
 
 MAX_ROWS = 60
 """Rows of the page's table; edges.csv has all."""
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
 LABELS = {
-    "debiased": "edge test (debiased)",
-    "readings": "edge test (readings, shifted clocks)",
-    "asymptotic": "edge test (asymptotic, FedGC)",
+    "debiased": "latent influence",
+    "readings": "readings, shifted clocks",
+    "asymptotic": "FedGC's limit (asymptotic)",
 }
+DRAWN = {
+    "test": (
+        "Drawn are the edges that the test supports. An arrow points from cause to effect; the "
+        "wider it is, the stronger the influence. Point at an arrow or a client for more."
+    ),
+    "fedgc": (
+        "FedGC's ranking is no test, so no arrow is drawn; matrix, strengths and table show it."
+    ),
+    "none": "Nothing was tested, so no arrow is drawn.",
+}
+"""What the graph shows, by what is chosen."""
+RANKING = "FedGC's ranking, not tested"
 
 
 def build_payload(
@@ -31,6 +50,7 @@ def build_payload(
     fedgc: pd.DataFrame | None,
     inference: Mapping[str, Any],
     couplings: Any,
+    beside: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Collect plain values; missing numbers are null.
 
@@ -41,6 +61,7 @@ def build_payload(
         fedgc: FedGC's own strengths of the same pairs, or None.
         inference: level, correction and confidence of the run.
         couplings: pairs that were tested, "all" or None for all.
+        beside: edges of the other test, when both were made.
     """
     place = {name: k for k, name in enumerate(clients)}
     causes, effects = ([place[name] for name in pairs[side]] for side in ("cause", "effect"))
@@ -52,7 +73,8 @@ def build_payload(
         "cause": causes,
         "effect": effects,
         "counted": _counted(pairs, couplings),
-        "tests": _tests(pairs, entries, fedgc, inference),
+        "tests": _tests(pairs, entries, fedgc, inference, beside),
+        "drawn": DRAWN,
         "entries": given,
         "geometry": [_geometry(layout, c, e) for c, e in zip(causes, effects, strict=True)],
         "maxWidth": layout.max_width if layout else 1.0,
@@ -74,39 +96,59 @@ def _tests(
     entries: pd.DataFrame | None,
     fedgc: pd.DataFrame | None,
     inference: Mapping[str, Any],
+    beside: pd.DataFrame | None,
 ) -> list[dict[str, Any]]:
     """The run's own test first, then what else its files allow."""
-    strength = _numbers(pairs, "strength")
-    if not has_test(pairs):
-        return [{"id": "none", "label": "FedGC's estimate, not tested", "strength": strength}]
-    kind = str(inference.get("test", "debiased"))
-    measured = {
-        "strength": strength,
-        "low": _numbers(pairs, "ci_low"),
-        "high": _numbers(pairs, "ci_high"),
-    }
-    if measured["low"] is None or measured["high"] is None:
-        del measured["low"], measured["high"]
-    out: list[dict[str, Any]] = [
-        {
-            "id": kind,
-            "label": LABELS.get(kind, "edge test"),
-            **measured,
-            "statistic": _numbers(pairs, "statistic"),
-            "df": _numbers(pairs, "df"),
-            "p": _numbers(pairs, "p_value"),
-        }
-    ]
-    if entries is not None and not entries.empty:
-        p = _smallest_entry(pairs, entries)
-        out.append({"id": "entries", "label": "smallest entry (Bonferroni)", **measured, "p": p})
+    out: list[dict[str, Any]] = []
+    if has_test(pairs):
+        own = _edge_test(pairs, inference)
+        out.append(own)
+        if beside is not None:
+            out.append(_edge_test(_like(pairs, beside), section_of(inference, "beside")))
+        if entries is not None and not entries.empty:
+            kept = {key: value for key, value in own.items() if key not in ("statistic", "df")}
+            p, label = _smallest_entry(pairs, entries), "smallest entry (Bonferroni)"
+            out.append({**kept, "id": "entries", "label": label, "p": p, "hasEntries": True})
+        own["hasEntries"] = True
+    else:
+        nothing = {"id": "none", "label": "nothing was tested", "strength": [None] * len(pairs)}
+        words = f"Nothing was tested: {nothing_tested(inference)}."
+        out.append({**nothing, "untested": page_reasons(pairs, inference), "question": words})
     if fedgc is not None:
-        order = pd.MultiIndex.from_arrays([pairs["cause"], pairs["effect"]])
-        own = fedgc.set_index(["cause", "effect"]).reindex(order).reset_index()
-        out.append(
-            {"id": "fedgc", "label": "FedGC, not tested", "strength": _numbers(own, "strength")}
-        )
+        strength = _numbers(_like(pairs, fedgc), "strength")
+        ranking = {"id": "fedgc", "label": RANKING, "strength": strength}
+        out.append({**ranking, "question": RANKING_WORDS})
     return out
+
+
+def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+    """Why each pair was not tested; a reason that holds for all of them is said at the top."""
+    if has_test(pairs):
+        return untested_reasons(pairs, facts)
+    return ["the reason is at the top"] * len(pairs)
+
+
+def _like(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """The rows of another table, in the order of the pairs."""
+    order = pd.MultiIndex.from_arrays([pairs["cause"], pairs["effect"]])
+    return other.set_index(["cause", "effect"]).reindex(order).reset_index()
+
+
+def _edge_test(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers, question and untested pairs of one test."""
+    kind = str(facts.get("test", "debiased"))
+    low, high = (_numbers(pairs, column) for column in ("ci_low", "ci_high"))
+    return {
+        "id": kind,
+        "label": LABELS.get(kind, "edge test"),
+        "strength": _numbers(pairs, "strength"),
+        **({} if low is None or high is None else {"low": low, "high": high}),
+        "statistic": _numbers(pairs, "statistic"),
+        "df": _numbers(pairs, "df"),
+        "p": _numbers(pairs, "p_value") or [None] * len(pairs),
+        "untested": untested_reasons(pairs, facts),
+        "question": " ".join(question_sentences(facts)),
+    }
 
 
 def _smallest_entry(pairs: pd.DataFrame, entries: pd.DataFrame) -> list[float | None]:

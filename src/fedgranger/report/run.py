@@ -21,6 +21,7 @@ def write_run_report(path: Path, result: Result, folder: Path | None = None) -> 
         folder: its folder, where a root-cause analysis may lie; default the page's.
     """
     has_tests = result.inference is not None
+    other = result.inference.beside if result.inference is not None else None
     uncertainty = result.uncertainty
     write_report(
         path,
@@ -28,7 +29,8 @@ def write_run_report(path: Path, result: Result, folder: Path | None = None) -> 
         result.manifest,
         result.trace,
         entries=result.entries() if has_tests else None,
-        fedgc=result.fedgc_edges() if has_tests else None,
+        fedgc=result.fedgc_edges(),
+        beside=None if other is None else result.edges(estimate=other.facts["test"]),
         uncertainty=None if uncertainty is None else uncertainty.table,
         prior_time=None if uncertainty is None else uncertainty.prior_time,
         root_causes=_root_causes(folder or path.parent),

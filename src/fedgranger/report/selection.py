@@ -57,18 +57,18 @@ def edge_flags(edges: pd.DataFrame) -> list[bool | None]:
     return [_flag(value) for value in edges["is_edge"]]
 
 
-def select_edges(edges: pd.DataFrame, num_clients: int, max_edges: int | None = None) -> DrawnEdges:
+def select_edges(edges: pd.DataFrame, max_edges: int | None = None) -> DrawnEdges:
     """Choose the edges to draw.
 
-    With a test: exactly the pairs it supports. Without: the `max_edges` strongest pairs
-    (default: one and a half per client), leaving out pairs without any influence.
+    With a test: exactly the pairs it supports. Without: nothing, unless a number of the strongest
+    pairs is asked for; pairs without any influence are left out.
     """
     checked = check_edges(edges)
     order = by_strength(checked)
     flags = edge_flags(checked)
     if any(flag is not None for flag in flags):
         return DrawnEdges(checked.loc[[row for row in order if flags[row]]], is_tested=True)
-    count = math.ceil(1.5 * num_clients) if max_edges is None else max_edges
+    count = 0 if max_edges is None else max_edges
     if count < 0:
         raise DataError(f"max_edges is {count}; give 0 or more")
     strengths = np.abs(checked["strength"].to_numpy(dtype=float))

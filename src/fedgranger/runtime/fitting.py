@@ -36,6 +36,7 @@ from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.seasons import Seasonless, take_out_seasons
+from fedgranger.runtime.sensor_units import add_sensor_units
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
 from fedgranger.uncertainty.record import Propagation
@@ -115,6 +116,8 @@ def fit_panel(
         "seconds_uncertainty": round(propagated - learned, 3),
     }
     manifest = describe(seasonless, config, setup, final, data_hash, timings)
+    models = {stream.name: stream.model for stream in setup.streams}
+    add_sensor_units(facts, models, manifest["data"]["clients"])
     manifest["inference"] = facts
     manifest["normal"] = normal
     if manifest["training"].get("converged") is False and config.tolerance > 0:

@@ -68,11 +68,37 @@ def test_the_run_folder_keeps_both_answers_and_the_audit(run):
 def test_audit_and_diagnose_say_what_shifted_clocks_gave(run):
     folder, result, _ = run
     text = " ".join(command("audit", folder).split())
-    assert "latent test: in 20 copies with shifted clocks" in text
-    assert "readings' test: in 20 copies" in text
+    assert text.startswith("Can these p-values be trusted on this data? Yes")
+    assert "Latent test: in 20 copies with shifted clocks" in text
+    assert "Readings' test: in 20 copies" in text
+    assert "P-values of the copies where even ones would be (95 % band)" in text
+    assert "Positive control: the smallest added influence" in text
     found = json.loads(command("audit", folder, "--json"))
-    assert found[0] == json.loads(json.dumps(result.inference.facts["audit"]))
-    assert "latent test: in 20 copies" in command("diagnose", folder).replace("\n", " ")
+    facts = json.loads(json.dumps(result.inference.facts))
+    for one, part in zip(found, (facts, facts["beside"]), strict=True):
+        control = {key: part[key] for key in ("positive_control", "innovation_sensor")}
+        assert one == part["audit"] | control
+        assert len(one["positive_control"]) == 6
+    said = " ".join(command("diagnose", folder).split())
+    assert "Latent test: in 20 copies" in said
+    assert "does the latent influence exist" in said
+    assert "Why this test: the latent model passes its checks" in said
+
+
+def test_a_folder_without_the_new_facts_still_opens(run, tmp_path):
+    _, result, _ = run
+    old = json.loads(json.dumps(result.manifest))
+    for part in (old["inference"], old["inference"]["beside"]):
+        for key in ("positive_control", "innovation_cov", "innovation_sensor"):
+            del part[key]
+        for key in ("quantiles", "clients"):
+            del part["audit"][key]
+    result.save(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(old))
+    assert "Latent test: in 20 copies" in " ".join(command("audit", tmp_path).split())
+    for word in ("report", "diagnose", "edges"):
+        command(word, tmp_path)
+    assert "Latent test: in 20 copies" in (tmp_path / "report.html").read_text()
 
 
 def test_a_run_without_copies_has_no_audit(tmp_path):

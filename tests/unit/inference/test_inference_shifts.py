@@ -187,3 +187,24 @@ def test_the_audit_counts_by_copy_and_names_the_worst_client():
     assert 0 < error < 0.03
     assert not audit.is_inside
     assert not audit._replace(refused=30).is_inside
+
+
+def test_quantiles_of_even_p_values_lie_in_their_band_and_off_ones_do_not():
+    """200 audits of even p-values: about 95 % of the points inside."""
+    rng = np.random.default_rng(4)
+    found = PairTests(*(np.ones((3, 3)) for _ in range(3)))
+    inside = []
+    for _ in range(200):
+        p = rng.uniform(size=(60, 3, 3))
+        p[:, np.arange(3), np.arange(3)] = np.nan
+        quantiles = audit_facts(Audit("readings", ("a", "b", "c"), found, p, p, 0))["quantiles"]
+        low, high, seen = (np.array(quantiles[key]) for key in ("low", "high", "observed"))
+        inside.append((low <= seen) & (seen <= high))
+    assert 0.93 < np.mean(inside) < 0.98
+    assert quantiles["level"][0] >= 1 / 361
+    k = quantiles["level"].index(0.1)
+    assert quantiles["observed"][k] == pytest.approx(
+        np.sort(p[np.isfinite(p)])[round(0.1 * 361) - 1], abs=0.01
+    )
+    off = audit_facts(Audit("readings", ("a", "b", "c"), found, p, p**2, 0))["quantiles"]
+    assert off["observed"][k] < off["low"][k]

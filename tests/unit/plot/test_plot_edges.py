@@ -61,12 +61,11 @@ def test_graph_width_is_strength_and_colour_is_confidence(result):
     assert len(set(wanted)) > 2
 
 
-def test_graph_without_tests_draws_the_strongest(make_result):
+def test_graph_without_tests_draws_no_arrow(make_result):
     result = make_result(has_tests=False)
     ax = fg.plot.graph(result)
-    top = result.edges().nlargest(9, "strength")
-    assert arrow_pairs(ax, result.clients) == set(zip(top["cause"], top["effect"], strict=True))
-    assert "not tested" in ax.get_title()
+    assert arrow_pairs(ax, result.clients) == set()
+    assert ax.get_title() == "nothing was tested"
 
 
 def test_a_single_client_has_no_edges(make_result):
@@ -247,13 +246,9 @@ def test_forest_of_entries(result):
     assert ax.get_title() == "plant02 → plant04"
 
 
-def test_forest_without_tests_has_no_intervals(make_result):
-    result = make_result(has_tests=False)
-    ax = fg.plot.forest(result, max_edges=5)
-    drawn = forest_markers(ax, is_filled=False)
-    assert list(drawn.values()) == list(result.edges()["strength"].nlargest(5))
-    assert "strongest" in ax.get_title()
-    assert "interval" not in ax.get_xlabel()
+def test_forest_without_tests_is_refused(make_result):
+    with pytest.raises(RunError, match=r"nothing was tested"):
+        fg.plot.forest(make_result(has_tests=False), max_edges=5)
 
 
 @pytest.mark.parametrize("name", ["graph", "heatmap", "forest"])

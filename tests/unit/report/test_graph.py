@@ -73,11 +73,15 @@ def client_centres(svg, names):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 20, 64])
-def test_untested_draws_strongest(count):
+def test_untested_draws_nothing_unless_the_strongest_are_asked_for(count):
     names = plants(count)
     edges = make_edges(names)
-    groups = edge_groups(draw_graph(names, edges))
-    expected = edges.nlargest(min(math.ceil(1.5 * count), len(edges)), "strength")
+    bare = draw_graph(names, edges)
+    assert edge_groups(bare) == []
+    assert "(nothing was tested)" in bare
+    most = math.ceil(1.5 * count)
+    groups = edge_groups(draw_graph(names, edges, max_edges=most))
+    expected = edges.nlargest(min(most, len(edges)), "strength")
     texts = {f"{r.cause} → {r.effect}: strength {r.strength:.3f}" for r in expected.itertuples()}
     assert {title_of(g) for g in groups} == texts
     assert len(groups) == len(texts)
@@ -87,7 +91,7 @@ def test_max_edges_is_honoured_and_zero_strength_is_no_edge():
     names = plants(5)
     edges = make_edges(names)
     assert len(edge_groups(draw_graph(names, edges, max_edges=3))) == 3
-    assert edge_groups(draw_graph(names, edges.assign(strength=0.0))) == []
+    assert edge_groups(draw_graph(names, edges.assign(strength=0.0), max_edges=3)) == []
 
 
 @pytest.mark.parametrize("dtype", [object, bool, float, "boolean"])
@@ -146,7 +150,7 @@ def bezier(curve, share):
 
 def test_width_is_proportional_to_strength():
     edges = pd.DataFrame(
-        {"cause": ["a", "b"], "effect": ["b", "a"], "strength": [0.8, 0.4], "is_edge": None}
+        {"cause": ["a", "b"], "effect": ["b", "a"], "strength": [0.8, 0.4], "is_edge": True}
     )
     by_title = {title_of(g): g for g in edge_groups(draw_graph(["a", "b"], edges))}
     strong, weak = by_title["a → b: strength 0.800"], by_title["b → a: strength 0.400"]
@@ -213,7 +217,7 @@ def test_long_name_is_cut_in_the_label_and_whole_in_the_title():
 
 def test_standalone_has_name_space_size_style_and_description():
     names = plants(3)
-    root = ET.fromstring(draw_graph(names, make_edges(names)))
+    root = ET.fromstring(draw_graph(names, make_edges(names), max_edges=2))
     assert root.tag == f"{SVG}svg"
     assert root.get("role") == "img"
     assert root.get("aria-label")
@@ -243,7 +247,7 @@ def test_arguments_are_not_changed():
     [
         ([], make_edges(["a", "b"]), "no clients"),
         (["a", "a"], make_edges(["a", "b"]), "'a' is given more than once"),
-        (["a", "c"], make_edges(["a", "b"]), "client 'b', who is not in the list"),
+        (["a", "c"], make_edges(["a", "b"], [True, True]), "client 'b', who is not in the list"),
         (["a", "b"], pd.DataFrame({"cause": ["a"]}), "effect, strength missing"),
         (["a", "b"], make_edges(["a", "b"], ["yes", "no"]), "is_edge holds 'yes'"),
     ],

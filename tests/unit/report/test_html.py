@@ -126,20 +126,45 @@ def table_after(page, first_heading):
 def test_untested_headline_and_table_equal_the_data():
     names = ["a", "b", "c"]
     edges = make_edges(names)
-    page = Page(render_report(edges, make_manifest(names), make_trace(names)))
-    top = edges.loc[edges["strength"].idxmax()]
-    assert (
-        f"The strongest influence found is {top.cause} → {top.effect} "
-        f"(strength {top.strength:.3f}); edges are ranked by strength, no test was run"
-    ) in page.text
+    manifest = make_manifest(names)
+    manifest["inference"] |= {"reason": "too few <rows>"}
+    text = render_report(edges, manifest, make_trace(names))
+    page = Page(text)
+    assert text.index("Nothing was tested: too few &lt;rows&gt;.") < text.index("<nav")
     heading, rows = table_after(page, ["cause", "effect"])
     assert heading[:3] == ["cause", "effect", "strength"]
-    expected = edges.sort_values("strength", ascending=False)
-    assert [row[:3] for row in rows] == [
-        [r.cause, r.effect, f"{r.strength:.3f}"] for r in expected.itertuples()
+    assert [row[:2] for row in rows] == edges[["cause", "effect"]].to_numpy().tolist()
+    assert {cell for row in rows for cell in row[2:8]} == {"–"}
+    assert {row[8] for row in rows} == {"not tested: the reason is at the top"}
+    assert "Nothing was tested, so no arrow is drawn." in page.text
+    assert "class='fg-edge'" not in text
+    tests = json.loads(re.search(r'id="run-data">(.*?)</script>', text, flags=re.DOTALL)[1])[
+        "tests"
     ]
-    assert {cell for row in rows for cell in row[3:]} == {"–"}
-    assert "ranked by strength, not tested" in page.text
+    assert [test["id"] for test in tests] == ["none", "fedgc"]
+    assert tests[1]["label"] == "FedGC's ranking, not tested"
+    assert tests[1]["strength"] == edges["strength"].tolist()
+    assert set(tests[0]["strength"]) == {None}
+
+
+def test_a_pair_that_was_not_tested_is_counted_and_has_its_reason():
+    names = ["a", "b", "c"]
+    edges = make_edges(names, tested=True)
+    edges["is_edge"] = edges["is_edge"].astype("boolean")
+    edges.loc[2, ["p_value", "q_value", "ci_low", "ci_high", "is_edge"]] = [*[np.nan] * 4, pd.NA]
+    manifest = make_manifest(names)
+    pair = f"{edges['cause'][2]} -> {edges['effect'][2]}"
+    manifest["inference"] |= {"correction": "bh", "reasons": {pair: "<collinear>"}}
+    page = Page(render_report(edges, manifest, EMPTY_TRACE))
+    found = int(edges["is_edge"].sum())
+    assert re.search(
+        rf"{found} of 5 tested pairs (is an edge|are edges) \(false discovery rate 0\.05\), "
+        r"1 of 6 pairs was not tested\.",
+        page.text,
+    )
+    _, rows = table_after(page, ["cause", "effect"])
+    cells = {(row[0], row[1]): row[8] for row in rows}
+    assert cells[edges["cause"][2], edges["effect"][2]] == "not tested: <collinear>"
 
 
 def test_tested_headline_and_table_equal_the_data():
@@ -148,7 +173,7 @@ def test_tested_headline_and_table_equal_the_data():
     page = Page(render_report(edges, make_manifest(names), EMPTY_TRACE))
     count = int(edges["is_edge"].sum())
     assert 1 < count < 12
-    assert f"{count} of 12 possible edges are supported at q ≤ 0.05." in page.text
+    assert f"{count} of 12 tested pairs are edges (level 0.05)." in page.text
     heading, rows = table_after(page, ["cause", "effect"])
     assert heading[2:] == ["strength", "interval", "statistic", "df", "p-value", "q-value", "edge"]
     expected = edges.sort_values(["is_edge", "strength"], ascending=False)
@@ -163,7 +188,7 @@ def test_tested_headline_and_table_equal_the_data():
 
 def test_tested_without_a_level_does_not_invent_one():
     text = Page(render_report(make_edges(["a", "b"], tested=True), {}, EMPTY_TRACE)).text
-    assert re.search(r"[012] of 2 possible edges (is|are) supported by the test\.", text)
+    assert re.search(r"[012] of 2 tested pairs (is an edge|are edges)\.", text)
 
 
 def test_long_table_is_cut_with_a_note():
@@ -243,7 +268,7 @@ def test_absent_facts_are_skipped():
 def test_empty_everything_is_a_page(trace):
     edges = pd.DataFrame(columns=make_edges(["a", "b"]).columns)
     text = render_report(edges, {}, trace)
-    assert "No influence between clients was found" in text
+    assert "Nothing was tested: no test was asked for" in text
     assert text.endswith("</html>\n")
     assert "<svg" not in text
 

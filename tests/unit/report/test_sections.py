@@ -10,16 +10,24 @@ import pytest
 import fedgranger as fg
 from fedgranger.errors import RunError
 from fedgranger.inference.edges import decide
+from fedgranger.report.audit import audit_section
 from fedgranger.report.chart import draw_variance_chart
 from fedgranger.report.checks import checks_section
 from fedgranger.report.clients import clients_section
+from fedgranger.report.headline import cautions
 from fedgranger.report.payload import build_payload, to_script_text
 from fedgranger.report.privacy import privacy_section
 from fedgranger.report.root_cause import root_cause_section
 from fedgranger.report.run import write_run_report
-from fedgranger.report.small_charts import draw_p_histogram, draw_quantiles
+from fedgranger.report.small_charts import draw_p_histogram, draw_p_quantiles, draw_quantiles
 from fedgranger.report.training import training_section
-from tests.browser.pages import made_manifest, made_root_causes, made_tables, made_uncertainty
+from tests.browser.pages import (
+    made_audit,
+    made_manifest,
+    made_root_causes,
+    made_tables,
+    made_uncertainty,
+)
 from tests.configs import formula_config
 
 NAMES = ["a", "b", "c"]
@@ -66,12 +74,95 @@ def test_pairs_outside_the_couplings_do_not_count():
     assert payload["counted"] == [set(pair) == {"a", "b"} for pair in pairs]
 
 
-def test_untested_run_has_one_choice():
+def test_untested_run_shows_fedgc_only_when_it_is_chosen():
     edges, _ = made_tables(NAMES)
     bare = edges[["cause", "effect", "strength"]]
     payload = build_payload(NAMES, bare, None, None, {}, None)
     assert [test["id"] for test in payload["tests"]] == ["none"]
     assert "p" not in payload["tests"][0]
+    assert set(payload["tests"][0]["strength"]) == {None}
+    payload = build_payload(NAMES, bare, None, bare, {}, None)
+    assert [test["id"] for test in payload["tests"]] == ["none", "fedgc"]
+    assert payload["tests"][1]["label"] == "FedGC's ranking, not tested"
+
+
+def test_the_other_test_can_be_chosen_and_says_its_question():
+    edges, entries = made_tables(NAMES)
+    other = edges.assign(p_value=edges["p_value"].to_numpy()[::-1]).sample(frac=1, random_state=1)
+    inference = {"test": "readings", "test_reason": "x", "beside": {"test": "debiased"}}
+    payload = build_payload(NAMES, edges, entries, None, inference, None, other)
+    own, beside, single = payload["tests"]
+    assert [own["id"], beside["id"], single["id"]] == ["readings", "debiased", "entries"]
+    assert "beyond the effect's own past" in own["question"]
+    assert "Why this test: x." in own["question"]
+    assert "latent influence" in beside["question"]
+    at = other.set_index(["cause", "effect"])["p_value"]
+    for i, (cause, effect) in enumerate(zip(edges["cause"], edges["effect"], strict=True)):
+        p = at.loc[(cause, effect)]
+        assert beside["p"][i] == (None if np.isnan(p) else p)
+    assert own["untested"][1] == "its test could not be made"
+    assert own["untested"][0] is None
+
+
+def test_audit_section_says_rate_worst_client_and_positive_control():
+    facts = {
+        "test": "readings",
+        "alpha": 0.05,
+        "audit": made_audit(NAMES),
+        "extrapolated": ["a -> b"],
+        "positive_control": {"a -> b": 0.1, "c -> b": 0.3, "a -> c": 0.2},
+        "innovation_sensor": {
+            "b": {"sensor": "<flow>", "innovation": 5.0, "is_change": True},
+            "c": {"sensor": "level", "innovation": 2.0, "is_change": False},
+        },
+    }
+    text = audit_section({"inference": facts})
+    for words in (
+        "Can these p-values be trusted on this data?",
+        "0.210 ± 0.020",
+        "Worst: 0.400 ± 0.050, where b is the effect. Its record is seasonal (12 % of its changes",
+        "repeat every 24 steps",
+        "1 of the copies could not be tested",
+        "is 0.1 (a -&gt; b, which moves the change per row of &lt;flow&gt; by 0.5) to 0.3",
+        "level by 0.4",
+        "2 of 4 levels lie outside the band",
+        "class='band'",
+    ):
+        assert words in text, words
+    assert "knows no sensor" not in text
+    assert "Yes: they are taken from copies" in text
+    facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
+    assert "Only with a reservation: b, c repeat with" in audit_section({"inference": facts})
+    assert "Caution:</strong> b, c repeat with" in cautions({"inference": facts})
+    del facts["innovation_sensor"]
+    assert "knows no sensor" in audit_section({"inference": facts})
+
+
+def test_audit_section_of_older_runs_and_of_runs_without_it():
+    old = made_audit(NAMES)
+    for key in ("quantiles", "clients"):
+        del old[key]
+    text = audit_section({"inference": {"test": "debiased", "audit": old}})
+    assert "0.210 ± 0.020" in text
+    assert "<svg" not in text
+    assert "No: on copies" in text
+    assert "Not tried" in audit_section({"inference": {"test": "debiased"}})
+    assert audit_section({"inference": {"test": "auto", "reason": "too short"}}) == ""
+    assert audit_section({}) == ""
+
+
+def test_quantile_plot_of_even_p_values_lies_on_its_line():
+    level = [0.001, 0.01, 0.1, 0.5]
+    svg = draw_p_quantiles({"level": level, "observed": level, "low": level, "high": level}, "x")
+    x0, y0, x1, y1 = (
+        float(re.search(rf" {key}='([\d.]+)'", svg)[1]) for key in ("x1", "y1", "x2", "y2")
+    )
+    points = re.findall(r"cx='([\d.]+)' cy='([\d.]+)'", svg)
+    assert len(points) == 4
+    for x, y in points:
+        assert float(y) == pytest.approx(y0 + (y1 - y0) * (float(x) - x0) / (x1 - x0), abs=0.15)
+    assert "0 of 4 quantiles outside" in svg
+    assert draw_p_quantiles({}, "x") == ""
 
 
 def test_geometry_has_an_arrow_per_pair_that_ends_at_its_effect():

@@ -17,8 +17,8 @@ from rich.table import Table
 from fedgranger.cli.console import err, friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, say
 from fedgranger.cli.options import merge, with_run_options
-from fedgranger.cli.run import check_folder
-from fedgranger.cli.tables import edge_table, headline, ledger_table
+from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
+from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.report.run import write_run_report
@@ -91,7 +91,10 @@ def run(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Learn which client drives which; goes on by itself after faults, and when given again."""
+    """Learn which client drives which; goes on by itself after faults, and when given again.
+
+    Exit status 0; 2: refused or failed; 3: the run is written but nothing could be tested.
+    """
     require_flare()
     check_folder(out_folder, resume=False, overwrite=overwrite)
     _, run_config = merge(config, given, DEFAULTS)
@@ -118,8 +121,7 @@ def run(
     report_path = out_folder / "report.html"
     write_run_report(report_path, result)
     training = result.manifest["training"]
-    out.print(headline(result), soft_wrap=True)
-    out.print(edge_table(result.edges(sort=True), 10, result.fedgc_edges()))
+    print_answer(result, 10)
     out.print(f"\n{escape(training['status'])}", soft_wrap=True)
     for sentence in result.manifest["inference"]["warnings"]:
         err.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
@@ -134,6 +136,7 @@ def run(
         f"{escape(str(out_folder))} (open report.html)",
         soft_wrap=True,
     )
+    leave_if_untested(result)
 
 
 def _check_private(config: RunConfig) -> None:

@@ -34,16 +34,28 @@ function adjusted(p, counted, correction) {
   return out;
 }
 
+// The counts in words, as fedgranger.inference.answer.counts_text.
+function countsText(found, tested, possible) {
+  if (!tested) return "nothing was tested";
+  const text = `${found} of ${tested} tested pairs ${found === 1 ? "is an edge" : "are edges"}`;
+  const rest = possible - tested;
+  return rest ? `${text}, ${rest} of ${possible} pairs ${rest === 1 ? "was" : "were"} not tested` : text;
+}
+
+// Why a pair has no p-value; empty where it has one.
+function whyUntested(test, i) {
+  if (test.p && test.p[i] !== null) return "";
+  const reason = test.untested ? test.untested[i] : null;
+  return reason ? `not tested: ${reason}` : "not tested";
+}
+
 // What the page shows for a choice of test, correction and level.
 function decide(data, choice) {
   const test = data.tests.find((one) => one.id === choice.test);
   const order = data.cause.map((_, i) => i);
   order.sort((a, b) => (test.strength[b] ?? -1) - (test.strength[a] ?? -1));
-  if (!test.p) {
-    const most = Math.ceil(1.5 * data.clients.length);
-    const strongest = new Set(order.filter((i) => test.strength[i] > 0).slice(0, most));
-    const isEdge = data.cause.map((_, i) => strongest.has(i));
-    return { test, order, q: null, isEdge, count: strongest.size, tested: 0 };
+  if (!test.p) { // a ranking, or nothing: no pair is an edge
+    return { test, order, q: null, isEdge: data.cause.map(() => false), count: 0, tested: 0 };
   }
   const q = adjusted(test.p, data.counted, choice.correction);
   const isEdge = q.map((value) => value !== null && value <= choice.alpha);

@@ -17,16 +17,22 @@ function drawForest(data, shown, describe) {
       range.style.right = `calc(100% - ${at(test.high[i])})`;
       line.append(range);
     }
-    const dot = make("span", { class: "forest-dot" });
-    dot.style.left = at(test.strength[i] ?? 0);
-    line.append(dot);
+    if (test.strength[i] !== null) {
+      const dot = make("span", { class: "forest-dot" });
+      dot.style.left = at(test.strength[i]);
+      line.append(dot);
+    }
+    const strength = test.strength[i] === null ? "" : `${number(test.strength[i])}, `;
+    const range = test.low && test.low[i] !== null ? ` (${interval(test.low[i], test.high[i])})` : "";
+    const words = q && q[i] !== null
+      ? `${number(test.strength[i])}${range}, q ${probability(q[i])}`
+      : `${strength}not tested`;
     return make(
       "li",
       { class: `forest-row ${isEdge[i] ? `is-edge ${grade(q && q[i])}` : ""}`, "data-pair": i, tabindex: "0", "aria-label": describe(i) },
       make("span", { class: "forest-name" }, `${data.clients[data.cause[i]]} → ${data.clients[data.effect[i]]}`),
       line,
-      make("span", { class: "forest-numbers" }, number(test.strength[i]) +
-        (test.low ? ` (${interval(test.low[i], test.high[i])})` : "") + (q ? `, q ${probability(q[i])}` : "")),
+      make("span", { class: "forest-numbers" }, words),
     );
   });
   const axis = make("li", { class: "forest-row forest-axis", "aria-hidden": "true" },
@@ -56,11 +62,11 @@ function fillTable(data, shown) {
     test.low ? interval(test.low[i], test.high[i]) : "–",
     test.statistic ? number(test.statistic[i]) : "–", test.df ? String(test.df[i] ?? "–") : "–",
     test.p ? probability(test.p[i]) : "–", q ? probability(q[i]) : "–",
-    q === null || q[i] === null ? "–" : isEdge[i] ? "yes" : "no",
+    whyUntested(test, i) || (isEdge[i] ? "yes" : "no"),
   ];
   const rows = order.slice(0, data.mostRows).map((i) => {
     const row = make("tr", { "data-pair": i, class: isEdge[i] ? "is-edge" : null });
-    cells(i).forEach((text, k) => row.append(make("td", { class: k > 1 ? "num" : null }, text)));
+    cells(i).forEach((text, k) => row.append(make("td", { class: k > 1 && k < 8 ? "num" : null }, text)));
     return row;
   });
   body.replaceChildren(...rows);

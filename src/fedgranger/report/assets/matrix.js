@@ -50,11 +50,18 @@ function drawMatrix(data, shown, describe) {
     }
     if (withNumbers) {
       const centre = x + cell / 2;
-      box.append(make("text", { class: "fg-value", x: centre, y: y + 20, "text-anchor": "middle" }, number(test.strength[i])));
+      box.append(make("text", { class: "fg-value", x: centre, y: y + 20, "text-anchor": "middle" },
+        test.strength[i] === null ? "" : number(test.strength[i])));
       if (test.low && test.low[i] !== null) {
         box.append(make("text", { class: "fg-range", x: centre, y: y + 35, "text-anchor": "middle", "font-size": 9.5 },
           `${brief(test.low[i])} to ${brief(test.high[i])}`));
       }
+    }
+    if (test.id !== "fedgc" && whyUntested(test, i)) { // a ranking has no tests to be without
+      const [cx, cy, r] = [x + cell / 2, y + height / 2, Math.min(6, 0.3 * cell)];
+      const low = withNumbers ? 9 : 0;
+      box.append(make("path", { class: "fg-cross",
+        d: `M${cx - r},${cy + low - r} l${2 * r},${2 * r} m0,${-2 * r} l${-2 * r},${2 * r}` }));
     }
     box.append(make("title", {}, describe(i)));
     svg.append(box);

@@ -11,7 +11,7 @@
     const out = [["strength", number(test.strength[i])]];
     if (test.low) out.push([`${Math.round(100 * data.confidence)} % interval`, interval(test.low[i], test.high[i])]);
     if (test.p) out.push(["p", probability(test.p[i])], ["q", probability(q[i])]);
-    out.push(["edge", !test.p ? "not tested" : q[i] === null ? "could not be tested" : isEdge[i] ? "yes" : "no"]);
+    out.push(["edge", whyUntested(test, i) || (isEdge[i] ? "yes" : "no")]);
     return out;
   };
   const describe = (i) => `${names(i)}: ${facts(i).map(([term, value]) => `${term} ${value}`).join(", ")}`;
@@ -23,9 +23,14 @@
     drawForest(data, shown, describe);
     fillTable(data, shown);
     const isOwn = ["alpha", "correction", "test"].every((key) => choice[key] === own[key]);
-    byId("count").textContent = shown.test.p
-      ? `${shown.count} of ${shown.tested} pairs are edges`
-      : `the ${shown.count} strongest pairs, not tested`;
+    byId("count").textContent = shown.test.id === "fedgc"
+      ? "a ranking, not tested"
+      : countsText(shown.count, shown.tested, data.cause.length);
+    byId("drawn").textContent = data.drawn[shown.test.p ? "test" : shown.test.id];
+    const question = byId("chosen-question");
+    question.textContent = isOwn ? "" : shown.test.question ?? "";
+    question.hidden = question.textContent === "";
+    document.querySelectorAll(".legend").forEach((legend) => { legend.hidden = !shown.test.p; });
     byId("own").textContent = isOwn ? "as decided by the run" : "what if: not the run's own decision";
     byId("reset").disabled = isOwn;
     for (const id of ["alpha", "correction"]) byId(id).disabled = !shown.test.p;
@@ -79,7 +84,7 @@
     if (i === null) return;
     const rows = [];
     const entries = data.entries;
-    if (entries && shown.test.p) {
+    if (entries && shown.test.hasEntries) {
       for (let k = entries.start[i]; k < entries.start[i + 1]; k++) {
         rows.push(make("tr", {},
           make("td", {}, `${data.clients[data.effect[i]]} ${entries.row[k] + 1}`),

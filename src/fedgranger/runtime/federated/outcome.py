@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
+from fedgranger.inference.edges import EdgeInference
 from fedgranger.results import Result
 from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
 from fedgranger.runtime.federated.coordinator import Coordinator
@@ -35,6 +36,9 @@ def to_result(
         left_out: clients that did not take part; their edges are not tested.
     """
     config = coordinator.plan.options.config
+    inference = found.inference
+    if inference is not None and left_out:
+        inference = _with_absent(inference, found.clients, left_out)
     facts = dict(found.facts)
     facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
     whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
@@ -70,10 +74,6 @@ def to_result(
         "config": config.to_mapping(),
         "inference": facts,
     }
-    inference = found.inference
-    if inference is not None and left_out:
-        table = _with_untested(inference.edges, found.clients, left_out)
-        inference = inference._replace(edges=table)
     return Result(
         found.clients, found.dims, found.granger, {}, inference, found.trace, manifest, config
     )
@@ -123,17 +123,39 @@ def _absence(left_out: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _with_untested(
-    edges: pd.DataFrame, clients: tuple[str, ...], left_out: tuple[str, ...]
-) -> pd.DataFrame:
-    """Add the pairs with clients that did not take part, without any number."""
+def _absent_pairs(clients: tuple[str, ...], left_out: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Every (cause, effect) of which one side did not take part."""
     everyone = (*clients, *left_out)
-    pairs = [
-        {"cause": cause, "effect": effect, "df": 0, "delay": 0}
+    return [
+        (cause, effect)
         for effect in everyone
         for cause in everyone
         if cause != effect and (cause in left_out or effect in left_out)
     ]
+
+
+def _stayed_away(cause: str, effect: str, left_out: tuple[str, ...]) -> str:
+    names = [f"'{name}'" for name in (cause, effect) if name in left_out]
+    return f"{' and '.join(names)} stayed away"
+
+
+def _with_absent(
+    found: EdgeInference, clients: tuple[str, ...], left_out: tuple[str, ...]
+) -> EdgeInference:
+    """Add the pairs of absent clients to the tables, and why they have no numbers to the facts."""
+    for cause, effect in _absent_pairs(clients, left_out):
+        reason = _stayed_away(cause, effect, left_out)
+        found.facts.setdefault("reasons", {})[f"{cause} -> {effect}"] = reason
+    beside = None if found.beside is None else _with_absent(found.beside, clients, left_out)
+    return found._replace(edges=_with_untested(found.edges, clients, left_out), beside=beside)
+
+
+def _with_untested(
+    edges: pd.DataFrame, clients: tuple[str, ...], left_out: tuple[str, ...]
+) -> pd.DataFrame:
+    """Add the pairs with clients that did not take part, without any number."""
+    absent = _absent_pairs(clients, left_out)
+    pairs = [{"cause": cause, "effect": effect, "df": 0, "delay": 0} for cause, effect in absent]
     added = pd.DataFrame(pairs).reindex(columns=edges.columns)
     kinds = {name: edges[name].dtype for name in edges.columns}
     return pd.concat([edges, added.astype(kinds)], ignore_index=True)

@@ -1,0 +1,129 @@
+"""What a run answers: which question, why that one, how many pairs, and which were not tested.
+
+Terminal, page, export and plots take their counts and words from here, so that they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+__all__ = [
+    "OTHER_ANSWERS",
+    "QUESTIONS",
+    "RANKING_WORDS",
+    "TEST_NAMES",
+    "EdgeCounts",
+    "count_edges",
+    "counts_text",
+    "nothing_tested",
+    "question_sentences",
+    "untested_reasons",
+]
+
+TEST_NAMES = {
+    "debiased": "latent test",
+    "readings": "readings' test",
+    "asymptotic": "test of FedGC's limit",
+}
+QUESTIONS = {
+    "debiased": (
+        "does the latent influence exist, that is, does the cause's true state move the effect's "
+        "once measurement noise is taken out, given all clients' pasts"
+    ),
+    "readings": (
+        "do the cause's past states help to predict the effect beyond the effect's own past and "
+        "the other clients"
+    ),
+    "asymptotic": (
+        "is FedGC's own limit different from zero (which is not the same as an influence)"
+    ),
+}
+OTHER_ANSWERS = {"debiased": "edges_latent.csv", "readings": "edges_readings.csv"}
+RANKING_WORDS = (
+    "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
+    "a large one is no evidence of an edge."
+)
+NOT_ASKED = "no test was asked for (test = 'none')"
+NO_REASON = "its test could not be made"
+
+
+class EdgeCounts(NamedTuple):
+    """Pairs of clients: possible = tested + untested, found is a part of tested."""
+
+    possible: int
+    tested: int
+    found: int
+
+    @property
+    def untested(self) -> int:
+        """Pairs without a p-value."""
+        return self.possible - self.tested
+
+
+def count_edges(edges: pd.DataFrame) -> EdgeCounts:
+    """Count the rows of an edge table, those with a decision and those that are edges."""
+    if "is_edge" not in edges.columns:
+        return EdgeCounts(len(edges), 0, 0)
+    flags = edges["is_edge"]
+    known = flags.notna().to_numpy(dtype=np.bool_)
+    found = np.array([flag is not pd.NA and bool(flag) for flag in flags[known]], dtype=np.bool_)
+    return EdgeCounts(len(edges), int(known.sum()), int(found.sum()))
+
+
+def counts_text(counts: EdgeCounts, level: str = "") -> str:
+    """The counts in words; pairs without a test are never hidden in a total.
+
+    Args:
+        counts: of `count_edges`.
+        level: said after the number of edges, such as "(false discovery rate 0.05)".
+
+    Example:
+        >>> counts_text(EdgeCounts(6, 5, 2))
+        '2 of 5 tested pairs are edges, 1 of 6 pairs was not tested'
+        >>> counts_text(EdgeCounts(6, 6, 1))
+        '1 of 6 tested pairs is an edge'
+    """
+    if not counts.tested:
+        return "nothing was tested"
+    what = "is an edge" if counts.found == 1 else "are edges"
+    text = f"{counts.found} of {counts.tested} tested pairs {what}{level and f' {level}'}"
+    if counts.untested:
+        was = "was" if counts.untested == 1 else "were"
+        text += f", {counts.untested} of {counts.possible} pairs {was} not tested"
+    return text
+
+
+def nothing_tested(facts: Mapping[str, Any]) -> str:
+    """Why a run has no test at all."""
+    reason = facts.get("reason")
+    return str(reason) if reason else NOT_ASKED
+
+
+def untested_reasons(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+    """Per row of an edge table: None where there is a p-value, else why there is none."""
+    known = facts.get("reasons") or {}
+    default = NO_REASON if count_edges(edges).tested else nothing_tested(facts)
+    column = edges["p_value"] if "p_value" in edges.columns else [None] * len(edges)
+    rows = zip(edges["cause"], edges["effect"], column, strict=True)
+    return [
+        str(known.get(f"{cause} -> {effect}", default)) if p is None or pd.isna(p) else None
+        for cause, effect, p in rows
+    ]
+
+
+def question_sentences(facts: Mapping[str, Any]) -> list[str]:
+    """Which question was tested, why that one, and where the other answer is."""
+    kind = str(facts.get("test"))
+    if kind not in QUESTIONS or "reason" in facts:
+        return []
+    out = [f"Tested: {QUESTIONS[kind]}?"]
+    if facts.get("test_reason"):
+        out.append(f"Why this test: {facts['test_reason']}.")
+    beside = (facts.get("beside") or {}).get("test")
+    if beside in OTHER_ANSWERS:
+        out.append(f"The {TEST_NAMES[beside]} was made too: {OTHER_ANSWERS[beside]}.")
+    return out

@@ -1,0 +1,134 @@
+r"""Positive control: the smallest added influence that this test, on these data, would find.
+
+An influence of size g: one innovation s.d. of the cause moves the effect by g of its own innovation
+s.d. one step later. With \(L_m L_m^\top\) the covariance of what is new in the effect and
+\(L_n L_n^\top\) that of what is new in the cause, the lag-one block A has in these coordinates
+
+$$A' = L_m^{-1} A_1 L_n, \qquad g = \lVert A' \rVert_F$$
+
+Let V be the covariance of all tested coefficients, \(a = T\,\mathrm{vec}(A')\) those that change
+with A' (row-major; lags beyond the first do not) and δ the non-centrality at which the test has
+80 % power at its critical value. In the least favourable direction
+
+$$g^2 = \delta / \lambda_{\min}(T^\top V^{-1} T)$$
+
+so an influence of that size is found with at least 80 % probability, wherever it points. It does
+not depend on the coordinates of the states. The level is that of one test, before any correction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.inference.covariance import BlockCovariance
+from fedgranger.inference.estimate import Estimate
+from fedgranger.inference.power import detectable_strength
+from fedgranger.inference.products import block_positions
+from fedgranger.inference.wald import block_cov, denominator_df
+from fedgranger.linalg.psd import is_positive_definite
+
+__all__ = ["Influence", "innovation_covs", "latent_controls", "smallest_influence"]
+
+SMALLEST_SHARE = 1e-12
+"""Directions seen less well than this, relative to the best one, count as not seen at all."""
+
+
+class Influence(NamedTuple):
+    """The smallest influence that is found with the wanted probability.
+
+    Attributes:
+        size: g; infinite where no influence of some direction would ever be found.
+        block: its lag-one block A in the least favourable direction, (p_effect, p_cause).
+    """
+
+    size: float
+    block: np.ndarray
+
+
+def smallest_influence(
+    cov: np.ndarray,
+    columns: tuple[np.ndarray, np.ndarray],
+    effect_cov: np.ndarray,
+    cause_cov: np.ndarray,
+    df_denominator: float,
+    alpha: float,
+) -> Influence:
+    """Size and direction of the least favourable influence that is found in 80 % of all cases.
+
+    Args:
+        cov: V, of the tested coefficients in row-major order (effect's states, columns), widened
+            where the critical value is larger than the F law's.
+        columns: lag (from 1) and cause's state of every column.
+        effect_cov: covariance of the effect's innovations.
+        cause_cov: covariance of the cause's.
+        df_denominator: ν of the test's F law.
+        alpha: level of the single test.
+    """
+    lag, state = columns
+    p, q = len(effect_cov), len(cause_cov)
+    nothing = Influence(np.inf, np.full((p, q), np.nan))
+    L_m, L_n = _root(effect_cov), _root(cause_cov)
+    if L_m is None or L_n is None:
+        return nothing
+    loading = np.where(lag == 1, np.linalg.inv(L_n)[:, state], 0.0)  # (q, column)
+    T = np.kron(L_m, loading.T)
+    precision = T.T @ np.linalg.solve(cov, T)
+    values, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    if values[0] <= SMALLEST_SHARE * values[-1]:
+        return nothing
+    size = detectable_strength(np.diag(1 / values[::-1]), df_denominator, alpha, size=len(cov))
+    direction = vectors[:, 0].reshape(p, q)
+    return Influence(size, size * L_m @ direction @ np.linalg.inv(L_n))
+
+
+def latent_controls(
+    names: tuple[str, ...],
+    dims: tuple[int, ...],
+    fit: Estimate,
+    covariance: BlockCovariance,
+    tested: pd.DataFrame,
+    alpha: float,
+) -> dict[str, float]:
+    """Positive control of every tested pair of the latent test, by "cause -> effect".
+
+    What is new in a client is the process noise: measurement error moves nobody.
+
+    Args:
+        names: the clients.
+        dims: their states.
+        fit: the estimate.
+        covariance: of its blocks.
+        tested: columns `cause` and `effect`, the pairs with a p-value.
+        alpha: level of the single test.
+    """
+    place = {name: k for k, name in enumerate(names)}
+    news, rest = innovation_covs(fit.process_cov, dims), denominator_df(covariance)
+    out = {}
+    for cause, effect in zip(tested["cause"], tested["effect"], strict=True):
+        m, n = place[effect], place[cause]
+        lag, state = np.divmod(np.arange(fit.lags * dims[n]), dims[n])
+        V = block_cov(covariance, dims, fit.lags, m, n)
+        found = smallest_influence(V, (lag + 1, state), news[m], news[n], rest[m, n], alpha)
+        if np.isfinite(found.size):
+            out[f"{cause} -> {effect}"] = found.size
+    return out
+
+
+def _root(cov: np.ndarray) -> np.ndarray | None:
+    """L with L Lᵀ = cov; None where it has none, whatever the units of the states."""
+    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    if not (scale > 0).all():
+        return None
+    correlation = cov / np.outer(scale, scale)
+    if not is_positive_definite(correlation):
+        return None
+    return scale[:, None] * np.linalg.cholesky(correlation)
+
+
+def innovation_covs(process_cov: np.ndarray, dims: tuple[int, ...]) -> list[np.ndarray]:
+    """Every client's own block of a covariance of all states."""
+    rows, _ = block_positions(dims, 1)
+    return [process_cov[np.ix_(own[own >= 0], own[own >= 0])] for own in rows]

@@ -1,0 +1,201 @@
+"""Can these p-values be trusted on this data? In sentences, for the page and the terminal."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger.inference.answer import TEST_NAMES
+from fedgranger.inference.record_traits import shared_cycles, traits_in_words
+
+__all__ = [
+    "Control",
+    "audit_sentences",
+    "control_sentences",
+    "controls",
+    "quantile_sentence",
+    "reservation",
+    "share",
+    "verdict",
+]
+
+TITLE = "Can these p-values be trusted on this data?"
+SAID_LEVELS = (0.01, 0.05, 0.1, 0.5)
+NOT_TRIED = (
+    "Not tried: this run made no copies with shifted clocks. Fit with test = 'auto' or 'readings' "
+    "to know."
+)
+
+
+class Control(NamedTuple):
+    """Positive control of one pair.
+
+    Attributes:
+        edge: "cause -> effect".
+        size: g, in innovation s.d. of the effect per innovation s.d. of the cause.
+        units: the same in a sensor's units, in words; empty where no sensor is known.
+    """
+
+    edge: str
+    size: float
+    units: str
+
+
+def reservation(facts: Mapping[str, Any]) -> str:
+    """What the copies cannot show: a cycle that clients share; empty where there is none."""
+    cyclic = shared_cycles((facts.get("audit") or {}).get("clients") or {})
+    if not cyclic:
+        return ""
+    return (
+        f"{', '.join(cyclic)} repeat with the same period. A cycle that clients share looks like "
+        "an influence, and shifted clocks do not show it; fit with it taken out (period)."
+    )
+
+
+def verdict(facts: Mapping[str, Any]) -> str:
+    """The answer in a sentence."""
+    found = facts.get("audit")
+    if found is None or found["rate"][0] is None:
+        return NOT_TRIED
+    rate, error = found["rate"]
+    low, high = found["band"]
+    inside = found["is_inside"]
+    said = (
+        f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
+        "or take two errors"
+    )
+    doubt = reservation(facts)
+    if doubt:
+        return f"Only with a reservation: {doubt} Apart from that the formula finds {said}."
+    if "extrapolated" in facts:  # the p-values are the copies'
+        formula = "would have held" if inside else "would not have held"
+        return (
+            "Yes: they are taken from copies of these very data in which no link can be true, not "
+            f"from a formula. The formula alone {formula} ({said})."
+        )
+    if inside:
+        return f"Yes, as far as copies of these very data without any true link can tell ({said})."
+    return f"No: on copies of these very data without any true link it is off ({said})."
+
+
+def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
+    """What shifted clocks say of a test; nothing when it was not tried."""
+    found = facts.get("audit")
+    if found is None or found["rate"][0] is None:
+        return []
+    low, high = found["band"]
+    out = [
+        f"{TEST_NAMES[found['test']].capitalize()}: in {found['copies']} copies with shifted "
+        "clocks, where no edge can be true, its own p-values are below 0.05 in "
+        f"{share(found['rate'])} and below 0.01 in {share(found['rate_01'])} of the pairs "
+        f"(believed at 5 %: between {low:g} and {high:g}; ± is the Monte Carlo error, counted by "
+        "copy)."
+    ]
+    if found["refused"]:
+        out.append(f"{found['refused']} of the copies could not be tested.")
+    if "extrapolated" in facts:  # the p-values are the copies'
+        out.append("The p-values of the edges come from these copies, not from a formula.")
+        beyond = facts.get("extrapolated", [])
+        if beyond:
+            named = ", ".join(beyond[:5]) + (" and others" if len(beyond) > 5 else "")
+            lie = "statistic lies" if len(beyond) == 1 else "statistics lie"
+            out.append(
+                f"{len(beyond)} {lie} beyond every copy, where the p-value extrapolates the tail "
+                f"below {1 / (found['copies'] + 1):.3f}: {named}."
+            )
+    return out + _worst(found)
+
+
+def quantile_sentence(found: Mapping[str, Any]) -> str:
+    """The quantile plot in words; empty for runs that did not keep it."""
+    quantiles = found.get("quantiles") or {}
+    levels = quantiles.get("level") or []
+    if not levels:
+        return ""
+    rows = list(zip(*(quantiles[key] for key in ("level", "observed", "low", "high")), strict=True))
+    said = [
+        f"{u:g} → {seen:.2g} ({low:.2g} to {high:.2g})"
+        for u, seen, low, high in rows
+        if u in SAID_LEVELS
+    ]
+    outside = sum(not low <= seen <= high for _, seen, low, high in rows)
+    return (
+        f"P-values of the copies where even ones would be (95 % band): {', '.join(said)}; "
+        f"{outside} of {len(rows)} levels lie outside the band."
+    )
+
+
+def controls(facts: Mapping[str, Any]) -> list[Control]:
+    """Positive control of every tested pair, the hardest to find first."""
+    sizes = facts.get("positive_control") or {}
+    sensors = facts.get("innovation_sensor") or {}
+    out = []
+    for edge, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        # Names may hold " -> ", so the effect is found by its name, not by splitting.
+        effect = max(
+            (name for name in sensors if edge.endswith(f" -> {name}")), key=len, default=""
+        )
+        out.append(Control(edge, size, _units(size, sensors.get(effect))))
+    return out
+
+
+def control_sentences(facts: Mapping[str, Any]) -> list[str]:
+    """What the smallest influence means, and its range over the pairs."""
+    found = controls(facts)
+    if not found:
+        return []
+    hard, easy = found[0], found[-1]
+    middle = float(np.median([one.size for one in found]))
+    out = [
+        "Positive control: the smallest added influence that would be found with 80 % probability "
+        f"by a single test at level {facts.get('alpha', 0.05):g}, in its least favourable "
+        f"direction, is {easy.size:.3g} ({_named(easy)}) to {hard.size:.3g} ({_named(hard)}), "
+        f"{middle:.3g} in the median pair.",
+        "Its unit: one innovation s.d. of the cause (what its past does not tell) moves the effect "
+        "by that many of the effect's innovation s.d. one step later.",
+    ]
+    if not facts.get("innovation_sensor"):
+        out.append(
+            "The server of a federated run knows no sensor, so only innovation s.d. are given."
+        )
+    return out
+
+
+def share(pair: Any) -> str:
+    """A rate with its Monte Carlo error."""
+    rate, error = pair
+    return "–" if rate is None else f"{rate:.3f} ± {error:.3f}"
+
+
+def _named(one: Control) -> str:
+    return f"{one.edge}, which moves {one.units}" if one.units else one.edge
+
+
+def _units(size: float, sensor: Mapping[str, Any] | None) -> str:
+    if sensor is None:
+        return ""
+    change = "the change per row of " if sensor["is_change"] else ""
+    return f"{change}{sensor['sensor']} by {size * sensor['innovation']:.3g}"
+
+
+def _worst(found: Mapping[str, Any]) -> list[str]:
+    """At which client the rate is largest, and what in its record may be why."""
+    sides = [
+        (rate, error, client, side)
+        for side in ("effect", "cause")
+        for client, (rate, error) in found[f"by_{side}"].items()
+        if rate is not None
+    ]
+    if not sides:
+        return []
+    rate, error, client, side = max(sides, key=lambda one: one[0])
+    where = f"{share((rate, error))}, where {client} is the {side}"
+    if rate - 2 * (error or 0.0) <= found["band"][1]:
+        return [f"No client stands out; the largest share is {where}."]
+    why = traits_in_words((found.get("clients") or {}).get(client, {}))
+    because = (
+        f"Its record is {why}, which such tests take for an influence."
+        if why
+        else "Its record shows neither season nor drift nor bursts."
+    )
+    return [f"Worst: {where}. {because}"]
