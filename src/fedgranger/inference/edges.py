@@ -9,11 +9,11 @@ import pandas as pd
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.audit import Audit
+from fedgranger.inference.calibrate import Calibrated
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.multiplicity import adjust
 from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
-from fedgranger.inference.shifts import Calibrated
 from fedgranger.inference.strength import strength_intervals
 from fedgranger.inference.wald import (
     Estimated,

@@ -1,62 +1,19 @@
-"""Choose the test of a run and make it: the latent influence, the readings, or what the data allow.
-
-Both tests are also made on copies with shifted clocks, and the p-values come from these copies. For
-the readings every clock is shifted. The latent model of an effect holds only while the links into
-it do, so for the latent test an effect keeps the clock of those that seem to drive it, and the
-others are shifted (`shifts.kinds_of_copies`).
-"""
+"""Choose the test of a run: the latent influence, the readings, or what the data allow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.agreed_noise import Agreed, agreed_noise
-from fedgranger.inference.arrivals import (
-    arrival_p_values,
-    choose_cause_lags,
-    late_arrivals,
-    whiten,
-)
-from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
-from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.gaps import usable
-from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
-from fedgranger.inference.readings import Readings, regress
-from fedgranger.inference.readings_tables import readings_tables
-from fedgranger.inference.record_traits import record_traits
-from fedgranger.inference.shifts import (
-    calibrate,
-    common_period,
-    draw_shifts,
-    extrapolated_pairs,
-    keep_together,
-    kinds_of_copies,
-    room,
-    tabulate,
-)
-from fedgranger.inference.states import StateSource, lagged_pairs, select_clients
+from fedgranger.inference.latent import fit_latent, latent_tables
+from fedgranger.inference.states import StateSource, select_clients
+from fedgranger.inference.two_tests import Report, TwoTests
 from fedgranger.inference.widen import widen
 
 __all__ = ["infer"]
-
-DOUBTFUL = 1e-3
-"""A check of the latent model whose p-value is smaller counts against it."""
-FEWEST_TIME_CONSTANTS = 10
-SEEMS_DRIVEN = 0.01
-"""Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
-past that the model does not know."""
-LATENT_TESTS = 240
-"""About how many copies the latent test is made on, all kinds of copies together."""
-FEWEST_COPIES, MOST_KINDS = 20, 30
-Report = Callable[[str, int, int], None]
 
 
 def infer(
@@ -109,7 +66,7 @@ def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:
 def _infer(
     source: StateSource, config: RunConfig, report: Report, record: Path | None
 ) -> EdgeInference:
-    tests = _Tests(source, config, report, record)
+    tests = TwoTests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
     latent, doubt = tests.latent()
@@ -126,202 +83,3 @@ def _infer(
     if other is not None:
         chosen.facts["beside"] = other.facts
     return chosen._replace(beside=other)
-
-
-class _Tests:
-    """Both tests of one source, with what they share."""
-
-    def __init__(
-        self, source: StateSource, config: RunConfig, report: Report, record: Path | None
-    ) -> None:
-        if len(source.dims) < 2:
-            raise InferenceError("one client has no edges; give at least two")
-        self._source, self._config = source, config
-        self._report, self._record = report, record
-        self._table = tabulate(source)
-        self._own = np.array(source.own_lags)
-        self._whitened = whiten(self._table, self._own)
-        self._unit_root = unit_roots(source)
-        self._traits = record_traits(self._table, self._whitened, self._unit_root)
-        period = common_period(source.periods, source.num_steps)
-        self._steps = source.num_steps // period * period
-        self._period = period
-
-    def _shifts_of(self, copies: int) -> np.ndarray:
-        num_clients = len(self._source.dims)
-        return draw_shifts(num_clients, self._steps, copies, self._config.seed, self._period)
-
-    def latent(self) -> tuple[EdgeInference | None, str]:
-        """The latent test, and what speaks against it; an empty text: nothing."""
-        source, config = self._source, self._config
-        agreed = Agreed(source, True, {}, "")
-        if config.noise_correction:
-            agreed = agreed_noise(source)
-        try:
-            fit = fit_latent(agreed.source, config)
-        except InferenceError as error:
-            return None, f"the latent model does not fit these data ({error})"
-        if agreed.shares:
-            fit = fit._replace(notes=(*fit.notes, agreed.warning))
-        found = latent_tables(fit, config)
-        found.facts["noise_from_lags"] = agreed.shares
-        doubt = self._doubt(found, agreed.is_possible)
-        if doubt:
-            return found, doubt
-        checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
-        audit, audited = self._latent_audit(fit)
-        if not audited.is_safe:
-            rate, error = audited.rate()
-            doubt = (
-                f"with shifted clocks, where no link is true, the latent test finds "
-                f"{rate:.3f}({error:.3f}) of the edges at 5 %"
-            )
-        law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
-        found = latent_tables(fit, config, law)._replace(audit=audit)
-        found.facts.update(checked)
-        found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}
-        found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
-        return found, doubt
-
-    def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:
-        """Statistics of every pair on copies of its kind; and of those whose model holds there."""
-        tests = pair_tests(fit)
-        driven = np.nan_to_num(tests.p_value, nan=1.0) < SEEMS_DRIVEN
-        kinds = kinds_of_copies(driven, MOST_KINDS)
-        count = max(FEWEST_COPIES, min(self._config.copies, LATENT_TESTS // len(kinds)))
-        shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
-
-        def test(row: np.ndarray) -> PairTests:
-            return refit(fit, self._table.shifted(row, self._steps), self._config)
-
-        key = f"latent {fit.fit.lags}"
-        copies = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
-        audit = _collect("debiased", self._source.names, tests, copies)
-        shape = (len(kinds), count, *driven.shape)
-        pairs = np.stack([kind.pairs for kind in kinds])
-        own = np.eye(len(driven), dtype=np.bool_)
-        statistics, p_values = (  # every pair belongs to one kind, the sum picks it
-            np.where(own, np.nan, np.where(pairs[:, None], part.reshape(shape), 0.0).sum(axis=0))
-            for part in (audit.statistics, audit.p_values)
-        )
-        lost = np.stack([(driven & ~kind.together).any(axis=1) for kind in kinds])
-        holds = (pairs & ~lost[:, :, None]).any(axis=0)
-        audit = audit._replace(
-            statistics=statistics, p_values=p_values, refused=audit.refused // len(kinds)
-        )
-        return audit, audit._replace(p_values=np.where(holds, p_values, np.nan))
-
-    def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
-        facts, names = found.facts, self._source.names
-        turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
-        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
-        residuals = self._latent_residuals(found, lags)
-        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
-        facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
-        if turns < FEWEST_TIME_CONSTANTS:
-            return (
-                f"the record holds only {turns:.1f} time constants of the slowest latent state, "
-                "too few for the latent test"
-            )
-        rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
-        if rough:
-            return f"the residuals of {', '.join(rough)} are not white under the latent model"
-        count = p.size - p.shape[0] * len(names)
-        p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
-        if p.min() < DOUBTFUL / count:
-            late, m, n = np.unravel_index(int(p.argmin()), p.shape)
-            return (
-                f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
-                "later, which the latent model does not know of"
-            )
-        if lags > 1 or is_noise_possible:
-            return ""
-        return "no white measurement noise fits the first two lags (a control loop may be why)"
-
-    def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
-        """s⁺ − Â x, at the rows that are complete."""
-        source = self._source
-        owner = source.owner
-        out = room((source.num_steps, source.total_dim))
-        mean = np.array(found.facts["mean"])
-        for pairs in lagged_pairs(source, lags, mean):
-            complete = np.all(pairs.before_observed, axis=1)
-            ok = pairs.after_observed[:, owner] & complete[:, None]
-            error = pairs.after - pairs.before @ found.transition.T
-            out[pairs.step + 1] = np.where(ok, error, 0.0)
-        return out
-
-    def readings(self, reason: str) -> EdgeInference:
-        """The readings' test with p-values from shifted copies."""
-        source = self._source
-        fit, tests, arrivals = self._regress(None)
-
-        def test(shifts: np.ndarray) -> PairTests:
-            return _as_if(self._regress(shifts)[1], tests)
-
-        shifts = self._shifts_of(self._config.copies)
-        copies = run_copies(test, shifts, self._report, self._record, "readings")
-        audit = _collect("readings", source.names, tests, copies)
-        law = calibrate(tests.statistic, tests.df, audit.statistics)
-        facts: dict[str, Any] = {
-            "test_reason": reason,
-            "audit": audit_facts(audit) | {"clients": self._traits},
-            "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
-            "unit_root": self._unit_root,
-            "late_arrivals": late_arrivals(arrivals[1:], source.names, 2),
-            "warnings": [],
-        }
-        tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
-        return tables._replace(audit=audit)
-
-    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests, np.ndarray]:
-        """Regress, look whether something arrives later, and if so once more with its lags."""
-        source, config = self._source, self._config
-        if shifts is not None:
-            source = self._table.shifted(shifts, self._steps)
-        M = len(source.dims)
-        if config.lags != "auto":
-            fit = regress(source, self._own, np.full((M, M), config.lags))
-            return fit, _pair_tests(fit, M), np.ones((0, M, M))
-        lags = np.ones((M, M), dtype=np.int64)
-        residuals = room((source.num_steps, source.total_dim))
-        fit = regress(source, self._own, lags, residuals)
-        p = arrival_p_values(residuals, self._whitened, source.dims, config.max_lags, shifts)
-        wanted = choose_cause_lags(p, source.dims, int(fit.num_rows.min()))
-        if (wanted > lags).any():
-            fit = regress(source, self._own, wanted)
-        return fit, _pair_tests(fit, M), p
-
-
-def _collect(
-    name: str, names: tuple[str, ...], tests: PairTests, found: list[PairTests | None]
-) -> Audit:
-    missing = np.full(tests.statistic.shape, np.nan)
-    return Audit(
-        name,
-        names,
-        tests,
-        np.stack([missing if copy is None else copy.statistic for copy in found]),
-        np.stack([missing if copy is None else copy.p_value for copy in found]),
-        sum(copy is None for copy in found),
-    )
-
-
-def _pair_tests(fit: Readings, num_clients: int) -> PairTests:
-    statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
-    rest = fit.num_rows - fit.num_columns
-    for m, n in fit.blocks:
-        statistic[m, n], df[m, n] = fit.statistic(m, n)
-    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
-    return PairTests(statistic, df, p_value)
-
-
-def _as_if(copy: PairTests, found: PairTests) -> PairTests:
-    """A copy's statistics at the data's degrees of freedom: those with the same p-value."""
-    other = (copy.df != found.df) & np.isfinite(copy.statistic) & (found.df > 0)
-    if not other.any():
-        return copy
-    statistic = copy.statistic.copy()
-    k = found.df[other]
-    statistic[other] = stats.chi2.isf(np.maximum(copy.p_value[other], 1e-300), k) / k
-    return copy._replace(statistic=statistic)

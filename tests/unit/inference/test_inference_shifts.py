@@ -7,8 +7,8 @@ from scipy import stats
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
+from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.shifts import (
-    calibrate,
     draw_shifts,
     keep_together,
     kinds_of_copies,

@@ -106,7 +106,7 @@ def test_the_copies_widen_what_the_readings_report():
     config = RunConfig(test="readings", copies=30, lags=1)
     found = infer(source, config)
     plain = least_favourable(source, "readings").size
-    from fedgranger.inference.shifts import calibrate
+    from fedgranger.inference.calibrate import calibrate
 
     law = calibrate(found.audit.found.statistic, found.audit.found.df, found.audit.statistics).law
     ratio = law.critical(0.05)[0, 1] / stats.f.isf(0.05, 2, 490.0)

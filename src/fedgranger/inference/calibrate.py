@@ -1,0 +1,120 @@
+r"""Calibrated p-values: a statistic against what it does on copies where no link is true.
+
+B copies with shifted clocks give for every pair the law of its statistic under no link. a·F(k, d2),
+averaged over all a and d2 by how likely they make the copies, gives the chance of a larger
+statistic, given what B copies can say of its law. It reaches below 1/(B + 1); there the tail is
+extrapolated.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+__all__ = ["Calibrated", "Law", "calibrate", "extrapolated_pairs"]
+
+TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
+"""What d2 may be, all equally likely beforehand."""
+SCALES = np.linspace(-3.5, 3.5, 25)
+"""What a may be, in standard errors of its logarithm."""
+NEWTON_STEPS = 12
+EXTRAPOLATION = 3
+"""Calibrated p-values end at (B + 1)^-3: nothing supports smaller ones."""
+
+
+class Calibrated(NamedTuple):
+    """P-values against the law of the copies, arrays (effect, cause).
+
+    Attributes:
+        p_value: NaN where there is no statistic or fewer than half of the copies have one.
+        is_extrapolated: the statistic lies beyond all copies.
+        law: what the copies say of it.
+    """
+
+    p_value: np.ndarray
+    is_extrapolated: np.ndarray
+    law: Law
+
+
+def extrapolated_pairs(names: tuple[str, ...], found: Calibrated) -> list[str]:
+    """Pairs whose statistic lies beyond every copy, as "cause -> effect"."""
+    pairs = zip(*np.nonzero(found.is_extrapolated), strict=True)
+    return [f"{names[n]} -> {names[m]}" for m, n in pairs]
+
+
+class Law(NamedTuple):
+    """Mixture of a·F(k, d2) over what a and d2 may be, arrays (effect, cause, d2, a).
+
+    Attributes:
+        df: k, (effect, cause, 1, 1).
+        scale: a.
+        weight: adds up to one for every pair.
+    """
+
+    df: np.ndarray
+    scale: np.ndarray
+    weight: np.ndarray
+
+    def tail(self, statistic: np.ndarray) -> np.ndarray:
+        """Chance of a larger W/k where no link is true."""
+        at = statistic[..., None, None] / self.scale
+        return (self.weight * stats.f.sf(at, self.df, TAILS[:, None])).sum(axis=(-2, -1))
+
+    def critical(self, level: float) -> np.ndarray:
+        """The W/k with that chance, by halving in its logarithm."""
+        low, high = (np.full(self.df.shape[:2], value) for value in (-12.0, 24.0))
+        for _ in range(60):
+            middle = (low + high) / 2
+            above = self.tail(np.exp(middle)) > level
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.exp(high)
+
+
+def calibrate(statistic: np.ndarray, df: np.ndarray, copies: np.ndarray) -> Calibrated:
+    """Compare statistics W/k with those of shifted copies.
+
+    Args:
+        statistic: (effect, cause), W/k.
+        df: (effect, cause), k.
+        copies: (copy, effect, cause), W/k at the same k.
+    """
+    known = np.isfinite(copies) & (copies > 0)
+    count = known.sum(axis=0)
+    enough = (count >= max(len(copies) / 2, 10)) & np.isfinite(statistic)
+    real = known & enough  # the other pairs get a law too, which nobody looks at
+    law = _fit(np.where(real, copies, 1.0), real | ~enough, np.where(enough, df, 1.0))
+    p = law.tail(np.where(enough, statistic, 1.0))
+    p = np.maximum(p, 1.0 / (count + 1.0) ** EXTRAPOLATION)
+    largest = np.where(known, copies, -np.inf).max(axis=0)
+    beyond = enough & (np.where(enough, statistic, 0.0) > largest)
+    return Calibrated(np.where(enough, p, np.nan), beyond, law)
+
+
+def _fit(copies: np.ndarray, known: np.ndarray, df: np.ndarray) -> Law:
+    """Weights of every (d2, a) by their likelihood: for each d2, a around its own best value."""
+    x, use = np.moveaxis(copies, 0, -1)[:, :, None, :], np.moveaxis(known, 0, -1)[:, :, None, :]
+    n = np.maximum(use.sum(axis=-1), 1)
+    k, d = df[:, :, None], TAILS
+    centre = special.psi(k / 2) - np.log(k / 2) - special.psi(d / 2) + np.log(d / 2)
+    log_a = (np.log(x) * use).sum(axis=-1) / n - centre
+    information = np.ones_like(log_a)
+    for _ in range(NEWTON_STEPS):
+        u = (k / d)[..., None] * x / np.exp(log_a)[..., None]
+        share = u / (1 + u)
+        slope = (k + d) / 2 * (share * use).sum(axis=-1) / n - k / 2
+        information = (k + d) / 2 * (share * (1 - share) * use).sum(axis=-1) / n
+        log_a = log_a + np.clip(slope / np.maximum(information, 1e-6), -1.0, 1.0)
+    error = 1 / np.sqrt(n * np.maximum(information, 1e-6))
+    log_a = log_a[..., None] + error[..., None] * SCALES
+    constant = special.gammaln((k + d) / 2) - special.gammaln(k / 2) - special.gammaln(d / 2)
+    constant = constant + k / 2 * np.log(k / d)
+    likelihood = n[..., None] * (constant[..., None] - k[..., None] / 2 * log_a)
+    for place in range(len(SCALES)):  # one at a time: memory stays that of the copies
+        u = (k / d)[..., None] * x / np.exp(log_a[..., place])[..., None]
+        likelihood[..., place] -= (k + d) / 2 * (np.log1p(u) * use).sum(axis=-1)
+    likelihood = likelihood + np.log(error)[..., None]
+    weight = np.exp(likelihood - likelihood.max(axis=(-2, -1), keepdims=True))
+    weight /= weight.sum(axis=(-2, -1), keepdims=True)
+    return Law(df[:, :, None, None], np.exp(log_a), weight)
