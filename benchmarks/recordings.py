@@ -88,6 +88,33 @@ def make_control(panels, key):
     return Control(key, name, arrays, truths, size=float(size))
 
 
+def set_of(key):
+    """The recordings that a panel is made of, as panels.py calls them."""
+    name = key.rpartition("/")[0].removesuffix(FOUND).partition(":")[0]
+    return {"partly_linked": "smd", "ctown": "batadal"}.get(name, name)
+
+
+def units_of(panels, key, names):
+    """Machine, run or stretch of every client of a null or partly linked panel, by name.
+
+    The same recordings serve many panels, so errors are counted over them; the draws are those of
+    panels.py.
+    """
+    name, rng = set_of(key), np.random.default_rng(int(key.rpartition("/")[2]))
+    if key.startswith("ctown"):
+        return {}
+    if key.startswith("partly_linked"):
+        home, away = rng.choice(panels.recording("smd")["machine"].unique(), 2, replace=False)
+        odd = str(rng.choice(names))
+        units = [away if client == odd else home for client in names]
+    elif name in ("smd", "tep"):
+        column = {"smd": "machine", "tep": "run"}[name]
+        units = rng.choice(panels.recording(name)[column].unique(), len(names), replace=False)
+    else:
+        units = rng.permutation(len(names))
+    return {client: str(unit) for client, unit in zip(names, units, strict=True)}
+
+
 def pairs_of(arrays):
     return [(cause, effect) for effect in arrays for cause in arrays if cause != effect]
 
@@ -224,6 +251,10 @@ def main():
             workers=given.workers,
             report=report,
         )
+    for record in records:
+        if "pairs" in record:
+            names = list(panels.partition(set_of(record["key"])))
+            record["units"] = units_of(panels, record["key"], names)
     rows = summarise_controls([r for r in records if r.get("kind") != "ctown"])
     print_table(rows)
     links = [score_ctown(record) for record in records if record.get("kind") == "ctown"]
