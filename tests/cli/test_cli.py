@@ -58,8 +58,10 @@ def test_fit_writes_the_run_folder(run):
         "config.toml",
         "edges.csv",
         "edges_fedgc.csv",
+        "edges_readings.csv",
         "entries.csv",
         "entries_fedgc.csv",
+        "entries_readings.csv",
         "estimate.npz",
         "manifest.json",
         "normal.npz",
@@ -94,7 +96,7 @@ def test_fit_writes_the_run_folder(run):
 def test_fit_equals_the_python_interface(run, data):
     folder, _ = run
     loaded = fg.Result.load(folder)
-    direct = fg.fit(fg.Panel.read(data), formula_config(state_dim=2, solver="sgd"))
+    direct = fg.fit(fg.Panel.read(data), fg.RunConfig(state_dim=2, solver="sgd"))
     np.testing.assert_array_equal(loaded.granger, direct.granger)
     assert loaded.config == direct.config
     assert loaded.trace.equals(direct.trace)

@@ -29,7 +29,7 @@ DOUBTFUL = 1e-3
 """J below this: no white measurement error fits."""
 CONTRADICTED = 1e-6
 """D below this: the clients' own does not. D is oversized in short records (4.7e-4 was seen on data
-of the model at T = 600), and where it matters it is far smaller (1e-11 and less in control loops)."""
+of the model at T = 600); where it matters it is far smaller (below 1e-30 in control loops)."""
 
 
 class Agreed(NamedTuple):

@@ -58,6 +58,8 @@ class Readings(NamedTuple):
         num_rows: rows of each effect's regression.
         num_columns: columns of it.
         residual_covs: covariance of the residuals of each effect, (p_effect, p_effect).
+        dependent: pairs (effect, cause) in which states of the cause were left out, because they
+            are linear combinations of what the equation has already.
         residuals: (time, P), zero where there is none; None unless asked for.
     """
 
@@ -68,6 +70,7 @@ class Readings(NamedTuple):
     num_rows: np.ndarray
     num_columns: np.ndarray
     residual_covs: tuple[np.ndarray, ...]
+    dependent: frozenset[tuple[int, int]]
     residuals: np.ndarray | None = None
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
@@ -148,6 +151,7 @@ def regress(
         np.array([equation.num_rows for equation in equations]),
         np.array([len(equation.lag) for equation in equations]),
         tuple(equation.residual_cov for equation in equations),
+        frozenset((equation.effect, n) for equation in equations for n in equation.dependent),
         residuals,
     )
 
@@ -235,6 +239,8 @@ class _Equation:
             )
         size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
         keep = np.abs(np.diag(R)[:q]) > DEPENDENT * size
+        gone = ~keep & (self.lag > 0)
+        self.dependent = set(self._owner[self.state[gone]].tolist()) - {self.effect}
         self.lag, self.state = self.lag[keep], self.state[keep]
         R = np.asarray(scipy.linalg.qr(R[:, np.concatenate([keep, [True] * (R.shape[1] - q)])],
                                        mode="r", check_finite=False)[0])  # fmt: skip

@@ -22,6 +22,10 @@ __all__ = ["readings_tables"]
 NULL = (
     "the cause's past states do not help to predict the effect beyond its own past and the others"
 )
+DEPENDENT = (
+    "states of the cause are linear combinations of other clients' states (the same sensors "
+    "twice?), so its influence cannot be told from theirs; leave one of them out"
+)
 NOT_REGULAR = (
     "the covariance of this pair's coefficients is not regular; give more data or fewer states"
 )
@@ -62,6 +66,8 @@ def readings_tables(
             control[edge] = smallest_influence(widened, columns, *news, rest, config.alpha).size
         else:
             reasons[edge] = NOT_REGULAR
+        if (m, n) in fit.dependent:
+            reasons[edge] = DEPENDENT
         strength = float(np.linalg.norm(a))
         delay = fit.delay(m, n)
         rows.append((names[n], names[m], strength, float(low), float(high), ratio * k, k, p, delay))
@@ -75,6 +81,12 @@ def readings_tables(
     table = decide(table, config.alpha, config.correction, config.couplings)
     with np.errstate(invalid="ignore"):
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
+    if fit.dependent:
+        twins = sorted({names[n] for _, n in fit.dependent})
+        facts["warnings"].append(
+            f"states of {', '.join(twins)} are linear combinations of other clients' states (the "
+            "same sensors twice?): an edge that is found may belong to either of them"
+        )
     facts |= {
         "test": "readings",
         "null": NULL,

@@ -166,6 +166,19 @@ def test_the_latent_p_values_and_intervals_come_from_the_copies(run):
     assert len(found.facts["extrapolated"]) == beyond.sum() > 0
 
 
+def test_a_client_that_is_there_twice_is_not_told_apart():
+    panel, _ = fg.simulate(3, 400, edges=[("client1", "client2")], seed=2)
+    arrays = {client.name: client.values for client in panel}
+    panel = fg.Panel.from_arrays(arrays | {"client3": arrays["client1"]})
+    result = quietly(panel, replace(CONFIG, state_dim=2))
+    facts, edges = result.manifest["inference"], result.edges().set_index(["cause", "effect"])
+    assert any("client1, client3 are linear combinations" in told for told in facts["warnings"])
+    assert edges.loc[("client1", "client2"), "is_edge"]
+    for pair in (("client3", "client2"), ("client3", "client1"), ("client1", "client3")):
+        assert np.isnan(edges.loc[pair, "p_value"])
+        assert "cannot be told" in facts["reasons"][" -> ".join(pair)]
+
+
 @pytest.mark.slow
 def test_linked_clients_keep_their_level_through_copies():
     """A chain of three with strong links: 200 data sets, absent links at 5 % (error .011).
