@@ -52,7 +52,8 @@ def ours(panel, truth, _seed):
     models = {
         c.name: identify(c, panel.segment_starts, state_dim=truth.state_dims[c.name]) for c in panel
     }
-    found = infer(state_source(panel, models), fg.RunConfig()).edges
+    config = fg.RunConfig(test="debiased", lags=1)
+    found = infer(state_source(panel, models), config).edges
     keyed = dict(zip(zip(found.cause, found.effect, strict=True), found.p_value, strict=True))
     return np.array([keyed[pair] for pair in pairs(truth.clients)])
 
