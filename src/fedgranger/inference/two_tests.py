@@ -50,8 +50,8 @@ FEWEST_TIME_CONSTANTS = 10
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
 past that the model does not know."""
-LATENT_TESTS = 240
-"""About how many copies the latent test is made on, all kinds of copies together."""
+MORE_COPIES = 4
+"""The latent test has about so many times the option's copies, all kinds of them together."""
 FEWEST_COPIES, MOST_KINDS = 20, 30
 Report = Callable[[str, int, int], None]
 
@@ -116,15 +116,16 @@ class TwoTests:
         tests = pair_tests(fit)
         driven = np.nan_to_num(tests.p_value, nan=1.0) < SEEMS_DRIVEN
         kinds = kinds_of_copies(driven, MOST_KINDS)
-        count = max(FEWEST_COPIES, min(self._config.copies, LATENT_TESTS // len(kinds)))
+        copies = self._config.copies
+        count = max(FEWEST_COPIES, min(copies, MORE_COPIES * copies // len(kinds)))
         shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
 
         def test(row: np.ndarray) -> PairTests:
             return refit(fit, self._table.shifted(row, self._steps), self._config)
 
         key = f"latent {fit.fit.lags}"
-        copies = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
-        audit = _collect("debiased", self._source.names, tests, copies)
+        made = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
+        audit = _collect("debiased", self._source.names, tests, made)
         shape = (len(kinds), count, *driven.shape)
         pairs = np.stack([kind.pairs for kind in kinds])
         own = np.eye(len(driven), dtype=np.bool_)
