@@ -95,7 +95,13 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
     value, weight = np.inf, plain
     for _ in range(REWEIGHTINGS):
         S = _long_run(source, found.mean, scale, A, np.tensordot(e, basis, axes=1))
-        weight = np.linalg.inv(np.linalg.cholesky(S))
+        try:
+            weight = np.linalg.inv(np.linalg.cholesky(S))
+        except np.linalg.LinAlgError:
+            raise InferenceError(
+                "the lag moments' covariance is not positive definite; give more data or fewer "
+                "states"
+            ) from None
         A, e, value = _minimise(gamma, basis, A, e, weight)
     told = _value_at(gamma, source.error_cov / unit, weight)
     E = np.tensordot(e, basis, axes=1) * unit

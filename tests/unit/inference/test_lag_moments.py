@@ -5,6 +5,8 @@ import pytest
 from scipy import stats
 
 from fedgranger.errors import InferenceError
+from fedgranger.inference import lag_moments as module
+from fedgranger.inference.agreed_noise import agreed_noise
 from fedgranger.inference.lag_moments import lag_moment_check
 from tests.state_sources import add_errors, random_transition, simulate_states, source_of
 
@@ -91,3 +93,13 @@ def test_refusals():
     states[:, 2] = states[:, 0]
     with pytest.raises(InferenceError, match="collinear"):
         lag_moment_check(source_of(states, (1, 1, 1)))
+
+
+def test_a_singular_weight_is_refused_in_words(monkeypatch):
+    """Seen on three states of bursty server recordings; the caller goes on without the check."""
+    rng = np.random.default_rng(0)
+    source = source_of(simulate_states(rng, 0.5 * np.eye(2), 400), (1, 1))
+    monkeypatch.setattr(module, "_long_run", lambda *_: np.zeros((8, 8)))
+    with pytest.raises(InferenceError, match="not positive definite"):
+        lag_moment_check(source)
+    assert agreed_noise(source).source is source
