@@ -98,13 +98,16 @@ class TwoTests:
             return found, doubt
         checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
-        if not audited.is_safe:
+        law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
+        untested = int(np.isnan(law.p_value).sum()) - len(source.names)
+        if untested:
+            doubt = f"the latent test cannot be made for {untested} of the pairs"
+        elif not audited.is_safe:
             rate, error = audited.rate()
             doubt = (
                 f"with shifted clocks, where no link is true, the latent test finds "
                 f"{rate:.3f}({error:.3f}) of the edges at 5 %"
             )
-        law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
         found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}

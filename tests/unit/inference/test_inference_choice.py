@@ -195,3 +195,13 @@ def test_linked_clients_keep_their_level_through_copies():
         assert (table["p_value"][is_link] < 0.05).all()
         p += table["p_value"][~is_link].tolist()
     assert 0.025 < np.mean(np.array(p) < 0.05) < 0.075
+
+
+def test_pairs_that_the_latent_test_cannot_make_speak_against_it():
+    """Thirty rows more than the model needs: its covariances have too few degrees of freedom."""
+    rng = np.random.default_rng(5)
+    source = source_of(simulate_states(rng, 0.3 * np.eye(4), 130), (2, 2))
+    found = infer(source, replace(CONFIG, lags=8))
+    assert found.facts["test"] == "readings"
+    assert "the latent test cannot be made for 2 of the pairs" in found.facts["test_reason"]
+    assert found.edges["p_value"].notna().all()
