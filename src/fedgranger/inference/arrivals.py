@@ -5,9 +5,13 @@ new in another client l steps before (u: what its own past leaves of its states,
 
 $$n_l\,\lVert \overline{r_m(t)\,u_n(t-l)^\top} \rVert_F^2 \sim \chi^2(p_m p_n)$$
 
-where nothing more arrives than the model knows of. The last lag at which it is larger than that
-allows is how far back a cause has to be looked at; a dead time of six steps is seen although one
-lag would not show it.
+where nothing more arrives than the model knows of, or by what it is on copies with shifted clocks
+(residuals that keep some rhythm of their own make it larger). The last lag at which it is larger
+than that allows is how far back a cause has to be looked at; a dead time of six steps is seen
+although one lag would not show it.
+
+Both are bounded first: a row longer than `BOUND` of normal ones has that length. In recordings with
+bursts one event of each client, ten lags apart by chance, otherwise made up to 99 % of the sum.
 """
 
 from __future__ import annotations
@@ -19,13 +23,24 @@ import numpy as np
 import scipy.linalg
 from scipy import stats
 
+from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.shifts import StateTable, room
 from fedgranger.linalg.runs import run_on
 
-__all__ = ["Whitened", "arrival_p_values", "choose_cause_lags", "late_arrivals", "whiten"]
+__all__ = [
+    "Whitened",
+    "arrival_p_values",
+    "arrivals",
+    "choose_cause_lags",
+    "late_arrivals",
+    "whiten",
+]
 
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is seen where nothing arrives."""
+BOUND = 0.99
+"""Rows longer than this share of normal ones would be are shortened to it."""
+BOUNDING_STEPS = 5
 SHARE_OF_ROWS = 0.2
 """An equation has at most this many coefficients per row."""
 
@@ -35,11 +50,13 @@ class Whitened(NamedTuple):
 
     Attributes:
         values: (time, P), zero where there is none.
+        bounded: the same with long rows shortened.
         known: (time, client).
         covs: covariance of each client's residuals before they were scaled.
     """
 
     values: np.ndarray
+    bounded: np.ndarray
     known: np.ndarray
     covs: tuple[np.ndarray, ...]
 
@@ -66,17 +83,18 @@ def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
     count = np.maximum(known.sum(axis=0), 1)
     parts = (values[:, a:b] for a, b in itertools.pairwise(offsets))
     covs = tuple(part.T @ part / n for part, n in zip(parts, count, strict=True))
-    return Whitened(_unit(values, known, offsets), known, covs)
+    values = _unit(values, known, offsets)
+    return Whitened(values, _bounded(values, known, offsets), known, covs)
 
 
-def arrival_p_values(
+def arrivals(
     residuals: np.ndarray,
     whitened: Whitened,
     dims: tuple[int, ...],
     largest: int,
     shifts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """P-values (lag, effect, cause) that nothing of the cause arrives l = 1, 2, … steps later.
+    """The sum of squares per degree of freedom, (lag, effect, cause), l = 1, 2, … steps later.
 
     Args:
         residuals: (time, P), what a model leaves of the effects; zero where there is none.
@@ -86,24 +104,44 @@ def arrival_p_values(
         shifts: turn each cause's clock first, as was done for the residuals.
     """
     T = len(residuals)
-    u, known = whitened.values[:T], whitened.known[:T]
+    u, known = whitened.bounded[:T], whitened.known[:T]
     offsets = np.concatenate([[0], np.cumsum(dims)])
     if shifts is not None:
         pieces = zip(itertools.pairwise(offsets), shifts, strict=True)
         u = np.concatenate([np.roll(u[:, a:b], s, axis=0) for (a, b), s in pieces], axis=1)
         known = np.stack([np.roll(known[:, m], s) for m, s in enumerate(shifts)], axis=1)
     there = np.add.reduceat(residuals**2, offsets[:-1], axis=1) > 0
-    whole = _unit(residuals, there, offsets)
+    whole = _bounded(_unit(residuals, there, offsets), there, offsets)
     seen, here = known.astype(np.float64), there.astype(np.float64)
     out = np.empty((largest, len(dims), len(dims)))
-    df = np.outer(dims, dims)
     for lag in range(1, largest + 1):
         products = whole[lag:].T @ u[:-lag]
         energy = np.add.reduceat(products**2, offsets[:-1], axis=0)
         energy = np.add.reduceat(energy, offsets[:-1], axis=1)
-        count = np.maximum(here[lag:].T @ seen[:-lag], 1.0)
-        out[lag - 1] = stats.chi2.sf(energy / count, df)
-    return out
+        out[lag - 1] = energy / np.maximum(here[lag:].T @ seen[:-lag], 1.0)
+    return out / np.outer(dims, dims)
+
+
+def arrival_p_values(
+    found: np.ndarray, dims: tuple[int, ...], copies: np.ndarray | None = None
+) -> np.ndarray:
+    """P-values (lag, effect, cause) that nothing of the cause arrives.
+
+    Args:
+        found: `arrivals` of the data.
+        dims: states per client.
+        copies: (copy, lag, effect, cause), those of shifted copies: the law of all lags together.
+    """
+    df = np.outer(dims, dims).astype(np.float64)
+    if copies is None:
+        return stats.chi2.sf(found * df, df)
+    null = copies.reshape(-1, *df.shape)
+    p = np.ones_like(found)
+    for m in range(len(dims)):  # one at a time: all pairs at once need too much memory
+        law = calibrate(found[0, [m]], df[[m]], null[:, [m]]).law
+        p[:, m] = [law.tail(one[[m]])[0] for one in found]
+    p[:, np.arange(len(dims)), np.arange(len(dims))] = 1.0
+    return p
 
 
 def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -115,6 +153,19 @@ def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndar
         floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
         parts.append(part @ basis / np.sqrt(np.maximum(spread, floor)))
     return np.concatenate(parts, axis=1)
+
+
+def _bounded(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Shorten long rows of every client and scale to unit covariance, again and again.
+
+    One row can make up most of a direction's scatter; only when it is shortened others show.
+    """
+    longest = [np.sqrt(stats.chi2.ppf(BOUND, b - a)) for a, b in itertools.pairwise(offsets)]
+    for _ in range(BOUNDING_STEPS):
+        length = np.sqrt(np.add.reduceat(values**2, offsets[:-1], axis=1))
+        shorter = longest / np.maximum(length, longest)
+        values = _unit(values * np.repeat(shorter, np.diff(offsets), axis=1), there, offsets)
+    return values
 
 
 def late_arrivals(
@@ -140,10 +191,16 @@ def late_arrivals(
 
 
 def choose_cause_lags(p_values: np.ndarray, dims: tuple[int, ...], num_rows: int) -> np.ndarray:
-    """K per pair: the last lag at which something arrives, at least 1, as the rows allow."""
-    largest, M, _ = p_values.shape
-    seen = p_values < LEVEL / (largest * max(M * (M - 1), 1))
-    lags = np.where(seen, np.arange(1, largest + 1)[:, None, None], 1).max(axis=0)
+    """K per pair: the last lag at which something arrives, at least 1, as the rows allow.
+
+    Args:
+        p_values: (lag, effect, cause), from lag 2 on.
+        dims: states per client.
+        num_rows: of an equation.
+    """
+    later, M, _ = p_values.shape
+    seen = p_values < LEVEL / max(later * M * (M - 1), 1)
+    lags = np.where(seen, np.arange(2, later + 2)[:, None, None], 1).max(axis=0, initial=1)
     width = np.array(dims)
     for m in range(M):
         others = np.arange(M) != m

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -39,6 +39,9 @@ class PairTests(NamedTuple):
     statistic: np.ndarray
     df: np.ndarray
     p_value: np.ndarray
+
+
+Made = TypeVar("Made", bound=tuple[np.ndarray, ...])
 
 
 class Audit(NamedTuple):
@@ -79,25 +82,30 @@ class Audit(NamedTuple):
 
 
 def run_copies(
-    test: Callable[[np.ndarray], PairTests],
+    test: Callable[[np.ndarray], Made],
+    made: type[Made],
     shifts: np.ndarray,
     report: Report,
     record: Path | None = None,
     key: str = "",
-) -> list[PairTests | None]:
+) -> list[Made | None]:
     """Test every shifted copy, on all cores; None where that was refused.
 
     Args:
         test: of one row of `shifts`.
+        made: the named tuple of arrays that it gives.
         shifts: (copy, client).
         report: called with (what, done, total).
         record: a file that keeps finished copies, for an interrupted run to go on from.
         key: what the record must have been made with.
     """
-    found = _read(record, key, shifts)
+    found = {
+        copy: None if parts is None else made(*parts)
+        for copy, parts in _read(record, key, shifts).items()
+    }
     missing = [copy for copy in range(len(shifts)) if copy not in found]
 
-    def work(copy: int) -> tuple[int, PairTests | None]:
+    def work(copy: int) -> tuple[int, Made | None]:
         try:
             return copy, test(shifts[copy])
         except InferenceError:
@@ -178,8 +186,8 @@ def _rounded(pair: tuple[float, float]) -> list[float | None]:
     return [round(value, 4) if np.isfinite(value) else None for value in pair]
 
 
-def _read(record: Path | None, key: str, shifts: np.ndarray) -> dict[int, PairTests | None]:
-    out: dict[int, PairTests | None] = {}
+def _read(record: Path | None, key: str, shifts: np.ndarray) -> dict[int, list[np.ndarray] | None]:
+    out: dict[int, list[np.ndarray] | None] = {}
     if record is None or not record.is_file():
         return out
     for line in record.read_text("utf-8").splitlines():
@@ -188,13 +196,13 @@ def _read(record: Path | None, key: str, shifts: np.ndarray) -> dict[int, PairTe
             if entry["key"] == key and 0 <= entry["copy"] < len(shifts):
                 tests = entry["tests"]
                 parts = None if tests is None else [np.array(part, dtype=float) for part in tests]
-                out[entry["copy"]] = None if parts is None else PairTests(*parts)
+                out[entry["copy"]] = parts
         except (ValueError, KeyError, TypeError):
             continue  # a torn last line
     return out
 
 
-def _write(record: Path | None, key: str, copy: int, tests: PairTests | None) -> None:
+def _write(record: Path | None, key: str, copy: int, tests: tuple[np.ndarray, ...] | None) -> None:
     if record is None:
         return
     parts = None if tests is None else [part.tolist() for part in tests]

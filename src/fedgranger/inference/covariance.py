@@ -90,25 +90,18 @@ def block_covariance(
     size = (rows >= 0).sum(axis=1)[:, None] * (columns >= 0).sum(axis=1)[None, :]
     rho = _lag_one(source, fit, weighting, span) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
-    products, first, second = lag_products(source, fit, weighting, span, len(weights))
-    cov = _combine(products, weights, n)
+    total, first, second = lag_products(source, fit, weighting, span, weights)
+    cov = total / n**2
     fell_back = ~_positive(cov, size) & (rule == "model")
     if fell_back.any():  # rare: read the source again, with more lags
         fallback = hac_weights("newey-west", lags, n)
-        products = lag_products(source, fit, weighting, span, len(fallback)).products
-        cov = np.where(fell_back[..., None, None], _combine(products, fallback, n), cov)
+        total = lag_products(source, fit, weighting, span, fallback).total
+        cov = np.where(fell_back[..., None, None], total / n**2, cov)
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n * second / first**2 * size / (size + 2)
         spread = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
         df = np.clip(2 * n / spread, 1.0, n - lags * source.total_dim)
     return BlockCovariance(cov, df, size, len(weights), fell_back)
-
-
-def _combine(products: np.ndarray, weights: np.ndarray, n: int) -> np.ndarray:
-    total = products[0].copy()
-    for k, weight in enumerate(weights, start=1):
-        total += weight * (products[k] + products[k].transpose(0, 1, 3, 2))
-    return total / n**2
 
 
 def _positive(cov: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -126,8 +119,10 @@ def _positive(cov: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 def _lag_one(source: StateSource, fit: Estimate, weighting: str, span: int | float) -> float:
     """Median over coordinates of the influence function's autocorrelation at lag one."""
-    products = lag_products(source, fit, weighting, span, 1).products
-    variance = np.einsum("mnkk->mnk", products[0])
-    covariance = np.einsum("mnkk->mnk", products[1])
+    with_lag_one, without = (
+        np.einsum("mnkk->mnk", lag_products(source, fit, weighting, span, np.array(w)).total)
+        for w in ([0.5], [])
+    )
+    variance, covariance = without, with_lag_one - without
     real = variance > 0
     return float(np.median(np.abs(covariance[real] / variance[real])))

@@ -1,12 +1,17 @@
 r"""Sums over pairs that the blocks' covariances are made of.
 
-For every block: \(\sum_t \phi_{t+k} \phi_t^\top\) at lags k = 0, 1, …, and the first two moments of
-\(q_t = \phi_t^\top V_h^{-1} \phi_t\) for the kurtosis, with \(V_h\) the homoskedastic covariance (a
-metric that does not depend on coordinates).
+For every block the weighted sum over lags
+
+$$S + S^\top, \qquad S = \sum_t \phi_t \Bigl(\tfrac12 \phi_t
+  + \sum_{k \ge 1} w_k \phi_{t-k}\Bigr)^\top$$
+
+and the first two moments of \(q_t = \phi_t^\top V_h^{-1} \phi_t\) for the kurtosis, with \(V_h\)
+the homoskedastic covariance (a metric that does not depend on coordinates).
 
 On complete data \(\phi_t = f_t (e_t z_t^\top + B)\) with residual e and \(z = G_0^{-1} x\): the
-products of a block are sums of \(e_i e_{i'} z_j z_{j'}\), so all blocks together are one matrix
-product over time and \(\phi\) is never formed. With samples missing it is.
+products of a block are sums of \(e_i e_{i'} z_j z_{j'}\), so at one lag all blocks together are one
+matrix product over time and \(\phi\) is never formed. With samples missing, or several lags, it is:
+then one product serves all lags.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import influence, jackknife_factor, weighted_pieces
@@ -30,12 +36,12 @@ class LagProducts(NamedTuple):
     """Sums over pairs, padded to a common block size K.
 
     Attributes:
-        products: (lag, effect, cause, K, K).
+        total: S + Sᵀ, (effect, cause, K, K).
         first: (effect, cause), Σ q.
         second: (effect, cause), Σ q².
     """
 
-    products: np.ndarray
+    total: np.ndarray
     first: np.ndarray
     second: np.ndarray
 
@@ -65,15 +71,16 @@ def lag_products(
     fit: Estimate,
     weighting: str,
     span: int | float,
-    num_lags: int,
+    lag_weights: np.ndarray,
     *,
     form_influence: bool | None = None,
 ) -> LagProducts:
     """Read the source once and accumulate; `form_influence` forces one of the two ways."""
+    num_lags = len(lag_weights)
     if form_influence is None:
-        form_influence = not fit.moments.is_complete
+        form_influence = not fit.moments.is_complete or num_lags > 1
     way = _General if form_influence else _Complete
-    sums = way(source, fit, num_lags)
+    sums = way(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
     for pairs, weight in weighted_pieces(source, fit, weighting, span):
         num_tail = len(step)
@@ -83,7 +90,7 @@ def lag_products(
         keep = max(0, len(step) - num_lags)
         step, segment = step[keep:], segment[keep:]
         sums.cut_tail(keep)
-    return LagProducts(sums.products, sums.first, sums.second)
+    return LagProducts(sums.half + sums.half.transpose(0, 1, 3, 2), sums.first, sums.second)
 
 
 def _matches(
@@ -100,15 +107,15 @@ def _matches(
 class _General:
     """Forms φ of every pair."""
 
-    def __init__(self, source: StateSource, fit: Estimate, num_lags: int) -> None:
-        self.source, self.fit = source, fit
+    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+        self.source, self.fit, self.lag_weights = source, fit, lag_weights
         self.rows, self.columns = block_positions(source.dims, fit.lags)
         M, p = self.rows.shape
         K = p * self.columns.shape[1]
-        self.products = np.zeros((num_lags + 1, M, M, K, K))
+        self.half = np.zeros((M, M, K, K))
         self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
         self.metric = _metric(fit, self.rows, self.columns)
-        self.tail = np.zeros((M, M, 0, K))
+        self.tail = np.zeros((0, M, M, K))
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
@@ -117,32 +124,34 @@ class _General:
         real = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
         phi = influence(self.source, self.fit, pairs, weight)
         blocks = phi[:, rows[:, None, :, None], columns[None, :, None, :]] * real
-        blocks = blocks.transpose(1, 2, 0, 3, 4)
         residual_metric, state_metric = self.metric
-        whitened = residual_metric[:, None, None] @ blocks @ state_metric[None, :, None]
+        whitened = residual_metric[:, None] @ blocks @ state_metric
         q = (whitened * blocks).sum(axis=(3, 4))
-        self.first += q.sum(axis=2)
-        self.second += (q**2).sum(axis=2)
-        flat = blocks.reshape(M, M, len(weight), -1)
-        self.tail = np.concatenate([self.tail, flat], axis=2)
-        for k, (later, earlier) in enumerate(matches):
-            left = self.tail[:, :, later].transpose(0, 1, 3, 2)
-            self.products[k] += left @ self.tail[:, :, earlier]
+        self.first += q.sum(axis=0)
+        self.second += (q**2).sum(axis=0)
+        new = blocks.reshape(len(weight), M, M, -1)
+        num_tail = len(self.tail)
+        self.tail = np.concatenate([self.tail, new])
+        later, earlier = (np.concatenate(side) for side in zip(*matches, strict=True))
+        w = np.repeat((0.5, *self.lag_weights), [len(both[0]) for both in matches])
+        sums = sparse.csr_array((w, (later - num_tail, earlier)), (len(new), len(self.tail)))
+        past = (sums @ self.tail.reshape(len(self.tail), -1)).reshape(new.shape)
+        self.half += new.transpose(1, 2, 3, 0) @ past.transpose(1, 2, 0, 3)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
-        self.tail = self.tail[:, :, keep:]
+        self.tail = self.tail[keep:]
 
 
 class _Complete:
     """Uses that φ_t = f_t (e_t z_tᵀ + B) when nothing is missing."""
 
-    def __init__(self, source: StateSource, fit: Estimate, num_lags: int) -> None:
-        self.fit = fit
+    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+        self.fit, self.lag_weights = fit, lag_weights
         self.rows, self.columns = block_positions(source.dims, fit.lags)
         M, p = self.rows.shape
         w = self.columns.shape[1]
-        self.products = np.zeros((num_lags + 1, M, M, p * w, p * w))
+        self.half = np.zeros((M, M, p * w, p * w))
         self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
         self.metric = _metric(fit, self.rows, self.columns)
         constant = fit.transition @ np.kron(np.eye(fit.lags), source.error_cov) @ fit.inverse_cov
@@ -160,8 +169,8 @@ class _Complete:
         self._add_kurtosis(e, z, f)
         new = (e, z, f)
         self.tail = tuple(np.concatenate(both) for both in zip(self.tail, new, strict=True))
-        for k, (later, earlier) in enumerate(matches):
-            self.products[k] += self._product(later, earlier)
+        for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
+            self.half += w * self._product(later, earlier)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""

@@ -13,20 +13,20 @@ where sensors are noisy, a link through a third client can look direct.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from fedgranger.errors import InferenceError
+from fedgranger.inference.lag_bases import LagBasis, LagWindow, lag_bases, lag_windows
 from fedgranger.inference.states import StateSource
-from fedgranger.linalg.runs import run_on
 
-__all__ = ["Readings", "regress"]
+__all__ = ["Readings", "bases_for", "regress"]
 
-DEPENDENT = 1e-9
-"""A column that the ones before it explain up to this share of its size is left out."""
+DEPENDENT = 1e-6
+"""A column that other clients explain up to this share of its size is left out."""
 SMALLEST_FREEDOM = 1e-3
 """One minus leverage is not taken smaller: a row that fits itself says nothing."""
 
@@ -52,15 +52,14 @@ class Readings(NamedTuple):
 
     Attributes:
         transition: (P, L P), coefficients at all lags that any equation has, zero elsewhere.
-        std_error: the same shape, NaN where there is no coefficient.
+        std_error: the same shape, NaN where there is no coefficient and where not asked for.
         lags: L.
         blocks: tested coefficients, by (effect, cause).
-        num_rows: rows of each effect's regression.
+        num_rows: rows of each effect's regression, 0 where it was not wanted.
         num_columns: columns of it.
-        residual_covs: covariance of the residuals of each effect, (p_effect, p_effect).
+        residual_covs: covariance of the residuals of each wanted effect, (p_effect, p_effect).
         dependent: pairs (effect, cause) in which states of the cause were left out, because they
             are linear combinations of what the equation has already.
-        residuals: (time, P), zero where there is none; None unless asked for.
     """
 
     transition: np.ndarray
@@ -71,7 +70,6 @@ class Readings(NamedTuple):
     num_columns: np.ndarray
     residual_covs: tuple[np.ndarray, ...]
     dependent: frozenset[tuple[int, int]]
-    residuals: np.ndarray | None = None
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
         """W/k and k of a pair; NaN where its covariance is not regular."""
@@ -104,11 +102,19 @@ def _wald(a: np.ndarray, V: np.ndarray) -> tuple[float, int]:
     return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
 
 
+def bases_for(source: StateSource, own_lags: np.ndarray, cause_lags: np.ndarray) -> list[LagBasis]:
+    """Bases of the lags that `regress` needs."""
+    others = np.where(np.eye(len(own_lags), dtype=np.bool_), 0, cause_lags + 1)
+    return lag_bases(source, own_lags, np.maximum(own_lags, others.max(axis=0)))
+
+
 def regress(
     source: StateSource,
     own_lags: np.ndarray,
     cause_lags: np.ndarray,
     residuals: np.ndarray | None = None,
+    bases: Sequence[LagBasis] | None = None,
+    effects: np.ndarray | None = None,
 ) -> Readings:
     """Regress every client on its own past and the others'; reads the source twice.
 
@@ -116,24 +122,30 @@ def regress(
         source: the states.
         own_lags: (client,), L_m.
         cause_lags: (effect, cause), K_mn, the lags that are tested.
-        residuals: (time, P) of zeros, filled in when given.
+        residuals: (time, P) of zeros, filled with what the own past and the tested lags leave.
+        bases: of the data that the source is a copy of; standard errors are then left out.
+        effects: (client,), the effects that are wanted; all of them by default.
 
     Raises:
         InferenceError: there are too few rows.
     """
-    clients = range(len(source.dims))
-    equations = [_Equation(source, m, int(own_lags[m]), cause_lags[m]) for m in clients]
-    depth = max(equation.depth for equation in equations)
-    for window in _windows(source, depth):
+    is_copy = bases is not None
+    bases = bases_for(source, own_lags, cause_lags) if bases is None else bases
+    depth = max(basis.depth for basis in bases)
+    wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
+    equations = [_Equation(bases, int(m), cause_lags[m]) for m in wanted]
+    for window in lag_windows(source, depth):
+        turned = _turn(window, bases)
         for equation in equations:
-            equation.collect(window)
+            equation.collect(window, turned)
     for equation in equations:
         equation.solve()
-    for window in _windows(source, depth):
+    for window in lag_windows(source, depth):
+        turned = _turn(window, bases)
         for equation in equations:
-            equation.spread(window, residuals)
-    P, lags = source.total_dim, depth
-    transition = np.zeros((P, lags * P))
+            equation.spread(window, turned, residuals, with_errors=not is_copy)
+    P = source.total_dim
+    transition = np.zeros((P, depth * P))
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     for equation in equations:
@@ -141,141 +153,164 @@ def regress(
         columns = (equation.lag[lagged] - 1) * P + equation.state[lagged]
         where = np.ix_(np.flatnonzero(source.owner == equation.effect), columns)
         transition[where] = equation.coefficients[:, lagged]
-        std_error[where] = np.sqrt(equation.squares[:, lagged])
+        if not is_copy:
+            std_error[where] = np.sqrt(equation.squares[:, lagged])
         blocks |= {(equation.effect, n): equation.block(n) for n in equation.tested}
+    num_rows, num_columns = np.zeros((2, len(bases)), dtype=np.int64)
+    for equation in equations:
+        num_rows[equation.effect] = equation.num_rows
+        num_columns[equation.effect] = len(equation.lag)
     return Readings(
         transition,
         std_error,
-        lags,
+        depth,
         blocks,
-        np.array([equation.num_rows for equation in equations]),
-        np.array([len(equation.lag) for equation in equations]),
+        num_rows,
+        num_columns,
         tuple(equation.residual_cov for equation in equations),
         frozenset((equation.effect, n) for equation in equations for n in equation.dependent),
-        residuals,
     )
 
 
-class _Window(NamedTuple):
-    """A stretch of time with the steps before it.
+class _Turned(NamedTuple):
+    """Orthonormal columns and whitened news of every client."""
 
-    Attributes:
-        states: (history + time, P).
-        run: (history + time, client), unbroken observed steps that end there.
-        history: number of steps that come before.
-        first: position in time of the first row.
-    """
-
-    states: np.ndarray
-    run: np.ndarray
-    history: int
-    first: int
+    columns: list[np.ndarray]
+    news: list[np.ndarray]
 
 
-def _windows(source: StateSource, depth: int) -> Iterator[_Window]:
-    states = np.zeros((0, source.total_dim))
-    run, time = np.zeros((0, len(source.dims)), dtype=np.int64), 0
-    for chunk in source.chunks():
-        history = len(states)
-        states = np.concatenate([states, chunk.states])
-        last = run[-1] if history else np.zeros(len(source.dims), dtype=np.int64)
-        run = np.concatenate([run, run_on(last, chunk.observed, chunk.starts)])
-        yield _Window(states, run, history, time - history)
-        states, run, time = states[-depth:], run[-depth:], time + len(chunk.starts)
+def _turn(window: LagWindow, bases: Sequence[LagBasis]) -> _Turned:
+    columns = [basis.columns(window) for basis in bases]
+    pairs = zip(bases, columns, strict=True)
+    return _Turned(columns, [basis.news(window, own) for basis, own in pairs])
 
 
 class _Equation:
     """One effect's regression, fed window by window.
 
-    The columns are the constant (lag 0), own lags, then every cause's with one lag more. After
-    `solve` those that depend on the ones before them are gone.
+    The columns are the constant (lag 0), own lags, then every cause's with one lag more, all turned
+    by the clients' bases; what is regressed is the effect's news, which its own past cannot say.
+    After `solve`, `lag` and `state` are those of the plain columns, without the ones that depend on
+    others before them.
     """
 
-    def __init__(self, source: StateSource, effect: int, own: int, causes: np.ndarray) -> None:
-        self.effect, self._owner, self._causes = effect, source.owner, causes
-        self._own = own
-        others = [n for n in range(len(source.dims)) if n != effect]
-        depths = {effect: own} | {n: int(causes[n]) + 1 for n in others}
-        self._need = np.array([depths[n] for n in range(len(source.dims))])
-        self.depth = int(self._need.max())
-        places = {n: np.flatnonzero(source.owner == n) for n in depths}
-        self.lag = np.concatenate(
-            [[0], *(np.repeat(np.arange(1, d + 1), len(places[n])) for n, d in depths.items())]
-        )
-        self.state = np.concatenate([[0], *(np.tile(places[n], d) for n, d in depths.items())])
-        self.tested = {n: np.zeros(0, dtype=np.int64) for n in others}
+    def __init__(self, bases: Sequence[LagBasis], effect: int, causes: np.ndarray) -> None:
+        own, others = bases[effect], [basis for basis in bases if basis.client != effect]
+        self.effect, self._causes, self._basis = effect, causes, own
+        self._need = np.array([0 if b is own else causes[b.client] + 1 for b in bases])
+        self._parts = [(own, slice(0, len(own.prediction)))]
+        self._parts += [(b, slice(1, b.columns_until(self._need[b.client]))) for b in others]
+        self.lag = np.concatenate([b.lag[part] for b, part in self._parts])
+        self.state = np.concatenate([b.state[part] for b, part in self._parts])
+        self._owner = np.concatenate([np.full(len(b.lag[x]), b.client) for b, x in self._parts])
+        blocks = (b.back[part, part] for b, part in self._parts)
+        self._back = np.asarray(scipy.linalg.block_diag(*blocks))
+        for basis, part in self._parts[1:]:  # a turned cause has a constant in it
+            constant = basis.back[0, part] / basis.back[0, 0] * own.back[0, 0]
+            self._back[0, self._owner == basis.client] = constant
+        self.dependent = {b.client for b in others if (b.gone <= self._need[b.client]).any()}
+        self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
+        self._first = {b.client: int(b.first) for b in others}
         self.num_rows = 0
-        self._targets = places[effect]
-        self._triangle = np.zeros((0, len(self.lag) + len(self._targets)))
+        q, p = len(self.lag), len(own.spread)
+        self._products, self._with_news = np.zeros((q, q)), np.zeros((q, p))
 
-    def _design(self, window: _Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Design, target and rows at which the own past and the causes' past are there."""
+    def _design(
+        self, window: LagWindow, turned: _Turned
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Turned columns, news and the rows at which the own past and the causes' are there."""
         run = window.run
-        before = np.concatenate([np.zeros_like(run[:1]), run[:-1]])
-        need = self._need.copy()
-        need[self.effect] = 0
-        ready = np.all(before >= need, axis=1) & (run[:, self.effect] > self._own)
-        ready[: window.history] = False
+        ready = np.all(run[:-1] >= self._need, axis=1)
+        ready &= run[1:, self.effect] > self._basis.own_lags
         rows = np.flatnonzero(ready)
-        X = window.states[rows[:, None] - self.lag, self.state]
-        X[:, self.lag == 0] = 1.0
-        return X, window.states[np.ix_(rows, self._targets)], rows
+        taken = slice(None) if len(rows) == len(ready) else rows
+        parts = [turned.columns[basis.client][taken, part] for basis, part in self._parts]
+        return np.concatenate(parts, axis=1), turned.news[self.effect][taken], rows
 
-    def collect(self, window: _Window) -> None:
-        """Add a window to the triangle R of [X Y] = QR."""
-        X, Y, _ = self._design(window)
+    def collect(self, window: LagWindow, turned: _Turned) -> None:
+        """Add a window to XᵀX and XᵀY."""
+        X, Y, _ = self._design(window, turned)
         self.num_rows += len(X)
-        stacked = np.concatenate([self._triangle, np.concatenate([X, Y], axis=1)])
-        self._triangle = np.asarray(scipy.linalg.qr(stacked, mode="r", check_finite=False)[0])
-        self._triangle = self._triangle[: stacked.shape[1]]
+        self._products += X.T @ X
+        self._with_news += X.T @ Y
 
     def solve(self) -> None:
-        """Coefficients by back substitution, without columns that depend on earlier ones."""
-        q, R = len(self.lag), self._triangle
-        if len(R) < q + len(self._targets):
+        """Coefficients of the plain columns, without those that depend on earlier ones."""
+        basis, q, p = self._basis, len(self.lag), len(self._basis.spread)
+        if self.num_rows < q + p:
             raise InferenceError(
                 f"{self.num_rows} rows for {q} coefficients per equation; give more data, fewer "
                 "states or fewer lags"
             )
-        size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
-        keep = np.abs(np.diag(R)[:q]) > DEPENDENT * size
-        gone = ~keep & (self.lag > 0)
-        self.dependent = set(self._owner[self.state[gone]].tolist()) - {self.effect}
-        self.lag, self.state = self.lag[keep], self.state[keep]
-        R = np.asarray(scipy.linalg.qr(R[:, np.concatenate([keep, [True] * (R.shape[1] - q)])],
-                                       mode="r", check_finite=False)[0])  # fmt: skip
-        q = len(self.lag)
-        self._inverse = scipy.linalg.solve_triangular(R[:q, :q], np.eye(q), check_finite=False)
-        self.coefficients = (self._inverse @ R[:q, q:]).T
-        self.residual_cov = R[q:, q:].T @ R[q:, q:] / max(self.num_rows - q, 1)
-        owner = self._owner[self.state]
+        factor, keep = _root(self._products)
+        self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
+        back = self._back[:, keep]
+        R = np.asarray(scipy.linalg.qr(factor @ back, mode="r", check_finite=False)[0])
+        q = int(keep.sum())
+        self._inverse = scipy.linalg.solve_triangular(R[:q], np.eye(q), check_finite=False)
+        self._orthonormal = back @ self._inverse
+        self._fitted = self._orthonormal.T @ self._with_news
+        coefficients = np.zeros((len(keep), p))
+        coefficients[keep] = self._inverse @ self._fitted @ basis.spread
+        own = len(basis.prediction)
+        coefficients[:own] += scipy.linalg.solve_triangular(
+            basis.back[:own, :own], basis.prediction, check_finite=False
+        )
+        self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
+        self.coefficients = coefficients[keep].T
         for n in self.tested:
-            self.tested[n] = np.flatnonzero(
-                (owner == n) & (self.lag > 0) & (self.lag <= self._causes[n])
-            )
-        p = len(self._targets)
+            self.tested[n] = np.flatnonzero((owner == n) & (self.lag <= self._causes[n]))
+        augmented = (owner != self.effect) & (self.lag > self._causes[owner])
+        self._augmented = back[:, augmented] @ self.coefficients[:, augmented].T
         self.squares = np.zeros((p, q))
+        self.residual_cov = np.zeros((p, p))
         self._covs = {n: np.zeros(2 * (p * len(at),)) for n, at in self.tested.items()}
 
-    def spread(self, window: _Window, residuals: np.ndarray | None) -> None:
+    def spread(
+        self,
+        window: LagWindow,
+        turned: _Turned,
+        residuals: np.ndarray | None,
+        *,
+        with_errors: bool,
+    ) -> None:
         """Add a window to the HC3 covariances, and note its residuals."""
-        X, Y, rows = self._design(window)
-        Q = X @ self._inverse
-        freedom = np.maximum(1 - (Q**2).sum(axis=1), SMALLEST_FREEDOM)
-        error = Y - X @ self.coefficients.T
+        X, Y, rows = self._design(window, turned)
+        Q = X @ self._orthonormal
+        freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
+        error = (Y - Q @ self._fitted) @ self._basis.spread
         if residuals is not None:
-            residuals[np.ix_(window.first + rows, self._targets)] = error
+            targets = np.flatnonzero(window.owner == self.effect)
+            residuals[np.ix_(window.first + rows, targets)] = error + X @ self._augmented
+        self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
         error /= freedom[:, None]
-        Z = Q @ self._inverse.T
-        self.squares += (error**2).T @ Z**2
+        if with_errors:
+            self.squares += (error**2).T @ (Q @ self._inverse.T) ** 2
         for n, at in self.tested.items():
-            scores = (error[:, :, None] * Z[:, None, at]).reshape(len(X), -1)
+            Z = Q @ self._inverse[at].T
+            scores = (error[:, :, None] * Z[:, None, :]).reshape(len(X), -1)
             self._covs[n] += scores.T @ scores
 
     def block(self, cause: int) -> Block:
         """The tested coefficients of one cause."""
         at = self.tested[cause]
-        first = int(np.argmax(self._owner == cause))
-        return Block(
-            self.lag[at], self.state[at] - first, self.coefficients[:, at], self._covs[cause]
-        )
+        state = self.state[at] - self._first[cause]
+        return Block(self.lag[at], state, self.coefficients[:, at], self._covs[cause])
+
+
+def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """F with FᵀF = XᵀX, and the columns that earlier ones do not explain."""
+    size = np.sqrt(np.diag(products))
+    try:
+        factor = scipy.linalg.cholesky(products, check_finite=False)
+    except np.linalg.LinAlgError:
+        factor = None
+    if factor is not None and (np.diag(factor) > DEPENDENT * size).all():
+        return factor, np.ones(len(size), dtype=np.bool_)
+    rest, keep = products.copy(), np.ones(len(size), dtype=np.bool_)
+    for j in range(len(size)):  # Cholesky's steps, without those columns
+        keep[j] = rest[j, j] > (DEPENDENT * size[j]) ** 2
+        if keep[j]:
+            rest[j:, j:] -= np.outer(rest[j, j:], rest[j, j:] / rest[j, j])
+    values, vectors = np.linalg.eigh(products)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, keep

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -20,6 +20,7 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.agreed_noise import Agreed, agreed_noise
 from fedgranger.inference.arrivals import (
     arrival_p_values,
+    arrivals,
     choose_cause_lags,
     late_arrivals,
     whiten,
@@ -29,7 +30,7 @@ from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
-from fedgranger.inference.readings import Readings, regress
+from fedgranger.inference.readings import Readings, bases_for, regress
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
@@ -124,10 +125,11 @@ class TwoTests:
         shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
 
         def test(row: np.ndarray) -> PairTests:
-            return refit(fit, self._table.shifted(row, self._steps), self._config)
+            return refit(fit, self._shifted(row), self._config)
 
         key = f"latent {fit.fit.lags}"
-        made = run_copies(test, np.concatenate(shifts), self._report, self._record, key)
+        every = np.concatenate(shifts)
+        made = run_copies(test, PairTests, every, self._report, self._record, key)
         audit = _collect("debiased", self._source.names, tests, made)
         shape = (len(kinds), count, *driven.shape)
         pairs = np.stack([kind.pairs for kind in kinds])
@@ -148,7 +150,8 @@ class TwoTests:
         turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
         lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
         residuals = self._latent_residuals(found, lags)
-        p = arrival_p_values(residuals, self._whitened, self._source.dims, largest)[lags:]
+        late = arrivals(residuals, self._whitened, self._source.dims, largest)[lags:]
+        p = arrival_p_values(late, self._source.dims)
         facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
         if turns < FEWEST_TIME_CONSTANTS:
             return (
@@ -161,9 +164,9 @@ class TwoTests:
         count = p.size - p.shape[0] * len(names)
         p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
         if p.min() < DOUBTFUL / count:
-            late, m, n = np.unravel_index(int(p.argmin()), p.shape)
+            step, m, n = np.unravel_index(int(p.argmin()), p.shape)
             return (
-                f"something of {names[n]}'s arrives at {names[m]} {lags + int(late) + 1} steps "
+                f"something of {names[n]}'s arrives at {names[m]} {lags + int(step) + 1} steps "
                 "later, which the latent model does not know of"
             )
         if lags > 1 or is_noise_possible:
@@ -185,14 +188,21 @@ class TwoTests:
 
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
-        source = self._source
-        fit, tests, arrivals = self._regress(None)
+        source, shifts = self._source, self._shifts_of(self._config.copies)
+        lags, p, copies = self._cause_lags(shifts)
+        fit = regress(source, self._own, lags)
+        tests = _pair_tests(fit)
+        changed = np.array([copies is None or bool((row > 1).any()) for row in lags])
+        if copies is None or changed.any():
+            bases = bases_for(source, self._own, lags)
 
-        def test(shifts: np.ndarray) -> PairTests:
-            return _as_if(self._regress(shifts)[1], tests)
+            def test(row: np.ndarray) -> PairTests:
+                states = self._shifted(row)
+                return _pair_tests(regress(states, self._own, lags, None, bases, changed))
 
-        shifts = self._shifts_of(self._config.copies)
-        copies = run_copies(test, shifts, self._report, self._record, "readings")
+            key = f"readings {lags.tolist()}"
+            made = run_copies(test, PairTests, shifts, self._report, self._record, key)
+            copies = made if copies is None else list(map(_with_rows(changed), copies, made))
         audit = _collect("readings", source.names, tests, copies)
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {
@@ -200,29 +210,61 @@ class TwoTests:
             "audit": audit_facts(audit) | {"clients": self._traits},
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
             "unit_root": self._unit_root,
-            "late_arrivals": late_arrivals(arrivals[1:], source.names, 2),
+            "late_arrivals": late_arrivals(p, source.names, 2),
             "warnings": [],
         }
         tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
         return tables._replace(audit=audit)
 
-    def _regress(self, shifts: np.ndarray | None) -> tuple[Readings, PairTests, np.ndarray]:
-        """Regress, look whether something arrives later, and if so once more with its lags."""
+    def _shifted(self, shifts: np.ndarray) -> StateSource:
+        return self._table.shifted(shifts, self._steps)
+
+    def _cause_lags(
+        self, shifts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, list[PairTests | None] | None]:
+        """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag.
+
+        With `lags = "auto"` one lag is tested on the data and on all copies, and arrivals on the
+        data are compared with those on the copies. Otherwise there are no tests at one lag.
+        """
         source, config = self._source, self._config
-        if shifts is not None:
-            source = self._table.shifted(shifts, self._steps)
         M = len(source.dims)
         if config.lags != "auto":
-            fit = regress(source, self._own, np.full((M, M), config.lags))
-            return fit, _pair_tests(fit, M), np.ones((0, M, M))
-        lags = np.ones((M, M), dtype=np.int64)
-        residuals = room((source.num_steps, source.total_dim))
-        fit = regress(source, self._own, lags, residuals)
-        p = arrival_p_values(residuals, self._whitened, source.dims, config.max_lags, shifts)
-        wanted = choose_cause_lags(p, source.dims, int(fit.num_rows.min()))
-        if (wanted > lags).any():
-            fit = regress(source, self._own, wanted)
-        return fit, _pair_tests(fit, M), p
+            return np.full((M, M), config.lags), np.ones((0, M, M)), None
+        one = np.ones((M, M), dtype=np.int64)
+        bases = bases_for(source, self._own, one)
+
+        def screen(row: np.ndarray | None) -> Screened:
+            states = source if row is None else self._shifted(row)
+            residuals = room((states.num_steps, states.total_dim))
+            fit = regress(states, self._own, one, residuals, bases)
+            late = arrivals(residuals, self._whitened, source.dims, config.max_lags, row)[1:]
+            return Screened(*_pair_tests(fit), late, fit.num_rows)
+
+        found = screen(None)
+        made = run_copies(screen, Screened, shifts, self._report, self._record, "readings")
+        null = [copy.arrivals for copy in made if copy is not None]
+        if not null:
+            return one, np.ones((0, M, M)), [None for _ in made]
+        p = arrival_p_values(found.arrivals, source.dims, np.stack(null))
+        lags = choose_cause_lags(p, source.dims, int(found.num_rows.min()))
+        np.fill_diagonal(lags, 1)
+        return lags, p, [None if copy is None else copy.tests for copy in made]
+
+
+class Screened(NamedTuple):
+    """Tests at one lag, and what arrives two and more steps later, (lag, effect, cause)."""
+
+    statistic: np.ndarray
+    df: np.ndarray
+    p_value: np.ndarray
+    arrivals: np.ndarray
+    num_rows: np.ndarray
+
+    @property
+    def tests(self) -> PairTests:
+        """The tests alone."""
+        return PairTests(self.statistic, self.df, self.p_value)
 
 
 def _collect(
@@ -239,21 +281,25 @@ def _collect(
     )
 
 
-def _pair_tests(fit: Readings, num_clients: int) -> PairTests:
+def _with_rows(
+    changed: np.ndarray,
+) -> Callable[[PairTests | None, PairTests | None], PairTests | None]:
+    """Put the effects that were tested again in the place of the first ones."""
+
+    def merge(first: PairTests | None, again: PairTests | None) -> PairTests | None:
+        if first is None or again is None:
+            return None
+        pairs = zip(again, first, strict=True)
+        return PairTests(*(np.where(changed[:, None], new, old) for new, old in pairs))
+
+    return merge
+
+
+def _pair_tests(fit: Readings) -> PairTests:
+    num_clients = len(fit.num_rows)
     statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
     rest = fit.num_rows - fit.num_columns
     for m, n in fit.blocks:
         statistic[m, n], df[m, n] = fit.statistic(m, n)
     p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
     return PairTests(statistic, df, p_value)
-
-
-def _as_if(copy: PairTests, found: PairTests) -> PairTests:
-    """A copy's statistics at the data's degrees of freedom: those with the same p-value."""
-    other = (copy.df != found.df) & np.isfinite(copy.statistic) & (found.df > 0)
-    if not other.any():
-        return copy
-    statistic = copy.statistic.copy()
-    k = found.df[other]
-    statistic[other] = stats.chi2.isf(np.maximum(copy.p_value[other], 1e-300), k) / k
-    return copy._replace(statistic=statistic)

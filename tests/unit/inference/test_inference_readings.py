@@ -5,7 +5,7 @@ import pytest
 import statsmodels.api as sm
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.arrivals import arrival_p_values, choose_cause_lags, whiten
+from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags, whiten
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import tabulate
 from tests.state_sources import source_of
@@ -114,20 +114,52 @@ def test_too_few_rows_is_a_sentence():
         regress(source_of(series(12), DIMS), OWN, lags(1))
 
 
-def test_a_dead_time_is_seen_and_is_the_edges_delay():
+def later_arrivals(source, own, copies=None):
+    """P-values of arrivals from lag 2 on, of sources with one state per client."""
+    dims, residuals = source.dims, np.zeros((source.num_steps, source.total_dim))
+    first = regress(source, own, lags(1, dims), residuals)
+    late = arrivals(residuals, whiten(tabulate(source), own), dims, 10)[1:]
+    return first, arrival_p_values(late, dims, copies)
+
+
+@pytest.mark.parametrize("delay", [2, 6])
+def test_a_dead_time_is_seen_and_is_the_edges_delay(delay):
+    """Two steps too, although the lag that is in the regression but not tested would take them."""
     x = series(1500, seed=3, dims=(1, 1))
-    x[6:, 1] += 0.4 * x[:-6, 0]
+    x[delay:, 1] += 0.4 * x[:-delay, 0]
     source, own = source_of(x, (1, 1)), np.array([1, 1])
-    residuals = np.zeros(x.shape)
-    first = regress(source, own, lags(1, (1, 1)), residuals)
+    first, p = later_arrivals(source, own)
     assert first.statistic(1, 0)[0] < 4
-    p = arrival_p_values(residuals, whiten(tabulate(source), own), (1, 1), 10)
     chosen = choose_cause_lags(p, (1, 1), 1500)
-    assert chosen[1, 0] >= 6
+    assert chosen[1, 0] >= delay
     assert chosen[0, 1] == 1
     again = regress(source, own, chosen)
     assert again.statistic(1, 0)[0] > 20
-    assert again.delay(1, 0) == 6
+    assert again.delay(1, 0) == delay
+
+
+def test_one_event_of_each_is_no_arrival():
+    """Two events seven steps apart: as large as they come in recordings of servers."""
+    x = series(1500, seed=4, dims=(1, 1))
+    x[700, 0] += 40
+    x[707, 1] += 40
+    source, own = source_of(x, (1, 1)), np.array([1, 1])
+    chosen = choose_cause_lags(later_arrivals(source, own)[1], (1, 1), 1500)
+    assert (chosen[0, 1], chosen[1, 0]) == (1, 1)
+
+
+def test_arrivals_are_compared_with_those_of_copies():
+    """Residuals with a rhythm of their own look like arrivals by formula, not beside copies."""
+    rng = np.random.default_rng(5)
+    dims = (1, 2)
+    copies = 6 * rng.chisquare(2, (60, 9, 2, 2)) / 2
+    found = copies[0].copy()
+    found[4, 1, 0] = 160.0
+    formula, calibrated = arrival_p_values(found, dims), arrival_p_values(found, dims, copies)
+    assert calibrated[4, 1, 0] < 1e-5
+    calibrated[4, 1, 0] = formula[4, 1, 0] = 1.0
+    assert formula[:, [0, 1], [1, 0]].min() < 1e-4
+    assert calibrated[:, [0, 1], [1, 0]].min() > 1e-3
 
 
 def test_where_nothing_arrives_the_p_values_are_even():
@@ -136,9 +168,6 @@ def test_where_nothing_arrives_the_p_values_are_even():
     for seed in range(400):
         x = series(300, seed, (1, 1))
         source, own = source_of(x, (1, 1)), np.array([1, 1])
-        residuals = np.zeros(x.shape)
-        regress(source, own, lags(1, (1, 1)), residuals)
-        p = arrival_p_values(residuals, whiten(tabulate(source), own), (1, 1), 10)
-        found.append(p[2:, [0, 1], [1, 0]])  # the first two are regressors
+        found.append(later_arrivals(source, own)[1][:, [0, 1], [1, 0]])
     share = np.mean(np.array(found) < 0.05)
     assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / np.size(found))

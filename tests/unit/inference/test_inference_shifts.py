@@ -156,20 +156,22 @@ def test_copies_resume_and_refusals_are_counted(tmp_path):
         return fake(row)
 
     with pytest.raises(KeyboardInterrupt):
-        run_copies(counted, shifts, QUIET, record, "key")
+        run_copies(counted, PairTests, shifts, QUIET, record, "key")
     with record.open("a") as file:
         file.write('{"key": "key", "co')  # torn
     done = len(record.read_text().splitlines()) - 1
     told = []
-    again = run_copies(fake, shifts, lambda *words: told.append(words), record, "key")
+    again = run_copies(fake, PairTests, shifts, lambda *words: told.append(words), record, "key")
     assert told[0] == ("shifted clocks", done, 6)
-    plain = run_copies(fake, shifts, QUIET)
+    plain = run_copies(fake, PairTests, shifts, QUIET)
     for one, other in zip(again, plain, strict=True):
         if other is None:
             assert one is None
         else:
             np.testing.assert_array_equal(one.p_value, other.p_value)
-    other = run_copies(fake, shifts, lambda *words: told.append(words), record, "other key")
+    other = run_copies(
+        fake, PairTests, shifts, lambda *words: told.append(words), record, "other key"
+    )
     assert len(other) == 6
 
 
