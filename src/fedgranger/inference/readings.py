@@ -17,34 +17,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
-from fedgranger.errors import InferenceError
-from fedgranger.inference.lag_bases import LagBasis, LagWindow, lag_bases, lag_windows
+from fedgranger.inference.equation import Block, Equation, turn
+from fedgranger.inference.lag_bases import LagBasis, lag_bases, lag_windows
 from fedgranger.inference.states import StateSource
 
 __all__ = ["Readings", "bases_for", "regress"]
-
-DEPENDENT = 1e-6
-"""A column that other clients explain up to this share of its size is left out."""
-SMALLEST_FREEDOM = 1e-3
-"""One minus leverage is not taken smaller: a row that fits itself says nothing."""
-
-
-class Block(NamedTuple):
-    """Coefficients of one cause in one effect's equations, those that could be told apart.
-
-    Attributes:
-        lag: (column,), lag of each column, from 1.
-        state: (column,), the cause's state of each column.
-        coefficients: (p_effect, column).
-        cov: of the coefficients in row-major order.
-    """
-
-    lag: np.ndarray
-    state: np.ndarray
-    coefficients: np.ndarray
-    cov: np.ndarray
 
 
 class Readings(NamedTuple):
@@ -133,15 +111,15 @@ def regress(
     bases = bases_for(source, own_lags, cause_lags) if bases is None else bases
     depth = max(basis.depth for basis in bases)
     wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
-    equations = [_Equation(bases, int(m), cause_lags[m]) for m in wanted]
+    equations = [Equation(bases, int(m), cause_lags[m]) for m in wanted]
     for window in lag_windows(source, depth):
-        turned = _turn(window, bases)
+        turned = turn(window, bases)
         for equation in equations:
             equation.collect(window, turned)
     for equation in equations:
         equation.solve()
     for window in lag_windows(source, depth):
-        turned = _turn(window, bases)
+        turned = turn(window, bases)
         for equation in equations:
             equation.spread(window, turned, residuals, with_errors=not is_copy)
     P = source.total_dim
@@ -170,147 +148,3 @@ def regress(
         tuple(equation.residual_cov for equation in equations),
         frozenset((equation.effect, n) for equation in equations for n in equation.dependent),
     )
-
-
-class _Turned(NamedTuple):
-    """Orthonormal columns and whitened news of every client."""
-
-    columns: list[np.ndarray]
-    news: list[np.ndarray]
-
-
-def _turn(window: LagWindow, bases: Sequence[LagBasis]) -> _Turned:
-    columns = [basis.columns(window) for basis in bases]
-    pairs = zip(bases, columns, strict=True)
-    return _Turned(columns, [basis.news(window, own) for basis, own in pairs])
-
-
-class _Equation:
-    """One effect's regression, fed window by window.
-
-    The columns are the constant (lag 0), own lags, then every cause's with one lag more, all turned
-    by the clients' bases; what is regressed is the effect's news, which its own past cannot say.
-    After `solve`, `lag` and `state` are those of the plain columns, without the ones that depend on
-    others before them.
-    """
-
-    def __init__(self, bases: Sequence[LagBasis], effect: int, causes: np.ndarray) -> None:
-        own, others = bases[effect], [basis for basis in bases if basis.client != effect]
-        self.effect, self._causes, self._basis = effect, causes, own
-        self._need = np.array([0 if b is own else causes[b.client] + 1 for b in bases])
-        self._parts = [(own, slice(0, len(own.prediction)))]
-        self._parts += [(b, slice(1, b.columns_until(self._need[b.client]))) for b in others]
-        self.lag = np.concatenate([b.lag[part] for b, part in self._parts])
-        self.state = np.concatenate([b.state[part] for b, part in self._parts])
-        self._owner = np.concatenate([np.full(len(b.lag[x]), b.client) for b, x in self._parts])
-        blocks = (b.back[part, part] for b, part in self._parts)
-        self._back = np.asarray(scipy.linalg.block_diag(*blocks))
-        for basis, part in self._parts[1:]:  # a turned cause has a constant in it
-            constant = basis.back[0, part] / basis.back[0, 0] * own.back[0, 0]
-            self._back[0, self._owner == basis.client] = constant
-        self.dependent = {b.client for b in others if (b.gone <= self._need[b.client]).any()}
-        self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
-        self._first = {b.client: int(b.first) for b in others}
-        self.num_rows = 0
-        q, p = len(self.lag), len(own.spread)
-        self._products, self._with_news = np.zeros((q, q)), np.zeros((q, p))
-
-    def _design(
-        self, window: LagWindow, turned: _Turned
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Turned columns, news and the rows at which the own past and the causes' are there."""
-        run = window.run
-        ready = np.all(run[:-1] >= self._need, axis=1)
-        ready &= run[1:, self.effect] > self._basis.own_lags
-        rows = np.flatnonzero(ready)
-        taken = slice(None) if len(rows) == len(ready) else rows
-        parts = [turned.columns[basis.client][taken, part] for basis, part in self._parts]
-        return np.concatenate(parts, axis=1), turned.news[self.effect][taken], rows
-
-    def collect(self, window: LagWindow, turned: _Turned) -> None:
-        """Add a window to XᵀX and XᵀY."""
-        X, Y, _ = self._design(window, turned)
-        self.num_rows += len(X)
-        self._products += X.T @ X
-        self._with_news += X.T @ Y
-
-    def solve(self) -> None:
-        """Coefficients of the plain columns, without those that depend on earlier ones."""
-        basis, q, p = self._basis, len(self.lag), len(self._basis.spread)
-        if self.num_rows < q + p:
-            raise InferenceError(
-                f"{self.num_rows} rows for {q} coefficients per equation; give more data, fewer "
-                "states or fewer lags"
-            )
-        factor, keep = _root(self._products)
-        self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
-        back = self._back[:, keep]
-        R = np.asarray(scipy.linalg.qr(factor @ back, mode="r", check_finite=False)[0])
-        q = int(keep.sum())
-        self._inverse = scipy.linalg.solve_triangular(R[:q], np.eye(q), check_finite=False)
-        self._orthonormal = back @ self._inverse
-        self._fitted = self._orthonormal.T @ self._with_news
-        coefficients = np.zeros((len(keep), p))
-        coefficients[keep] = self._inverse @ self._fitted @ basis.spread
-        own = len(basis.prediction)
-        coefficients[:own] += scipy.linalg.solve_triangular(
-            basis.back[:own, :own], basis.prediction, check_finite=False
-        )
-        self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
-        self.coefficients = coefficients[keep].T
-        for n in self.tested:
-            self.tested[n] = np.flatnonzero((owner == n) & (self.lag <= self._causes[n]))
-        augmented = (owner != self.effect) & (self.lag > self._causes[owner])
-        self._augmented = back[:, augmented] @ self.coefficients[:, augmented].T
-        self.squares = np.zeros((p, q))
-        self.residual_cov = np.zeros((p, p))
-        self._covs = {n: np.zeros(2 * (p * len(at),)) for n, at in self.tested.items()}
-
-    def spread(
-        self,
-        window: LagWindow,
-        turned: _Turned,
-        residuals: np.ndarray | None,
-        *,
-        with_errors: bool,
-    ) -> None:
-        """Add a window to the HC3 covariances, and note its residuals."""
-        X, Y, rows = self._design(window, turned)
-        Q = X @ self._orthonormal
-        freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
-        error = (Y - Q @ self._fitted) @ self._basis.spread
-        if residuals is not None:
-            targets = np.flatnonzero(window.owner == self.effect)
-            residuals[np.ix_(window.first + rows, targets)] = error + X @ self._augmented
-        self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
-        error /= freedom[:, None]
-        if with_errors:
-            self.squares += (error**2).T @ (Q @ self._inverse.T) ** 2
-        for n, at in self.tested.items():
-            Z = Q @ self._inverse[at].T
-            scores = (error[:, :, None] * Z[:, None, :]).reshape(len(X), -1)
-            self._covs[n] += scores.T @ scores
-
-    def block(self, cause: int) -> Block:
-        """The tested coefficients of one cause."""
-        at = self.tested[cause]
-        state = self.state[at] - self._first[cause]
-        return Block(self.lag[at], state, self.coefficients[:, at], self._covs[cause])
-
-
-def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """F with FᵀF = XᵀX, and the columns that earlier ones do not explain."""
-    size = np.sqrt(np.diag(products))
-    try:
-        factor = scipy.linalg.cholesky(products, check_finite=False)
-    except np.linalg.LinAlgError:
-        factor = None
-    if factor is not None and (np.diag(factor) > DEPENDENT * size).all():
-        return factor, np.ones(len(size), dtype=np.bool_)
-    rest, keep = products.copy(), np.ones(len(size), dtype=np.bool_)
-    for j in range(len(size)):  # Cholesky's steps, without those columns
-        keep[j] = rest[j, j] > (DEPENDENT * size[j]) ** 2
-        if keep[j]:
-            rest[j:, j:] -= np.outer(rest[j, j:], rest[j, j:] / rest[j, j])
-    values, vectors = np.linalg.eigh(products)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, keep

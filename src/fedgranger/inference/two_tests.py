@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
@@ -21,7 +20,6 @@ from fedgranger.inference.agreed_noise import Agreed, agreed_noise
 from fedgranger.inference.arrivals import (
     arrival_p_values,
     arrivals,
-    choose_cause_lags,
     late_arrivals,
     whiten,
 )
@@ -30,7 +28,7 @@ from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
-from fedgranger.inference.readings import Readings, bases_for, regress
+from fedgranger.inference.readings_copies import ReadingsCopies, pair_tests_of, readings_on
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
@@ -189,28 +187,17 @@ class TwoTests:
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
         source, shifts = self._source, self._shifts_of(self._config.copies)
-        lags, p, copies = self._cause_lags(shifts)
-        fit = regress(source, self._own, lags)
-        tests = _pair_tests(fit)
-        changed = np.array([copies is None or bool((row > 1).any()) for row in lags])
-        if copies is None or changed.any():
-            bases = bases_for(source, self._own, lags)
-
-            def test(row: np.ndarray) -> PairTests:
-                states = self._shifted(row)
-                return _pair_tests(regress(states, self._own, lags, None, bases, changed))
-
-            key = f"readings {lags.tolist()}"
-            made = run_copies(test, PairTests, shifts, self._report, self._record, key)
-            copies = made if copies is None else list(map(_with_rows(changed), copies, made))
-        audit = _collect("readings", source.names, tests, copies)
+        copies = ReadingsCopies(self._shifted, shifts, self._report, self._record)
+        fit, made, late = readings_on(source, self._own, self._whitened, self._config, copies)
+        tests = pair_tests_of(fit)
+        audit = _collect("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {
             "test_reason": reason,
             "audit": audit_facts(audit) | {"clients": self._traits},
             "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
             "unit_root": self._unit_root,
-            "late_arrivals": late_arrivals(p, source.names, 2),
+            "late_arrivals": late_arrivals(late, source.names, 2),
             "warnings": [],
         }
         tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
@@ -218,53 +205,6 @@ class TwoTests:
 
     def _shifted(self, shifts: np.ndarray) -> StateSource:
         return self._table.shifted(shifts, self._steps)
-
-    def _cause_lags(
-        self, shifts: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[PairTests | None] | None]:
-        """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag.
-
-        With `lags = "auto"` one lag is tested on the data and on all copies, and arrivals on the
-        data are compared with those on the copies. Otherwise there are no tests at one lag.
-        """
-        source, config = self._source, self._config
-        M = len(source.dims)
-        if config.lags != "auto":
-            return np.full((M, M), config.lags), np.ones((0, M, M)), None
-        one = np.ones((M, M), dtype=np.int64)
-        bases = bases_for(source, self._own, one)
-
-        def screen(row: np.ndarray | None) -> Screened:
-            states = source if row is None else self._shifted(row)
-            residuals = room((states.num_steps, states.total_dim))
-            fit = regress(states, self._own, one, residuals, bases)
-            late = arrivals(residuals, self._whitened, source.dims, config.max_lags, row)[1:]
-            return Screened(*_pair_tests(fit), late, fit.num_rows)
-
-        found = screen(None)
-        made = run_copies(screen, Screened, shifts, self._report, self._record, "readings")
-        null = [copy.arrivals for copy in made if copy is not None]
-        if not null:
-            return one, np.ones((0, M, M)), [None for _ in made]
-        p = arrival_p_values(found.arrivals, source.dims, np.stack(null))
-        lags = choose_cause_lags(p, source.dims, int(found.num_rows.min()))
-        np.fill_diagonal(lags, 1)
-        return lags, p, [None if copy is None else copy.tests for copy in made]
-
-
-class Screened(NamedTuple):
-    """Tests at one lag, and what arrives two and more steps later, (lag, effect, cause)."""
-
-    statistic: np.ndarray
-    df: np.ndarray
-    p_value: np.ndarray
-    arrivals: np.ndarray
-    num_rows: np.ndarray
-
-    @property
-    def tests(self) -> PairTests:
-        """The tests alone."""
-        return PairTests(self.statistic, self.df, self.p_value)
 
 
 def _collect(
@@ -279,27 +219,3 @@ def _collect(
         np.stack([missing if copy is None else copy.p_value for copy in found]),
         sum(copy is None for copy in found),
     )
-
-
-def _with_rows(
-    changed: np.ndarray,
-) -> Callable[[PairTests | None, PairTests | None], PairTests | None]:
-    """Put the effects that were tested again in the place of the first ones."""
-
-    def merge(first: PairTests | None, again: PairTests | None) -> PairTests | None:
-        if first is None or again is None:
-            return None
-        pairs = zip(again, first, strict=True)
-        return PairTests(*(np.where(changed[:, None], new, old) for new, old in pairs))
-
-    return merge
-
-
-def _pair_tests(fit: Readings) -> PairTests:
-    num_clients = len(fit.num_rows)
-    statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
-    rest = fit.num_rows - fit.num_columns
-    for m, n in fit.blocks:
-        statistic[m, n], df[m, n] = fit.statistic(m, n)
-    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
-    return PairTests(statistic, df, p_value)

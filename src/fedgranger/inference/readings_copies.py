@@ -1,0 +1,147 @@
+"""The readings' test on data and on copies with shifted clocks, and the lags it looks at.
+
+With `lags = "auto"` one lag is tested on the data and on all copies. What arrives later on the data
+is compared with what arrives on the copies, where nothing can; effects at which something does
+are tested again with those lags, on the data and on all copies alike. The choice of a lag where
+nothing arrives has a chance of `arrivals.LEVEL` in all, so it hardly adds to false edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.config import RunConfig
+from fedgranger.inference.arrivals import (
+    Whitened,
+    arrival_p_values,
+    arrivals,
+    choose_cause_lags,
+)
+from fedgranger.inference.audit import PairTests, Report, run_copies
+from fedgranger.inference.readings import Readings, bases_for, regress
+from fedgranger.inference.shifts import room
+from fedgranger.inference.states import StateSource
+
+__all__ = ["ReadingsCopies", "pair_tests_of", "readings_on"]
+
+
+class ReadingsCopies(NamedTuple):
+    """How copies are made.
+
+    Attributes:
+        shifted: the states with clocks turned by one row of `shifts`.
+        shifts: (copy, client).
+        report: called with (what, done, total).
+        record: a file that keeps finished copies.
+    """
+
+    shifted: Callable[[np.ndarray], StateSource]
+    shifts: np.ndarray
+    report: Report
+    record: Path | None
+
+
+class Screened(NamedTuple):
+    """Tests at one lag, and what arrives two and more steps later, (lag, effect, cause)."""
+
+    statistic: np.ndarray
+    df: np.ndarray
+    p_value: np.ndarray
+    arrivals: np.ndarray
+    num_rows: np.ndarray
+
+
+def readings_on(
+    source: StateSource,
+    own_lags: np.ndarray,
+    whitened: Whitened,
+    config: RunConfig,
+    copies: ReadingsCopies,
+) -> tuple[Readings, list[PairTests | None], np.ndarray]:
+    """Regressions of the data, tests of the copies, and p-values of arrivals from lag 2 on.
+
+    Args:
+        source: the states.
+        own_lags: (client,), lags of the own past.
+        whitened: what the own past leaves.
+        config: the options.
+        copies: how copies are made.
+    """
+    M, made = len(source.dims), None
+    late, again = np.ones((0, M, M)), np.ones(M, dtype=np.bool_)
+    if config.lags == "auto":
+        lags, late, made = _screen(source, own_lags, whitened, config.max_lags, copies)
+        again = np.asarray((lags > 1).any(axis=1))
+    else:
+        lags = np.full((M, M), config.lags)
+    if made is None or again.any():
+        bases = bases_for(source, own_lags, lags)
+
+        def test(row: np.ndarray) -> PairTests:
+            states = copies.shifted(row)
+            return pair_tests_of(regress(states, own_lags, lags, None, bases, again))
+
+        _, shifts, report, record = copies
+        new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
+        made = (
+            new
+            if made is None
+            else [_merge(first, second, again) for first, second in zip(made, new, strict=True)]
+        )
+    return regress(source, own_lags, lags), made, late
+
+
+def _screen(
+    source: StateSource,
+    own_lags: np.ndarray,
+    whitened: Whitened,
+    max_lags: int,
+    copies: ReadingsCopies,
+) -> tuple[np.ndarray, np.ndarray, list[PairTests | None]]:
+    """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
+    M = len(source.dims)
+    one = np.ones((M, M), dtype=np.int64)
+    bases = bases_for(source, own_lags, one)
+
+    def screen(row: np.ndarray | None) -> Screened:
+        states = source if row is None else copies.shifted(row)
+        residuals = room((states.num_steps, states.total_dim))
+        fit = regress(states, own_lags, one, residuals, bases)
+        later = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
+        return Screened(*pair_tests_of(fit), later, fit.num_rows)
+
+    found = screen(None)
+    _, shifts, report, record = copies
+    made = run_copies(screen, Screened, shifts, report, record, "readings")
+    tests = [None if copy is None else PairTests(*copy[:3]) for copy in made]
+    null = [copy.arrivals for copy in made if copy is not None]
+    if not null:
+        return one, np.ones((0, M, M)), tests
+    late = arrival_p_values(found.arrivals, source.dims, np.stack(null))
+    return choose_cause_lags(late, source.dims, int(found.num_rows.min())), late, tests
+
+
+def _merge(
+    first: PairTests | None, second: PairTests | None, again: np.ndarray
+) -> PairTests | None:
+    """Put the effects that were tested again in the place of the first tests."""
+    if first is None or second is None:
+        return None
+    pairs = zip(second, first, strict=True)
+    return PairTests(*(np.where(again[:, None], new, old) for new, old in pairs))
+
+
+def pair_tests_of(fit: Readings) -> PairTests:
+    """Statistic and p-value by formula of every pair."""
+    num_clients = len(fit.num_rows)
+    statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
+    rest = fit.num_rows - fit.num_columns
+    for m, n in fit.blocks:
+        statistic[m, n], df[m, n] = fit.statistic(m, n)
+    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
+    return PairTests(statistic, df, p_value)
