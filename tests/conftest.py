@@ -1,4 +1,16 @@
-"""Strict numerics for every test: float64, no silent promotion of types or ranks."""
+"""Strict numerics for every test: float64, no silent promotion of types or ranks.
+
+What JAX compiles is kept in a folder that all workers and the processes they start share, so that
+each function is compiled once for each shape.
+"""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 

@@ -1,0 +1,84 @@
+"""What sixty copies with shifted clocks cost, as multiples of the test that they repeat.
+
+    python -m benchmarks.copies [--steps 24000] [--clients 5] [--copies 60] [--lags 1 5]
+
+Simulated clients of two states; both tests, each at the lags given, in one run: seconds of one test
+of the data by itself (on as many threads as it takes), seconds of all copies on all cores, and
+their ratio.
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+import fedgranger as fg
+from fedgranger.config import RunConfig
+from fedgranger.inference.audit import PairTests, run_copies
+from fedgranger.inference.latent import fit_latent, pair_tests, refit
+from fedgranger.inference.readings import bases_for, regress
+from fedgranger.inference.readings_copies import pair_tests_of
+from fedgranger.inference.shifts import draw_shifts, tabulate
+from fedgranger.runtime.setup import set_up
+from fedgranger.runtime.uploads import state_source
+
+REPEATS = 3
+
+
+def tests_of(source, lags):
+    """Name, the test of the data, and that of a copy."""
+    config = RunConfig(lags=lags)
+    fit = fit_latent(source, config)
+    own, K = np.array(source.own_lags), np.full((len(source.dims), len(source.dims)), lags)
+    bases = bases_for(source, own, K)
+    yield (
+        "latent",
+        lambda: pair_tests(fit_latent(source, config)),
+        lambda copy: refit(fit, copy, config),
+    )
+    yield (
+        "readings",
+        lambda: pair_tests_of(regress(source, own, K)),
+        lambda copy: pair_tests_of(regress(copy, own, K, None, bases)),
+    )
+
+
+def seconds(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=24_000)
+    parser.add_argument("--clients", type=int, default=5)
+    parser.add_argument("--copies", type=int, default=60)
+    parser.add_argument("--lags", type=int, nargs="*", default=[1, 5])
+    given = parser.parse_args()
+    panel, _ = fg.simulate(given.clients, given.steps, seed=0)
+    setup = set_up(panel, RunConfig(state_dim=2), {}, lambda *_: None)
+    source = state_source(panel, {stream.name: stream.model for stream in setup.streams})
+    table = tabulate(source)
+    shifts = draw_shifts(given.clients, source.num_steps, given.copies, 0, 1)
+    print(f"{given.clients} clients, {given.steps} steps, {given.copies} copies")
+    for lags in given.lags:
+        for name, test, test_copy in tests_of(source, lags):
+            test()
+            once = float(np.median([seconds(test) for _ in range(REPEATS)]))
+
+            def all_copies(test_copy=test_copy):
+                def work(row):
+                    return test_copy(table.shifted(row))
+
+                run_copies(work, PairTests, shifts, lambda *_: None)
+
+            copies = seconds(all_copies)
+            print(
+                f"{name:9s} lags {lags}: one test {once:6.3f} s, copies {copies:7.2f} s, "
+                f"ratio {copies / once:5.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
