@@ -5,13 +5,13 @@ new in another client l steps before (u: what its own past leaves of its states,
 
 $$n_l\,\lVert \overline{r_m(t)\,u_n(t-l)^\top} \rVert_F^2 \sim \chi^2(p_m p_n)$$
 
-where nothing more arrives than the model knows of, or by what it is on copies with shifted clocks
-(residuals that keep some rhythm of their own make it larger). The last lag at which it is larger
-than that allows is how far back a cause has to be looked at; a dead time of six steps is seen
-although one lag would not show it.
+where nothing more arrives than the model knows of, or compared with what it is on copies with
+shifted clocks (residuals that keep some rhythm of their own make it larger). The last lag at which
+it is larger than that allows is how far back a cause has to be looked at; a dead time of six steps
+is seen although one lag would not show it.
 
 Both are bounded first: a row longer than `BOUND` of normal ones has that length. In recordings with
-bursts one event of each client, ten lags apart by chance, otherwise made up to 99 % of the sum.
+bursts one event of each client, ten lags apart by chance, otherwise makes up most of the sum.
 """
 
 from __future__ import annotations
@@ -130,18 +130,20 @@ def arrival_p_values(
     Args:
         found: `arrivals` of the data.
         dims: states per client.
-        copies: (copy, lag, effect, cause), those of shifted copies: the law of all lags together.
+        copies: (copy, lag, effect, cause), those of shifted copies. The first lag, which is in the
+            regression, has a law of its own; all others have one together.
     """
     df = np.outer(dims, dims).astype(np.float64)
     if copies is None:
         return stats.chi2.sf(found * df, df)
-    null = copies.reshape(-1, *df.shape)
     p = np.ones_like(found)
-    for m in range(len(dims)):  # one at a time: all pairs at once need too much memory
-        law = calibrate(found[0, [m]], df[[m]], null[:, [m]]).law
-        p[:, m] = [law.tail(one[[m]])[0] for one in found]
+    for part in (slice(0, 1), slice(1, None)):
+        null = copies[:, part].reshape(-1, *df.shape)
+        for m in range(len(dims) if len(null) else 0):  # all pairs at once need too much memory
+            law = calibrate(np.ones((1, len(dims))), df[[m]], null[:, [m]]).law
+            p[part, m] = [law.tail(one[[m]])[0] for one in found[part]]
     p[:, np.arange(len(dims)), np.arange(len(dims))] = 1.0
-    return p
+    return np.where(np.isnan(p), 1.0, p)
 
 
 def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:

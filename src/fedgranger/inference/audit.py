@@ -93,12 +93,13 @@ def run_copies(
 
     Args:
         test: of one row of `shifts`.
-        made: the named tuple of arrays that it gives.
+        made: the named tuple of arrays that it gives; its fields belong to the key.
         shifts: (copy, client).
         report: called with (what, done, total).
         record: a file that keeps finished copies, for an interrupted run to go on from.
         key: what the record must have been made with.
     """
+    key = f"{key} {' '.join(getattr(made, '_fields', ()))}"
     found = {
         copy: None if parts is None else made(*parts)
         for copy, parts in _read(record, key, shifts).items()

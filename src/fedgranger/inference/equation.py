@@ -14,7 +14,8 @@ from fedgranger.inference.lag_bases import LagBasis, LagWindow
 __all__ = ["Block", "Equation", "Turned", "turn"]
 
 DEPENDENT = 1e-6
-"""A column that other clients explain up to this share of its size is left out."""
+"""A column is left out when other clients explain what its own client's earlier lags leave of it up
+to this share."""
 SMALLEST_FREEDOM = 1e-3
 """One minus leverage is not taken smaller: a row that fits itself says nothing."""
 
@@ -74,6 +75,7 @@ class Equation:
             self._back[0, self._owner == basis.client] = constant
         self.dependent = {b.client for b in others if (b.gone <= self._need[b.client]).any()}
         self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
+        self.augmented = self.tested.copy()
         self._first = {b.client: int(b.first) for b in others}
         self.num_rows = 0
         q, p = len(self.lag), len(own.spread)
@@ -117,18 +119,22 @@ class Equation:
         coefficients = np.zeros((len(keep), p))
         coefficients[keep] = self._inverse @ self._fitted @ basis.spread
         own = len(basis.prediction)
-        coefficients[:own] += scipy.linalg.solve_triangular(
+        by_own_past = scipy.linalg.solve_triangular(
             basis.back[:own, :own], basis.prediction, check_finite=False
         )
+        coefficients[:own] += by_own_past
+        gone = np.flatnonzero(~keep[:own])
+        if len(gone):  # what they said is said by those that are kept
+            said = self._products @ self._back[:, gone] @ by_own_past[gone]
+            coefficients[keep] += self._inverse @ self._orthonormal.T @ said
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
         self.coefficients = coefficients[keep].T
         for n in self.tested:
             self.tested[n] = np.flatnonzero((owner == n) & (self.lag <= self._causes[n]))
-        augmented = (owner != self.effect) & (self.lag > self._causes[owner])
-        self._augmented = back[:, augmented] @ self.coefficients[:, augmented].T
+            self.augmented[n] = np.flatnonzero((owner == n) & (self.lag > self._causes[n]))
         self.squares = np.zeros((p, q))
         self.residual_cov = np.zeros((p, p))
-        self._covs = {n: np.zeros(2 * (p * len(at),)) for n, at in self.tested.items()}
+        self._covs: dict[tuple[int, ...], np.ndarray] = {}
 
     def spread(
         self,
@@ -140,26 +146,33 @@ class Equation:
     ) -> None:
         """Add a window to the HC3 covariances, and note its residuals."""
         X, Y, rows = self._design(window, turned)
+        if not len(rows):
+            return
         Q = X @ self._orthonormal
         freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
         error = (Y - Q @ self._fitted) @ self._basis.spread
         if residuals is not None:
             targets = np.flatnonzero(window.owner == self.effect)
-            residuals[np.ix_(window.first + rows, targets)] = error + X @ self._augmented
+            residuals[np.ix_(window.first + rows, targets)] = error
         self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
         error /= freedom[:, None]
         if with_errors:
             self.squares += (error**2).T @ (Q @ self._inverse.T) ** 2
-        for n, at in self.tested.items():
+        wanted = [
+            *self.tested.values(),
+            *(self.augmented.values() if residuals is not None else ()),
+        ]
+        for at in wanted:
             Z = Q @ self._inverse[at].T
             scores = (error[:, :, None] * Z[:, None, :]).reshape(len(X), -1)
-            self._covs[n] += scores.T @ scores
+            key = tuple(at.tolist())
+            self._covs[key] = self._covs.get(key, 0.0) + scores.T @ scores
 
-    def block(self, cause: int) -> Block:
-        """The tested coefficients of one cause."""
-        at = self.tested[cause]
-        state = self.state[at] - self._first[cause]
-        return Block(self.lag[at], state, self.coefficients[:, at], self._covs[cause])
+    def block(self, at: np.ndarray, cause: int) -> Block:
+        """These coefficients of one cause."""
+        state, size = self.state[at] - self._first[cause], 2 * (len(self._fitted.T) * len(at),)
+        cov = self._covs.get(tuple(at.tolist()), np.zeros(size))
+        return Block(self.lag[at], state, self.coefficients[:, at], cov)
 
 
 def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -43,7 +43,7 @@ class LagBasis(NamedTuple):
         turn: (1 + D p, column), T.
         back: (column, column), R.
         prediction: (column of own lags, p), what the own past says of the present.
-        spread: (p, p), the present less that has covariance `spread.T @ spread` over the rows.
+        spread: (p, p), the present less that has the sum of squares `spread.T @ spread`.
     """
 
     client: int
@@ -67,7 +67,7 @@ class LagBasis(NamedTuple):
         return _lagged(window, self.client, self.depth) @ self.turn
 
     def news(self, window: LagWindow, columns: np.ndarray) -> np.ndarray:
-        """What the own past leaves of the present, scaled to unit covariance."""
+        """What the own past leaves of the present, scaled to a unit sum of squares."""
         rest = window.present(self.client) - columns[:, : len(self.prediction)] @ self.prediction
         return scipy.linalg.solve_triangular(self.spread, rest.T, trans=1, check_finite=False).T
 
@@ -121,6 +121,9 @@ def _lagged(window: LagWindow, client: int, depth: int) -> np.ndarray:
 def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> list[LagBasis]:
     """Bases of all clients, each over the time steps at which its own past is there.
 
+    A present that is missing counts as zero: any prediction and scale of it would do, these are
+    good ones as long as that is rare.
+
     Args:
         source: the states.
         own_lags: (client,), lags of the own past.
@@ -133,7 +136,7 @@ def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> 
     triangles = [np.zeros((0, 1 + (depths[m] + 1) * source.dims[m])) for m in clients]
     for window in lag_windows(source, int(depths.max())):
         for m in clients:
-            rows = window.run[1:, m] > depths[m]
+            rows = window.run[:-1, m] >= depths[m]
             new = np.concatenate([_lagged(window, m, depths[m]), window.present(m)], axis=1)[rows]
             triangles[m] = _triangle(np.concatenate([triangles[m], new]))
     return [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]

@@ -33,9 +33,10 @@ class Readings(NamedTuple):
         std_error: the same shape, NaN where there is no coefficient and where not asked for.
         lags: L.
         blocks: tested coefficients, by (effect, cause).
+        augmented: coefficients of the lag after them; empty unless residuals were asked for.
         num_rows: rows of each effect's regression, 0 where it was not wanted.
         num_columns: columns of it.
-        residual_covs: covariance of the residuals of each wanted effect, (p_effect, p_effect).
+        residual_covs: covariance of the residuals of each wanted effect, in their order.
         dependent: pairs (effect, cause) in which states of the cause were left out, because they
             are linear combinations of what the equation has already.
     """
@@ -44,6 +45,7 @@ class Readings(NamedTuple):
     std_error: np.ndarray
     lags: int
     blocks: dict[tuple[int, int], Block]
+    augmented: dict[tuple[int, int], Block]
     num_rows: np.ndarray
     num_columns: np.ndarray
     residual_covs: tuple[np.ndarray, ...]
@@ -51,8 +53,14 @@ class Readings(NamedTuple):
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
         """W/k and k of a pair; NaN where its covariance is not regular."""
-        block = self.blocks[effect, cause]
-        return _wald(block.coefficients.reshape(-1), block.cov)
+        return _wald_of(self.blocks[effect, cause])
+
+    def later(self) -> np.ndarray:
+        """W/k of the lag after the tested ones, (effect, cause); NaN where there is none."""
+        out = np.full((len(self.num_rows), len(self.num_rows)), np.nan)
+        for pair, block in self.augmented.items():
+            out[pair] = _wald_of(block)[0]
+        return out
 
     def delay(self, effect: int, cause: int) -> int:
         """The lag at which most of the influence arrives: the largest Wald statistic of one lag."""
@@ -67,6 +75,10 @@ class Readings(NamedTuple):
             )
             best = max(best, (size * k if np.isfinite(size) else 0.0, int(lag)), key=lambda b: b[0])
         return best[1]
+
+
+def _wald_of(block: Block) -> tuple[float, int]:
+    return _wald(block.coefficients.reshape(-1), block.cov)
 
 
 def _wald(a: np.ndarray, V: np.ndarray) -> tuple[float, int]:
@@ -94,13 +106,13 @@ def regress(
     bases: Sequence[LagBasis] | None = None,
     effects: np.ndarray | None = None,
 ) -> Readings:
-    """Regress every client on its own past and the others'; reads the source twice.
+    """Regress every client on its own past and the others'; reads the source two or three times.
 
     Args:
         source: the states.
         own_lags: (client,), L_m.
         cause_lags: (effect, cause), K_mn, the lags that are tested.
-        residuals: (time, P) of zeros, filled with what the own past and the tested lags leave.
+        residuals: (time, P) of zeros, filled in.
         bases: of the data that the source is a copy of; standard errors are then left out.
         effects: (client,), the effects that are wanted; all of them by default.
 
@@ -126,6 +138,7 @@ def regress(
     transition = np.zeros((P, depth * P))
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
+    augmented: dict[tuple[int, int], Block] = {}
     for equation in equations:
         lagged = equation.lag > 0
         columns = (equation.lag[lagged] - 1) * P + equation.state[lagged]
@@ -133,7 +146,10 @@ def regress(
         transition[where] = equation.coefficients[:, lagged]
         if not is_copy:
             std_error[where] = np.sqrt(equation.squares[:, lagged])
-        blocks |= {(equation.effect, n): equation.block(n) for n in equation.tested}
+        m = equation.effect
+        blocks |= {(m, n): equation.block(at, n) for n, at in equation.tested.items()}
+        if residuals is not None:
+            augmented |= {(m, n): equation.block(at, n) for n, at in equation.augmented.items()}
     num_rows, num_columns = np.zeros((2, len(bases)), dtype=np.int64)
     for equation in equations:
         num_rows[equation.effect] = equation.num_rows
@@ -143,6 +159,7 @@ def regress(
         std_error,
         depth,
         blocks,
+        augmented,
         num_rows,
         num_columns,
         tuple(equation.residual_cov for equation in equations),

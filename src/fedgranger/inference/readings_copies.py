@@ -53,7 +53,6 @@ class Screened(NamedTuple):
     df: np.ndarray
     p_value: np.ndarray
     arrivals: np.ndarray
-    num_rows: np.ndarray
 
 
 def readings_on(
@@ -93,7 +92,9 @@ def readings_on(
             if made is None
             else [_merge(first, second, again) for first, second in zip(made, new, strict=True)]
         )
-    return regress(source, own_lags, lags), made, late
+    fit = regress(source, own_lags, lags)
+    tests = pair_tests_of(fit)
+    return fit, [None if copy is None else _as_if(copy, tests) for copy in made], late
 
 
 def _screen(
@@ -108,32 +109,52 @@ def _screen(
     one = np.ones((M, M), dtype=np.int64)
     bases = bases_for(source, own_lags, one)
 
-    def screen(row: np.ndarray | None) -> Screened:
-        states = source if row is None else copies.shifted(row)
+    def first(states: StateSource, row: np.ndarray | None) -> tuple[Readings, np.ndarray]:
         residuals = room((states.num_steps, states.total_dim))
         fit = regress(states, own_lags, one, residuals, bases)
-        later = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
-        return Screened(*pair_tests_of(fit), later, fit.num_rows)
+        late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
+        late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it
+        return fit, late
 
-    found = screen(None)
+    def screen(row: np.ndarray) -> Screened:
+        fit, later = first(copies.shifted(row), row)
+        return Screened(*pair_tests_of(fit), later)
+
+    fit, found = first(source, None)
     _, shifts, report, record = copies
     made = run_copies(screen, Screened, shifts, report, record, "readings")
     tests = [None if copy is None else PairTests(*copy[:3]) for copy in made]
     null = [copy.arrivals for copy in made if copy is not None]
     if not null:
         return one, np.ones((0, M, M)), tests
-    late = arrival_p_values(found.arrivals, source.dims, np.stack(null))
-    return choose_cause_lags(late, source.dims, int(found.num_rows.min())), late, tests
+    late = arrival_p_values(found, source.dims, np.stack(null))
+    return choose_cause_lags(late, source.dims, int(fit.num_rows.min())), late, tests
 
 
 def _merge(
     first: PairTests | None, second: PairTests | None, again: np.ndarray
 ) -> PairTests | None:
     """Put the effects that were tested again in the place of the first tests."""
-    if first is None or second is None:
-        return None
+    if first is None:
+        return second
+    if second is None:
+        second = PairTests(*(np.full_like(first.statistic, np.nan) for _ in PairTests._fields))
     pairs = zip(second, first, strict=True)
     return PairTests(*(np.where(again[:, None], new, old) for new, old in pairs))
+
+
+def _as_if(copy: PairTests, found: PairTests) -> PairTests:
+    """A copy's statistics at the data's k, those with the same p-value.
+
+    They differ where states of a cause depend on other clients' on the data, not on the copy.
+    """
+    other = (copy.df != found.df) & np.isfinite(copy.statistic) & (found.df > 0)
+    if not other.any():
+        return copy
+    statistic = copy.statistic.copy()
+    k = found.df[other]
+    statistic[other] = stats.chi2.isf(np.maximum(copy.p_value[other], 1e-300), k) / k
+    return copy._replace(statistic=statistic)
 
 
 def pair_tests_of(fit: Readings) -> PairTests:

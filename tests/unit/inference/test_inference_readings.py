@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
+from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags, whiten
+from fedgranger.inference.infer import infer
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import tabulate
 from tests.state_sources import source_of
@@ -119,6 +121,7 @@ def later_arrivals(source, own, copies=None):
     dims, residuals = source.dims, np.zeros((source.num_steps, source.total_dim))
     first = regress(source, own, lags(1, dims), residuals)
     late = arrivals(residuals, whiten(tabulate(source), own), dims, 10)[1:]
+    late[0] = first.later()
     return first, arrival_p_values(late, dims, copies)
 
 
@@ -171,3 +174,70 @@ def test_where_nothing_arrives_the_p_values_are_even():
         found.append(later_arrivals(source, own)[1][:, [0, 1], [1, 0]])
     share = np.mean(np.array(found) < 0.05)
     assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / np.size(found))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_an_offset_of_the_states_hides_no_arrival(offset):
+    x = series(1500, seed=3, dims=(1, 1))
+    x[6:, 1] += 0.4 * x[:-6, 0]
+    own = np.array([1, 1])
+    chosen = choose_cause_lags(later_arrivals(source_of(x + offset, (1, 1)), own)[1], (1, 1), 1500)
+    assert chosen[1, 0] >= 6
+
+
+def test_news_of_a_slow_cause_are_not_heard_for_ever():
+    """s_m hears what was new in a slow s_n one step before: two lags, not seven."""
+    rng = np.random.default_rng(6)
+    news, x = rng.standard_normal((3000, 2)), np.zeros((3000, 2))
+    for t in range(1, 3000):
+        x[t, 0] = 0.95 * x[t - 1, 0] + news[t, 0]
+        x[t, 1] = 0.5 * news[t - 1, 0] + news[t, 1]
+    source, own = source_of(x, (1, 1)), np.array([1, 1])
+    chosen = choose_cause_lags(later_arrivals(source, own)[1], (1, 1), 3000)
+    assert 2 <= chosen[1, 0] <= 3
+
+
+def test_a_window_without_a_row_is_passed_over():
+    x = series(4097, dims=(1, 1))
+    observed = np.ones((4097, 2), dtype=bool)
+    observed[-1, 0] = False
+    found = regress(source_of(x, (1, 1), observed=observed), np.array([1, 1]), lags(1, (1, 1)))
+    assert found.num_rows.tolist() == [4094, 4095]
+
+
+def test_runs_no_longer_than_the_past_will_do():
+    """A client that is seen twice in three steps never has a present after its two lags."""
+    x = series(900, dims=(1, 1))
+    observed = np.ones((900, 2), dtype=bool)
+    observed[2::3, 0] = False
+    found = regress(source_of(x, (1, 1), observed=observed), np.array([1, 1]), lags(1, (1, 1)))
+    assert np.isfinite(found.statistic(1, 0)[0])
+
+
+def test_own_lags_that_depend_only_on_common_rows():
+    """Own coefficients are least squares too where an own column is left out."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((900, 2))
+    for t in range(2, 450):
+        x[t, 0] += 0.6 * x[t - 1, 0]
+    x[450:, 0] = np.cos(0.7 * np.arange(450))  # two lags of it tell the rest
+    observed = np.ones((900, 2), dtype=bool)
+    observed[:450, 1] = False
+    found = regress(source_of(x, (1, 1), observed=observed), np.array([3, 1]), lags(1, (1, 1)))
+    t = np.arange(453, 900)
+    columns = [np.ones(len(t)), x[t - 1, 0], x[t - 2, 0], x[t - 1, 1], x[t - 2, 1]]
+    b = np.linalg.lstsq(np.column_stack(columns), x[t, 0], rcond=None)[0]
+    np.testing.assert_allclose(found.transition[0, [0, 2]], b[1:3], atol=1e-6)
+
+
+def test_auto_with_one_lag_at_most_and_with_dependent_states():
+    """Copies at the data's k, although shifting clocks makes states independent again."""
+    rng = np.random.default_rng(2)
+    a, noise = series(500, 7, (2,)), rng.standard_normal((500, 2))
+    x = np.concatenate([a, a @ np.array([[1.0, 2.0], [3.0, 1.0]]), noise], axis=1)
+    source = source_of(x, (2, 3, 1))
+    config = RunConfig(test="readings", copies=20, max_lags=1)
+    audit = infer(source, config).audit
+    assert audit.found.df[2, 1] == 1
+    known = audit.statistics[:, 2, 1]
+    assert known.var() > 0.5  # of W/1, not of W/3
