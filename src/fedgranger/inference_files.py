@@ -1,7 +1,8 @@
 """The tests of a run as files: tables, and arrays of `estimate.npz`.
 
 `edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
-`edges_latent.csv` or `edges_readings.csv`, with its entries beside it.
+`edges_latent.csv` or `edges_readings.csv`, with its entries beside it. They are for people: what a
+run is read from are the arrays, column by column (folders of version 0.1.0: the tables).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from fedgranger.inference.edges import EDGE_COLUMNS, EdgeInference
 
 __all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
 
+NAMES = ("cause", "effect")
+DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
 WORDS = {"debiased": "latent", "readings": "readings"}
 OTHER_FILES = tuple(
@@ -33,6 +36,8 @@ def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
         f"{kind}_std_error": found.std_error,
         f"{kind}_p_value": found.p_value,
     }
+    for name, table in (("edges", found.edges), ("entries", found.entries)):
+        out |= {f"{kind}_{name}.{column}": _as_array(table, column) for column in table.columns}
     if found.audit is not None:
         out |= {f"{kind}_audit_{name}": part for name, part in found.audit.found._asdict().items()}
         out[f"{kind}_audit_statistics"] = found.audit.statistics
@@ -82,17 +87,43 @@ def _read(
         arrays[kind],
         arrays[f"{kind}_std_error"],
         arrays[f"{kind}_p_value"],
-        read_table(folder / f"edges{suffix}.csv").reindex(columns=list(EDGE_COLUMNS)),
-        read_table(folder / f"entries{suffix}.csv"),
+        _table(folder, arrays, f"{kind}_edges.", f"edges{suffix}.csv").reindex(
+            columns=list(EDGE_COLUMNS)
+        ),
+        _table(folder, arrays, f"{kind}_entries.", f"entries{suffix}.csv"),
         dict(facts),
         audit,
     )
 
 
+def _as_array(table: pd.DataFrame, name: str) -> np.ndarray:
+    """Names as text, counts and numbers as they are, decisions as 1, 0 or NaN."""
+    column = table[name]
+    if name in NAMES:
+        return column.to_numpy(dtype=np.str_)
+    if name in INTEGERS and not np.isnan(column.to_numpy(dtype=np.float64)).any():
+        return column.to_numpy(dtype=np.int64)
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _table(
+    folder: Path, arrays: Mapping[str, np.ndarray], prefix: str, file_name: str
+) -> pd.DataFrame:
+    names = [name for name in arrays if name.startswith(prefix)]
+    if not names:
+        return read_table(folder / file_name)
+    table = pd.DataFrame({name.removeprefix(prefix): arrays[name] for name in names})
+    for name in NAMES:
+        table[name] = [str(value) for value in table[name]]
+    if DECISION in table:
+        table[DECISION] = table[DECISION].astype("boolean")
+    return table
+
+
 def read_table(path: Path) -> pd.DataFrame:
     """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
-    for name in table.columns.difference(["cause", "effect", "is_edge"]):
+    for name in table.columns.difference([*NAMES, DECISION]):
         numbers = np.array([float(text) if text else np.nan for text in table[name]])
         table[name] = numbers.astype(np.int64) if name in INTEGERS else numbers
     return table

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +20,11 @@ from fedgranger.inference.multiplicity import false_edge_bound
 from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
+from fedgranger.run_folder import MANIFEST, RunFolder, check_files
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.views import QUANTITIES, Quantities
 
-__all__ = ["ROOT_CAUSE_FILE", "Result", "write_atomically"]
+__all__ = ["ROOT_CAUSE_FILE", "Result"]
 
 ROOT_CAUSE_FILE = "rca.json"
 SEASONS_FILE = "seasons.json"
@@ -208,8 +206,6 @@ class Result:
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; every file appears whole, `manifest.json` last."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         arrays = {
             f"augmentation_{m}": self.augmentations[name]
             for m, name in enumerate(self.clients)
@@ -223,50 +219,27 @@ class Result:
             arrays["granger"] = self.granger
         if self.inference is not None:
             arrays |= inference_arrays(self.inference)
-        write_atomically(
-            folder / "config.toml",
-            lambda path: path.write_text(self.config.to_toml(), encoding="utf-8"),
-        )
-        write_atomically(folder / "estimate.npz", lambda path: _save_arrays(path, arrays))
-        tables = {
-            "edges.csv": self.edges(),
-            "entries.csv": self.entries(),
-        }
-        if self.granger is None:
-            for old in FEDGC_FILES:  # of an earlier run in the same folder
-                (folder / old).unlink(missing_ok=True)
-        else:
+        run = RunFolder(Path(folder))
+        run.write_text("config.toml", self.config.to_toml())
+        run.write("estimate.npz", lambda path: _save_arrays(path, arrays))
+        tables = {"edges.csv": self.edges(), "entries.csv": self.entries()}
+        if self.granger is not None:
             views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
             tables |= dict(zip(FEDGC_FILES, views, strict=True))
-        for old in OTHER_FILES:
-            (folder / old).unlink(missing_ok=True)
         tables |= other_tables(self.inference)
         for name, table in tables.items():
-            write_atomically(folder / name, partial(table.to_csv, index=False))
-        write_atomically(
-            folder / "trace.parquet", lambda path: self.trace.to_parquet(path, index=False)
-        )
+            run.write_table(name, table)
+        run.write("trace.parquet", lambda path: self.trace.to_parquet(path, index=False))
         if self.uncertainty is not None:
-            _save_uncertainty(folder, self.uncertainty)
-        for old in (
-            NORMAL_FILE,
-            ROOT_CAUSE_FILE,
-            SEASONS_FILE,
-        ):  # of an earlier run in the same folder
-            (folder / old).unlink(missing_ok=True)
+            _save_uncertainty(run, self.uncertainty)
         if self.reference is not None:
-            arrays = normal_to_arrays(self.monitors, self.reference)
-            write_atomically(folder / NORMAL_FILE, lambda path: _save_arrays(path, arrays))
+            normal = normal_to_arrays(self.monitors, self.reference)
+            run.write(NORMAL_FILE, lambda path: _save_arrays(path, normal))
         if any(season.lengths for season in self.seasons.values()):
             whole = {name: season.to_mapping() for name, season in self.seasons.items()}
-            write_atomically(
-                folder / SEASONS_FILE,
-                lambda path: path.write_text(json.dumps(whole) + "\n", encoding="utf-8"),
-            )
-        text = json.dumps(self.manifest, indent=1, ensure_ascii=False) + "\n"
-        write_atomically(
-            folder / "manifest.json", lambda path: path.write_text(text, encoding="utf-8")
-        )
+            run.write_text(SEASONS_FILE, json.dumps(whole) + "\n")
+        run.remove_others(*FEDGC_FILES, *OTHER_FILES, NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
+        run.finish(self.manifest)
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -278,7 +251,7 @@ class Result:
         folder = Path(folder)
         if not folder.is_dir():
             raise RunError(f"{folder}: no such run folder; make one with 'fedgranger fit'")
-        if not (folder / "manifest.json").exists():
+        if not (folder / MANIFEST).exists():
             hint = (
                 "it was interrupted, continue it with 'fedgranger fit --resume'"
                 if (folder / "checkpoint.npz").exists()
@@ -286,7 +259,8 @@ class Result:
             )
             raise RunError(f"{folder}: not a finished run; {hint}")
         try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            check_files(folder, manifest)
             with np.load(folder / "estimate.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             clients = tuple(str(name) for name in arrays["clients"])
@@ -308,21 +282,11 @@ class Result:
                 *_load_normal(folder),
                 _load_seasons(folder),
             )
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary neighbour, then rename it: readers never see half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _save_uncertainty(folder: Path, found: Propagation) -> None:
+def _save_uncertainty(run: RunFolder, found: Propagation) -> None:
     arrays = {}
     for m, client in enumerate(found.clients):
         arrays |= {f"{name}_{m}": value for name, value in found.final[client]._asdict().items()}
@@ -330,8 +294,8 @@ def _save_uncertainty(folder: Path, found: Propagation) -> None:
         arrays[f"granger_path_{m}"] = found.granger_paths[client]
     arrays["clients"] = np.array(found.clients)
     arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
-    write_atomically(folder / "uncertainty.npz", lambda path: _save_arrays(path, arrays))
-    write_atomically(folder / "uncertainty.csv", partial(found.table.to_csv, index=False))
+    run.write("uncertainty.npz", lambda path: _save_arrays(path, arrays))
+    run.write("uncertainty.csv", lambda path: found.table.to_csv(path, index=False))
 
 
 def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:

@@ -16,7 +16,8 @@ from fedgranger.cli.tables import score_table
 from fedgranger.data.known_graph import KnownGraph, read_known_graph
 from fedgranger.data.truth import Truth
 from fedgranger.evaluation.metrics import evaluate as score
-from fedgranger.results import Result, write_atomically
+from fedgranger.results import Result
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["evaluate"]
 

@@ -11,7 +11,8 @@ from rich.markup import escape
 from fedgranger.cli.console import err, friendly
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.export.formats import FORMATS, export_text
-from fedgranger.results import Result, write_atomically
+from fedgranger.results import Result
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["export"]
 

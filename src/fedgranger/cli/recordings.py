@@ -18,7 +18,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.evaluation.recordings.reading import read_recordings
 from fedgranger.evaluation.recordings.study import RecordingStudy
 from fedgranger.evaluation.recordings.summary import pair_table, summarise_controls
-from fedgranger.results import write_atomically
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["recordings"]
 

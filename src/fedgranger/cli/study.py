@@ -19,7 +19,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.evaluation.calibration import SCENARIOS, Record, Setting
 from fedgranger.evaluation.study import load_records, run_study, summary_table
 from fedgranger.report.calibration import draw_calibration
-from fedgranger.results import write_atomically
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["study"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedgranger.evaluation.calibration import Record, Setting, run_data_set, summarise
 from fedgranger.evaluation.processes import completed
-from fedgranger.results import write_atomically
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["load_records", "run_study", "summary_table"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from fedgranger.client.augment import AugmentState
 from fedgranger.errors import RunError
-from fedgranger.results import write_atomically
 from fedgranger.rounds import RoundState
+from fedgranger.run_folder import write_atomically
 from fedgranger.runtime.convergence import Progress
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState

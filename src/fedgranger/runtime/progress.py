@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.config import RunConfig
-from fedgranger.results import write_atomically
+from fedgranger.run_folder import write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import pandas as pd
 
 from fedgranger._version import __version__
-from fedgranger.results import write_atomically
+from fedgranger.run_folder import write_atomically
 
 __all__ = ["Item", "Outcome", "Setting", "reproduce"]
 

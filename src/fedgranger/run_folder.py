@@ -1,0 +1,99 @@
+"""The run folder: every file appears whole, is listed with its hash, and is checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedgranger.errors import RunError
+
+__all__ = ["MANIFEST", "RunFolder", "check_files", "without_formulas", "write_atomically"]
+
+MANIFEST = "manifest.json"
+FILES = "files"
+"""Key of the manifest: SHA-256 of every file, by name."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet computes a cell that begins like this."""
+READ_BYTES = 2**20
+
+
+class RunFolder:
+    """Writes a run folder, the manifest last."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._hashes: dict[str, str] = {}
+
+    def write(self, name: str, write: Callable[[Path], object]) -> None:
+        """Write a file and note its hash."""
+        write_atomically(self._path / name, write)
+        self._hashes[name] = _hash(self._path / name)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file and note its hash."""
+        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a table for people and spreadsheets."""
+        self.write(name, lambda path: without_formulas(table).to_csv(path, index=False))
+
+    def remove_others(self, *names: str) -> None:
+        """Remove files of an earlier run that this one did not write."""
+        for name in names:
+            if name not in self._hashes:
+                (self._path / name).unlink(missing_ok=True)
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest with the hashes; only then the folder is a run."""
+        whole = {**manifest, FILES: self._hashes}
+        self.write_text(MANIFEST, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Compare every file that the manifest lists with its hash; earlier versions list none.
+
+    Raises:
+        RunError: one is missing or not what the run wrote.
+    """
+    for name, known in manifest.get(FILES, {}).items():
+        path = folder / name
+        if not path.is_file():
+            raise RunError(f"{path}: is missing; restore it or run the fit again")
+        if _hash(path) != known:
+            raise RunError(
+                f"{path}: is not what the run wrote (its SHA-256 is another one than in "
+                f"{MANIFEST}); restore it or run the fit again"
+            )
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Names that a spreadsheet would compute, such as "=1+1", behind an apostrophe."""
+    out = table.copy()
+    for name in [name for name in out.columns if name in ("cause", "effect", "client")]:
+        out[name] = [f"'{cell}" if str(cell).startswith(FORMULA) else cell for cell in out[name]]
+    return out
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary neighbour, then rename it: readers never see half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()
