@@ -13,7 +13,14 @@ import pandas as pd
 
 from fedgranger.errors import RunError
 
-__all__ = ["MANIFEST", "RunFolder", "check_files", "without_formulas", "write_atomically"]
+__all__ = [
+    "MANIFEST",
+    "RunFolder",
+    "check_files",
+    "plain_cell",
+    "without_formulas",
+    "write_atomically",
+]
 
 MANIFEST = "manifest.json"
 FILES = "files"
@@ -74,11 +81,16 @@ def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Names that a spreadsheet would compute, such as "=1+1", behind an apostrophe."""
+    """The names of a table as plain cells."""
     out = table.copy()
     for name in [name for name in out.columns if name in ("cause", "effect", "client")]:
-        out[name] = [f"'{cell}" if str(cell).startswith(FORMULA) else cell for cell in out[name]]
+        out[name] = [plain_cell(str(cell)) for cell in out[name]]
     return out
+
+
+def plain_cell(text: str) -> str:
+    """A name that a spreadsheet would compute, such as "=1+1", behind an apostrophe."""
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import RunError
+from fedgranger.export import to_csv
 from fedgranger.results import Result
 from fedgranger.run_folder import without_formulas
 
@@ -89,3 +90,8 @@ def test_plain_names_stay():
     cells = without_formulas(table)
     assert cells["cause"].tolist() == ["a=b", "'-7"]
     assert cells["p_value"].tolist() == [-0.5, 1.0]
+
+
+def test_exported_lists_hold_no_formula(result):
+    lines = to_csv(result, all_edges=True).splitlines()[1:]
+    assert sorted(line.split(",")[0] for line in lines) == ["'=1+1", "'@sum"]

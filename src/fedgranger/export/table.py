@@ -7,6 +7,7 @@ from typing import Unpack
 
 from fedgranger.export.graph import Choice, Scalar, check_names, collect_graph
 from fedgranger.results import Result
+from fedgranger.run_folder import plain_cell
 
 __all__ = ["to_csv"]
 
@@ -15,6 +16,8 @@ NOT_TEXT = re.compile("\x00")
 
 def to_csv(result: Result, **choice: Unpack[Choice]) -> str:
     """Return one line per edge with all columns of `Result.edges`; missing values are empty.
+
+    Names that a spreadsheet would compute stand behind an apostrophe.
 
     Args:
         result: the run.
@@ -27,7 +30,11 @@ def to_csv(result: Result, **choice: Unpack[Choice]) -> str:
     check_names(graph, NOT_TEXT, "a text file")
     rows = [["cause", "effect", *graph.columns]]
     rows += [
-        [cause, effect, *(_cell(values.get(name)) for name in graph.columns)]
+        [
+            plain_cell(cause),
+            plain_cell(effect),
+            *(_cell(values.get(name)) for name in graph.columns),
+        ]
         for cause, effect, values in graph.edges
     ]
     return "".join(",".join(_quote(cell) for cell in row) + "\n" for row in rows)
