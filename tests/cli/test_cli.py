@@ -282,6 +282,14 @@ BAD_INPUT = {
     "full folder": (["simulate", "DATA"], "is not empty"),
     "foreign folder": (["fit", "DATA", "--out", "one"], "not empty"),
     "both flags": (["fit", "DATA", "--out", "r", "--resume", "--overwrite"], "contradict"),
+    "flare models": (
+        ["fit", "DATA", "--out", "r", "--models", "m.json", "--runtime", "flare"],
+        "identify their own",
+    ),
+    "flare checkpoints": (
+        ["fit", "DATA", "--out", "r", "--checkpoint-every", "5", "--runtime", "flare"],
+        "leave --checkpoint-every out",
+    ),
 }  # fmt: skip
 
 

@@ -30,8 +30,8 @@ def fit(
         str, typer.Option(help="inprocess, or flare: NVIDIA FLARE's simulator, same numbers.")
     ] = "inprocess",
     checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints.", min=0.0)
-    ] = 10.0,
+        float | None, typer.Option(help="Seconds between checkpoints; default 10.", min=0.0)
+    ] = None,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -43,14 +43,21 @@ def fit(
     check_folder(out_folder, resume=resume, overwrite=overwrite)
     if runtime == "flare" and resume:
         raise RunError("a simulated FLARE run cannot be resumed; leave --resume out")
+    if runtime == "flare" and checkpoint_every is not None:
+        raise RunError("a simulated FLARE run has no checkpoints; leave --checkpoint-every out")
     data_options, run_config = merge(config, given)
+    if runtime == "flare" and data_options.models is not None:
+        raise RunError(
+            f"{data_options.models}: the parties of a FLARE run identify their own models; leave "
+            "--models out or use --runtime inprocess"
+        )
     result = run_fit(
         data,
         out_folder,
         data_options,
         run_config,
         resume=resume,
-        checkpoint_seconds=checkpoint_every,
+        checkpoint_seconds=10.0 if checkpoint_every is None else checkpoint_every,
         runtime=runtime,
     )
     training = result.manifest["training"]
