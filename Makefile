@@ -3,8 +3,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 UV     := $(shell command -v uv 2>/dev/null)
 PYTHON ?= python3
-# A file stays with one worker: what it compiles is compiled once.
-PYTEST := $(PY) -m pytest -n 2 --dist loadfile
+# A file stays with one worker, and files begin in the order of tests/conftest.py: those that wait.
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 ifdef UV
   MAKE_VENV := uv venv --quiet --allow-existing --python '>=3.11' $(VENV)

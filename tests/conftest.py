@@ -17,3 +17,15 @@ import jax
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+WAITING = ("tests/federation/attacks/", "tests/federation/test_flare.py", "tests/federation/test_")
+"""Tests that mostly wait for real processes; begun last they would keep one worker waiting."""
+
+
+def pytest_collection_modifyitems(items):
+    """Put what waits first, in the order above."""
+
+    def place(item):
+        return next((k for k, start in enumerate(WAITING) if item.nodeid.startswith(start)), 9)
+
+    items.sort(key=place)
