@@ -282,6 +282,8 @@ class Result:
                 *_load_normal(folder),
                 _load_seasons(folder),
             )
+        except RunError:
+            raise
         except (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
 
