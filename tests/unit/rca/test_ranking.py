@@ -280,5 +280,5 @@ def test_a_new_run_in_the_folder_forgets_the_old_ones_normal(run, tmp_path):
     assert not (tmp_path / "rca.json").exists()
     run.save(tmp_path)
     (tmp_path / "normal.npz").write_bytes(b"PK\x03\x04 cut off")
-    with pytest.raises(RunError, match="normal.npz: is not what the run wrote"):
+    with pytest.raises(RunError, match=r"normal\.npz: is not what the run wrote"):
         fg.Result.load(tmp_path)
