@@ -134,7 +134,10 @@ class Equation:
             self.augmented[n] = np.flatnonzero((owner == n) & (self.lag > self._causes[n]))
         self.squares = np.zeros((p, q))
         self.residual_cov = np.zeros((p, p))
-        self._covs: dict[tuple[int, ...], np.ndarray] = {}
+        self._covs, self._later_covs = (
+            {n: np.zeros(2 * (p * len(at),)) for n, at in columns.items()}
+            for columns in (self.tested, self.augmented)
+        )
 
     def spread(
         self,
@@ -158,21 +161,39 @@ class Equation:
         error /= freedom[:, None]
         if with_errors:
             self.squares += (error**2).T @ (Q @ self._inverse.T) ** 2
-        wanted = [
-            *self.tested.values(),
-            *(self.augmented.values() if residuals is not None else ()),
-        ]
-        for at in wanted:
-            Z = Q @ self._inverse[at].T
-            scores = (error[:, :, None] * Z[:, None, :]).reshape(len(X), -1)
-            key = tuple(at.tolist())
-            self._covs[key] = self._covs.get(key, 0.0) + scores.T @ scores
+        self._add_scores(self._covs, self.tested, error, Q)
+        if residuals is not None:
+            self._add_scores(self._later_covs, self.augmented, error, Q)
 
-    def block(self, at: np.ndarray, cause: int) -> Block:
-        """These coefficients of one cause."""
-        state, size = self.state[at] - self._first[cause], 2 * (len(self._fitted.T) * len(at),)
-        cov = self._covs.get(tuple(at.tolist()), np.zeros(size))
-        return Block(self.lag[at], state, self.coefficients[:, at], cov)
+    def _add_scores(
+        self,
+        covs: dict[int, np.ndarray],
+        columns: dict[int, np.ndarray],
+        error: np.ndarray,
+        Q: np.ndarray,
+    ) -> None:
+        for n, at in columns.items():
+            Z = Q @ self._inverse[at].T
+            scores = (error[:, :, None] * Z[:, None, :]).reshape(len(Q), -1)
+            covs[n] += scores.T @ scores
+
+    def blocks(self) -> dict[tuple[int, int], Block]:
+        """The tested coefficients, by (effect, cause)."""
+        return self._blocks(self.tested, self._covs)
+
+    def later_blocks(self) -> dict[tuple[int, int], Block]:
+        """Those of the lag after them, when residuals were noted."""
+        return self._blocks(self.augmented, self._later_covs)
+
+    def _blocks(
+        self, columns: dict[int, np.ndarray], covs: dict[int, np.ndarray]
+    ) -> dict[tuple[int, int], Block]:
+        return {
+            (self.effect, n): Block(
+                self.lag[at], self.state[at] - self._first[n], self.coefficients[:, at], covs[n]
+            )
+            for n, at in columns.items()
+        }
 
 
 def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -99,8 +99,8 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
             weight = np.linalg.inv(np.linalg.cholesky(S))
         except np.linalg.LinAlgError:
             raise InferenceError(
-                "the lag moments' covariance is not positive definite; give more data or fewer "
-                "states"
+                "the states' first two lags are too uncertain to check their measurement noise; "
+                "give more data or fewer states"
             ) from None
         A, e, value = _minimise(gamma, basis, A, e, weight)
     told = _value_at(gamma, source.error_cov / unit, weight)

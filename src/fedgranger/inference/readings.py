@@ -102,9 +102,11 @@ def regress(
     source: StateSource,
     own_lags: np.ndarray,
     cause_lags: np.ndarray,
+    *,
     residuals: np.ndarray | None = None,
     bases: Sequence[LagBasis] | None = None,
     effects: np.ndarray | None = None,
+    with_errors: bool = True,
 ) -> Readings:
     """Regress every client on its own past and the others'; reads the source two or three times.
 
@@ -113,13 +115,13 @@ def regress(
         own_lags: (client,), L_m.
         cause_lags: (effect, cause), K_mn, the lags that are tested.
         residuals: (time, P) of zeros, filled in.
-        bases: of the data that the source is a copy of; standard errors are then left out.
+        bases: `bases_for` these lags, of the source or of the data that it is a copy of.
         effects: (client,), the effects that are wanted; all of them by default.
+        with_errors: standard errors of single coefficients are wanted too.
 
     Raises:
         InferenceError: there are too few rows.
     """
-    is_copy = bases is not None
     bases = bases_for(source, own_lags, cause_lags) if bases is None else bases
     depth = max(basis.depth for basis in bases)
     wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
@@ -133,27 +135,24 @@ def regress(
     for window in lag_windows(source, depth):
         turned = turn(window, bases)
         for equation in equations:
-            equation.spread(window, turned, residuals, with_errors=not is_copy)
+            equation.spread(window, turned, residuals, with_errors=with_errors)
     P = source.total_dim
     transition = np.zeros((P, depth * P))
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
+    num_rows, num_columns = np.zeros((2, len(bases)), dtype=np.int64)
     for equation in equations:
         lagged = equation.lag > 0
         columns = (equation.lag[lagged] - 1) * P + equation.state[lagged]
         where = np.ix_(np.flatnonzero(source.owner == equation.effect), columns)
         transition[where] = equation.coefficients[:, lagged]
-        if not is_copy:
+        if with_errors:
             std_error[where] = np.sqrt(equation.squares[:, lagged])
         m = equation.effect
-        blocks |= {(m, n): equation.block(at, n) for n, at in equation.tested.items()}
-        if residuals is not None:
-            augmented |= {(m, n): equation.block(at, n) for n, at in equation.augmented.items()}
-    num_rows, num_columns = np.zeros((2, len(bases)), dtype=np.int64)
-    for equation in equations:
-        num_rows[equation.effect] = equation.num_rows
-        num_columns[equation.effect] = len(equation.lag)
+        num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
+        blocks |= equation.blocks()
+        augmented |= equation.later_blocks() if residuals is not None else {}
     return Readings(
         transition,
         std_error,

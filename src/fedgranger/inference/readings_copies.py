@@ -27,7 +27,7 @@ from fedgranger.inference.readings import Readings, bases_for, regress
 from fedgranger.inference.shifts import room
 from fedgranger.inference.states import StateSource
 
-__all__ = ["ReadingsCopies", "pair_tests_of", "readings_on"]
+__all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_on"]
 
 
 class ReadingsCopies(NamedTuple):
@@ -55,14 +55,30 @@ class Screened(NamedTuple):
     arrivals: np.ndarray
 
 
+class TestedReadings(NamedTuple):
+    """The readings' test of the data and of its copies.
+
+    Attributes:
+        fit: regressions of the data.
+        tests: of the data.
+        copies: of the copies, at the data's k; None where that was refused.
+        late: p-values of arrivals from lag 2 on, (lag, effect, cause).
+    """
+
+    fit: Readings
+    tests: PairTests
+    copies: list[PairTests | None]
+    late: np.ndarray
+
+
 def readings_on(
     source: StateSource,
     own_lags: np.ndarray,
     whitened: Whitened,
     config: RunConfig,
     copies: ReadingsCopies,
-) -> tuple[Readings, list[PairTests | None], np.ndarray]:
-    """Regressions of the data, tests of the copies, and p-values of arrivals from lag 2 on.
+) -> TestedReadings:
+    """Test the data and the copies.
 
     Args:
         source: the states.
@@ -71,30 +87,29 @@ def readings_on(
         config: the options.
         copies: how copies are made.
     """
-    M, made = len(source.dims), None
-    late, again = np.ones((0, M, M)), np.ones(M, dtype=np.bool_)
+    M = len(source.dims)
     if config.lags == "auto":
         lags, late, made = _screen(source, own_lags, whitened, config.max_lags, copies)
         again = np.asarray((lags > 1).any(axis=1))
     else:
-        lags = np.full((M, M), config.lags)
-    if made is None or again.any():
-        bases = bases_for(source, own_lags, lags)
+        lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
+        made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
+    bases = bases_for(source, own_lags, lags)
 
-        def test(row: np.ndarray) -> PairTests:
-            states = copies.shifted(row)
-            return pair_tests_of(regress(states, own_lags, lags, None, bases, again))
+    def test(row: np.ndarray) -> PairTests:
+        states = copies.shifted(row)
+        return pair_tests_of(
+            regress(states, own_lags, lags, bases=bases, effects=again, with_errors=False)
+        )
 
+    if again.any():
         _, shifts, report, record = copies
         new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
-        made = (
-            new
-            if made is None
-            else [_merge(first, second, again) for first, second in zip(made, new, strict=True)]
-        )
-    fit = regress(source, own_lags, lags)
+        made = [_merge(*both, again) for both in zip(made, new, strict=True)]
+    fit = regress(source, own_lags, lags, bases=bases)
     tests = pair_tests_of(fit)
-    return fit, [None if copy is None else _as_if(copy, tests) for copy in made], late
+    made = [None if copy is None else _as_if(copy, tests) for copy in made]
+    return TestedReadings(fit, tests, made, late)
 
 
 def _screen(
@@ -111,7 +126,7 @@ def _screen(
 
     def first(states: StateSource, row: np.ndarray | None) -> tuple[Readings, np.ndarray]:
         residuals = room((states.num_steps, states.total_dim))
-        fit = regress(states, own_lags, one, residuals, bases)
+        fit = regress(states, own_lags, one, residuals=residuals, bases=bases, with_errors=False)
         late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
         late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it
         return fit, late

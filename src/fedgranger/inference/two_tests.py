@@ -28,7 +28,7 @@ from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
-from fedgranger.inference.readings_copies import ReadingsCopies, pair_tests_of, readings_on
+from fedgranger.inference.readings_copies import ReadingsCopies, readings_on
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
@@ -98,9 +98,10 @@ class TwoTests:
         checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
         law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
-        untested = int(np.isnan(law.p_value).sum()) - len(source.names)
+        num_pairs = law.p_value.size - len(source.names)
+        untested = num_pairs - int(np.isfinite(law.p_value).sum())
         if untested:
-            doubt = f"the latent test cannot be made for {untested} of the pairs"
+            doubt = f"the latent test cannot be made for {untested} of {num_pairs} pairs"
         elif not audited.is_safe:
             rate, error = audited.rate()
             doubt = (
@@ -188,8 +189,9 @@ class TwoTests:
         """The readings' test with p-values from shifted copies."""
         source, shifts = self._source, self._shifts_of(self._config.copies)
         copies = ReadingsCopies(self._shifted, shifts, self._report, self._record)
-        fit, made, late = readings_on(source, self._own, self._whitened, self._config, copies)
-        tests = pair_tests_of(fit)
+        fit, tests, made, late = readings_on(
+            source, self._own, self._whitened, self._config, copies
+        )
         audit = _collect("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics)
         facts: dict[str, Any] = {

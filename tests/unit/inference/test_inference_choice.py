@@ -203,5 +203,5 @@ def test_pairs_that_the_latent_test_cannot_make_speak_against_it():
     source = source_of(simulate_states(rng, 0.3 * np.eye(4), 130), (2, 2))
     found = infer(source, replace(CONFIG, lags=8))
     assert found.facts["test"] == "readings"
-    assert "the latent test cannot be made for 2 of the pairs" in found.facts["test_reason"]
+    assert "the latent test cannot be made for 2 of 2 pairs" in found.facts["test_reason"]
     assert found.edges["p_value"].notna().all()

@@ -28,14 +28,15 @@ def lags(value, dims=DIMS):
     return np.full((len(dims), len(dims)), value)
 
 
-def textbook(x, effect, own, causes, K):
-    """HC3 by statsmodels: W/k of every cause of a client with one state."""
+def textbook(x, effect, own, causes, K, *, later=False):
+    """HC3 by statsmodels: W/k of every cause of a client with one state, or of the lag after K."""
     T, depth = len(x), max(own, K + 1)
     t = np.arange(depth, T) if own >= K + 1 else np.arange(max(own, K + 1), T)
     columns = [np.ones(len(t)), *(x[t - k, effect] for k in range(1, own + 1))]
     tested = {}
     for name, places in causes.items():
-        tested[name] = len(columns) + np.arange(K * len(places))
+        first = K * len(places) if later else 0
+        tested[name] = len(columns) + first + np.arange((1 if later else K) * len(places))
         columns += [x[t - k, j] for k in range(1, K + 2) for j in places]
     fit = sm.OLS(x[t, effect], np.column_stack(columns)).fit(cov_type="HC3", use_t=True)
     out = {}
@@ -55,6 +56,16 @@ def test_statistics_are_those_of_statsmodels_hc3(K):
             statistic, df = found.statistic(effect, cause)
             assert df == K * len(causes[cause])
             assert statistic == pytest.approx(value, rel=1e-8)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_the_lag_after_the_tested_ones_vs_statsmodels(K):
+    x = series()
+    residuals = np.zeros(x.shape)
+    found = regress(source_of(x, DIMS), OWN, lags(K), residuals=residuals).later()
+    for effect, place, causes in ((0, 0, {1: [1, 2], 2: [3]}), (2, 3, {0: [0], 1: [1, 2]})):
+        wanted = textbook(x, place, OWN[effect], causes, K, later=True)
+        assert [found[effect, n] for n in wanted] == pytest.approx([*wanted.values()], rel=1e-8)
 
 
 def test_coefficients_stand_at_their_lag_and_state():
@@ -119,7 +130,7 @@ def test_too_few_rows_is_a_sentence():
 def later_arrivals(source, own, copies=None):
     """P-values of arrivals from lag 2 on, of sources with one state per client."""
     dims, residuals = source.dims, np.zeros((source.num_steps, source.total_dim))
-    first = regress(source, own, lags(1, dims), residuals)
+    first = regress(source, own, lags(1, dims), residuals=residuals)
     late = arrivals(residuals, whiten(tabulate(source), own), dims, 10)[1:]
     late[0] = first.later()
     return first, arrival_p_values(late, dims, copies)
@@ -241,3 +252,16 @@ def test_auto_with_one_lag_at_most_and_with_dependent_states():
     assert audit.found.df[2, 1] == 1
     known = audit.statistics[:, 2, 1]
     assert known.var() > 0.5  # of W/1, not of W/3
+
+
+@pytest.mark.slow
+def test_a_lag_is_chosen_by_chance_no_more_often_than_stated():
+    """200 panels without links, with bursts; a chance of 1 % each: at most 6 (p = 0.0043)."""
+    chosen = 0
+    for seed in range(200):
+        x = series(400, seed, (1, 1))
+        rng = np.random.default_rng(seed)
+        x[rng.integers(0, 400, 4), rng.integers(0, 2, 4)] += 15
+        found = infer(source_of(x, (1, 1)), RunConfig(test="readings", copies=20, seed=seed))
+        chosen += bool((found.edges["df"] > 1).any())
+    assert chosen <= 6
