@@ -11,6 +11,7 @@ import argparse
 import time
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import fedgranger as fg
 from fedgranger.config import RunConfig
@@ -62,7 +63,12 @@ def main():
     table = tabulate(source)
     shifts = draw_shifts(given.clients, source.num_steps, given.copies, 0, 1)
     print(f"{given.clients} clients, {given.steps} steps, {given.copies} copies")
-    for lags in given.lags:
+    with threadpool_limits(1):  # as `infer` does
+        compare(source, table, shifts, given.lags)
+
+
+def compare(source, table, shifts, lag_counts):
+    for lags in lag_counts:
         for name, test, test_copy in tests_of(source, lags):
             test()
             once = float(np.median([seconds(test) for _ in range(REPEATS)]))

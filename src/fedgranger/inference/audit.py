@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
 
@@ -113,8 +112,7 @@ def run_copies(
             return copy, None
 
     report("shifted clocks", len(found), len(shifts))
-    # One thread each: many small products on two threads take four times as long.
-    with threadpool_limits(1), ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
+    with ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
         try:
             for copy, tests in pool.map(work, missing):
                 found[copy] = tests

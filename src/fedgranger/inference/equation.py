@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -67,7 +68,8 @@ class Equation:
         self._parts += [(b, slice(1, b.columns_until(self._need[b.client]))) for b in others]
         self.lag = np.concatenate([b.lag[part] for b, part in self._parts])
         self.state = np.concatenate([b.state[part] for b, part in self._parts])
-        self._owner = np.concatenate([np.full(len(b.lag[x]), b.client) for b, x in self._parts])
+        self._widths = [len(b.lag[part]) for b, part in self._parts]
+        self._owner = np.repeat([b.client for b, _ in self._parts], self._widths)
         blocks = (b.back[part, part] for b, part in self._parts)
         self._back = np.asarray(scipy.linalg.block_diag(*blocks))
         for basis, part in self._parts[1:]:  # a turned cause has a constant in it
@@ -132,6 +134,9 @@ class Equation:
         for n in self.tested:
             self.tested[n] = np.flatnonzero((owner == n) & (self.lag <= self._causes[n]))
             self.augmented[n] = np.flatnonzero((owner == n) & (self.lag > self._causes[n]))
+        # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
+        bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
+        self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]
         self.squares = np.zeros((p, q))
         self.residual_cov = np.zeros((p, p))
         self._covs, self._later_covs = (
@@ -151,7 +156,9 @@ class Equation:
         X, Y, rows = self._design(window, turned)
         if not len(rows):
             return
-        Q = X @ self._orthonormal
+        Q = np.empty((len(X), len(self.lag)))
+        for stop, columns in zip(np.cumsum(self._widths), self._kept, strict=True):
+            np.matmul(X[:, :stop], self._orthonormal[:stop, columns], out=Q[:, columns])
         freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
         error = (Y - Q @ self._fitted) @ self._basis.spread
         if residuals is not None:
@@ -172,8 +179,8 @@ class Equation:
         error: np.ndarray,
         Q: np.ndarray,
     ) -> None:
-        for n, at in columns.items():
-            Z = Q @ self._inverse[at].T
+        for (n, at), kept in zip(columns.items(), self._kept[1:], strict=True):
+            Z = Q[:, kept.start :] @ self._inverse[at, kept.start :].T
             scores = (error[:, :, None] * Z[:, None, :]).reshape(len(Q), -1)
             covs[n] += scores.T @ scores
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.edges import EdgeInference
@@ -37,7 +39,9 @@ def infer(
     if config.test == "debiased":
         found = _latent_of_most(part.source, config)
     else:
-        found = _infer(part.source, config, report, record)
+        # Copies use all cores; within one, many small products take longer on several threads.
+        with threadpool_limits(1):
+            found = _infer(part.source, config, report, record)
     found.facts["warnings"] += part.warnings
     if part.facts:
         found.facts["gaps"] = part.facts

@@ -25,8 +25,10 @@ __all__ = ["LagBasis", "LagWindow", "lag_bases", "lag_windows"]
 
 DEPENDENT = 1e-9
 """A column that the ones before it explain up to this share of its size is left out."""
-WINDOW_STEPS = 4096
-"""Time steps whose columns are held at once; more do not fit a processor's cache."""
+WINDOW_VALUES = 600_000
+"""States times lags that are held at once: more do not fit a cache, with fewer two cores wait
+for each other."""
+LEAST_STEPS = 256
 
 
 class LagBasis(NamedTuple):
@@ -97,11 +99,12 @@ class LagWindow(NamedTuple):
 def lag_windows(source: StateSource, depth: int) -> Iterator[LagWindow]:
     """Read the source once, every window with the steps before it."""
     owner = source.owner
+    steps = max(LEAST_STEPS, WINDOW_VALUES // max(depth * source.total_dim, 1))
     states = np.zeros((depth, source.total_dim))
     last, time = np.zeros((1, len(source.dims)), dtype=np.int64), 0
     for chunk in source.chunks():
-        for start in range(0, len(chunk.starts), WINDOW_STEPS):
-            part = slice(start, start + WINDOW_STEPS)
+        for start in range(0, len(chunk.starts), steps):
+            part = slice(start, start + steps)
             observed = chunk.observed[part]
             new = np.where(observed[:, owner], chunk.states[part], 0.0)
             states = np.concatenate([states, new])

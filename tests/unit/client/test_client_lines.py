@@ -42,6 +42,13 @@ def test_line_p_vs_f_distribution():
     assert line_log_p(x, np.array([frequency]))[0] == pytest.approx(expected, rel=1e-8)
 
 
+def test_few_and_many_frequencies_have_the_same_p():
+    x = np.random.default_rng(2).standard_normal(1000)
+    many = np.linspace(0.01, 0.4, lines.FEW_FREQUENCIES + 5)
+    few = line_log_p(x, many[:4])
+    np.testing.assert_allclose(few, line_log_p(x, many)[:4], rtol=1e-8)
+
+
 def test_line_p_is_uniform_for_white_noise():
     rng = np.random.default_rng(1)
     p = [np.exp(line_log_p(rng.standard_normal(400), np.array([0.05, 0.2])))[0] for _ in range(400)]

@@ -6,10 +6,11 @@ import statsmodels.api as sm
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
+from fedgranger.inference import lag_bases
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags, whiten
 from fedgranger.inference.infer import infer
 from fedgranger.inference.readings import regress
-from fedgranger.inference.shifts import tabulate
+from fedgranger.inference.shifts import draw_shifts, tabulate
 from tests.state_sources import source_of
 
 DIMS = (1, 2, 1)
@@ -82,9 +83,13 @@ def test_coefficients_stand_at_their_lag_and_state():
     assert np.isnan(found.std_error[0, 9])
 
 
-def test_chunks_do_not_matter():
+@pytest.mark.parametrize(("chunk", "steps"), [(37, 10**9), (10**9, 53), (150, 41)])
+def test_chunks_and_windows_do_not_matter(monkeypatch, chunk, steps):
     x = series()
-    whole, cut = (regress(source_of(x, DIMS, chunk=c), OWN, lags(2)) for c in (10**9, 37))
+    whole = regress(source_of(x, DIMS, chunk=10**9), OWN, lags(2))
+    monkeypatch.setattr(lag_bases, "WINDOW_VALUES", 0)
+    monkeypatch.setattr(lag_bases, "LEAST_STEPS", steps)
+    cut = regress(source_of(x, DIMS, chunk=chunk), OWN, lags(2))
     np.testing.assert_allclose(cut.transition, whole.transition, atol=1e-11)
     for pair, block in whole.blocks.items():
         np.testing.assert_allclose(cut.blocks[pair].cov, block.cov, rtol=1e-8)
@@ -212,7 +217,8 @@ def test_a_window_without_a_row_is_passed_over():
     x = series(4097, dims=(1, 1))
     observed = np.ones((4097, 2), dtype=bool)
     observed[-1, 0] = False
-    found = regress(source_of(x, (1, 1), observed=observed), np.array([1, 1]), lags(1, (1, 1)))
+    source = source_of(x, (1, 1), observed=observed, chunk=1024)
+    found = regress(source, np.array([1, 1]), lags(1, (1, 1)))
     assert found.num_rows.tolist() == [4094, 4095]
 
 
@@ -252,6 +258,36 @@ def test_auto_with_one_lag_at_most_and_with_dependent_states():
     assert audit.found.df[2, 1] == 1
     known = audit.statistics[:, 2, 1]
     assert known.var() > 0.5  # of W/1, not of W/3
+
+
+def two_steps_later():
+    x = series(1500, seed=3, dims=(1, 1, 1))
+    x[2:, 1] += 0.4 * x[:-2, 0]
+    return source_of(x, (1, 1, 1))
+
+
+def test_what_arrives_at_lag_two_only_is_found():
+    """The first test has this lag among its columns, so its residuals show nothing of it."""
+    found = infer(two_steps_later(), RunConfig(test="readings", copies=60))
+    edge = found.edges.set_index(["cause", "effect"]).loc["c0", "c1"]
+    assert edge["p_value"] < 1e-3
+    assert edge["delay"] == 2
+
+
+def test_every_copy_is_tested_at_the_lags_of_the_data():
+    """Copies that were looked at for lags, and the others: effects have one law in both."""
+    audit = infer(two_steps_later(), RunConfig(test="readings", copies=40)).audit
+    source, shifts = two_steps_later(), draw_shifts(3, 1500, 40, 0, 1)
+    late = audit.found.df > 1
+    assert late[1, 0]
+    assert not late[[0, 2]].any()
+    chosen = np.where(np.isnan(audit.found.df), 1, audit.found.df).astype(int)
+    for copy in (0, 29, 30, 39):
+        shifted = tabulate(source).shifted(shifts[copy], 1500)
+        wanted = regress(shifted, np.array([1, 1, 1]), chosen)
+        for pair in wanted.blocks:
+            value = wanted.statistic(*pair)[0]
+            assert audit.statistics[copy][pair] == pytest.approx(value, rel=1e-8)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Clocks that are shifted: what stays, what breaks, and p-values against the copies."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -144,6 +146,16 @@ def fake(shifts):
     return PairTests(value, np.ones((2, 2)), value / 100)
 
 
+class Other(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
+    third: np.ndarray
+
+
+def _as(made, row):
+    return made(*fake(row))
+
+
 def test_copies_resume_and_refusals_are_counted(tmp_path):
     shifts = np.arange(12).reshape(6, 2) % 7
     shifts[2, 0] = 3
@@ -161,7 +173,11 @@ def test_copies_resume_and_refusals_are_counted(tmp_path):
         file.write('{"key": "key", "co')  # torn
     done = len(record.read_text().splitlines()) - 1
     told = []
-    again = run_copies(fake, PairTests, shifts, lambda *words: told.append(words), record, "key")
+
+    def listen(*words):
+        told.append(words)
+
+    again = run_copies(fake, PairTests, shifts, listen, record, "key")
     assert told[0] == ("shifted clocks", done, 6)
     plain = run_copies(fake, PairTests, shifts, QUIET)
     for one, other in zip(again, plain, strict=True):
@@ -169,10 +185,10 @@ def test_copies_resume_and_refusals_are_counted(tmp_path):
             assert one is None
         else:
             np.testing.assert_array_equal(one.p_value, other.p_value)
-    other = run_copies(
-        fake, PairTests, shifts, lambda *words: told.append(words), record, "other key"
-    )
-    assert len(other) == 6
+    for made, key in ((PairTests, "other key"), (Other, "key")):
+        told.clear()
+        run_copies(lambda row, made=made: _as(made, row), made, shifts, listen, record, key)
+        assert told[0] == ("shifted clocks", 0, 6)
 
 
 def test_the_audit_counts_by_copy_and_names_the_worst_client():
