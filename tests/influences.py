@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from fedgranger.inference.arrivals import whiten
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
@@ -10,6 +9,7 @@ from fedgranger.inference.positive_control import innovation_covs, smallest_infl
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.wald import block_cov, denominator_df
+from fedgranger.inference.whitening import whiten
 from tests.state_sources import add_errors, simulate_states, source_of
 
 DIMS = (2, 1)

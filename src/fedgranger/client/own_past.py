@@ -8,15 +8,17 @@ of them residuals stay predictable, and whatever moves slowly elsewhere seems to
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.triangle import triangle
 
 __all__ = ["LARGEST_ORDER", "own_order"]
 
 LARGEST_ORDER = 30
 ROWS_PER_NUMBER = 5
 """At least so many rows for each coefficient of an equation."""
+WINDOW_STEPS = 4096
+"""Rows whose lags are held at once."""
 ROUNDING = 1e-24
 """A smaller share of a state's energy is no remainder but rounding."""
 
@@ -41,10 +43,11 @@ def own_order(
     rows = np.flatnonzero(run > largest)
     if len(rows) <= 1 + p:
         return 1
-    lagged = [states[rows - k] for k in range(1, largest + 1)]
-    X = np.concatenate([np.ones((len(rows), 1)), *lagged, states[rows]], axis=1)
-    R = np.asarray(scipy.linalg.qr(X, mode="r", overwrite_a=True, check_finite=False)[0])
-    target, n = R[: 1 + (largest + 1) * p, -p:], len(rows)
+    R, n = np.zeros((0, 1 + (largest + 1) * p)), len(rows)
+    for t in np.array_split(rows, -(-n // WINDOW_STEPS)):
+        lagged = [states[t - k] for k in range(1, largest + 1)]
+        R = triangle(np.vstack([R, np.hstack([np.ones((len(t), 1)), *lagged, states[t]])]))
+    target = R[:, -p:]
     scores = []
     for order in range(1, largest + 1):
         rest = target[1 + order * p :]  # what the first columns leave of the states

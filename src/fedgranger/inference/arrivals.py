@@ -10,81 +10,28 @@ shifted clocks (residuals that keep some rhythm of their own make it larger). Th
 it is larger than that allows is how far back a cause has to be looked at; a dead time of six steps
 is seen although one lag would not show it.
 
-Both are bounded first: a row longer than `BOUND` of normal ones has that length. In recordings with
-bursts one event of each client, ten lags apart by chance, otherwise makes up most of the sum.
+Both are bounded first (`whitening`): otherwise one event of each client, ten lags apart by chance,
+makes up most of the sum.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.linalg
 from scipy import stats
 
 from fedgranger.inference.calibrate import calibrate
-from fedgranger.inference.shifts import StateTable, room
-from fedgranger.linalg.runs import run_on
+from fedgranger.inference.shifts import room
+from fedgranger.inference.whitening import WINDOW_STEPS, Whitened, bounded
 
-__all__ = [
-    "Whitened",
-    "arrival_p_values",
-    "arrivals",
-    "choose_cause_lags",
-    "late_arrivals",
-    "whiten",
-]
+__all__ = ["arrival_p_values", "arrivals", "choose_cause_lags", "late_arrivals"]
 
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is seen where nothing arrives."""
-BOUND = 0.99
-"""Rows longer than this share of normal ones would be are shortened to it."""
-BOUNDING_STEPS = 5
 SHARE_OF_ROWS = 0.2
 """An equation has at most this many coefficients per row."""
-
-
-class Whitened(NamedTuple):
-    """Own residuals of all clients on their own clocks.
-
-    Attributes:
-        values: (time, P), zero where there is none.
-        bounded: the same with long rows shortened.
-        known: (time, client).
-        covs: covariance of each client's residuals before they were scaled.
-    """
-
-    values: np.ndarray
-    bounded: np.ndarray
-    known: np.ndarray
-    covs: tuple[np.ndarray, ...]
-
-
-def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
-    """Take out of every client's states what its own past says, and scale what is left."""
-    source = table.source
-    values = room((len(table.starts), source.total_dim))
-    none = np.zeros(len(source.dims), dtype=np.int64)
-    run = run_on(none, table.observed, table.starts)
-    known = run > own_lags
-    offsets = np.concatenate([[0], np.cumsum(source.dims)])
-    for m, order in enumerate(own_lags):
-        states = table.states[:, offsets[m] : offsets[m + 1]]
-        rows = np.flatnonzero(known[:, m])
-        if len(rows) <= 2 * (1 + order * states.shape[1]):
-            known[:, m] = False
-            continue
-        lagged = [states[rows - k] for k in range(1, order + 1)]
-        X = np.concatenate([np.ones((len(rows), 1)), *lagged], axis=1)
-        Q = np.asarray(scipy.linalg.qr(X, mode="economic", check_finite=False)[0])
-        error = states[rows] - Q @ (Q.T @ states[rows])
-        values[rows, offsets[m] : offsets[m + 1]] = error
-    count = np.maximum(known.sum(axis=0), 1)
-    parts = (values[:, a:b] for a, b in itertools.pairwise(offsets))
-    covs = tuple(part.T @ part / n for part, n in zip(parts, count, strict=True))
-    values = _unit(values, known, offsets)
-    return Whitened(values, _bounded(values, known, offsets), known, covs)
 
 
 def arrivals(
@@ -103,23 +50,30 @@ def arrivals(
         largest: the largest lag.
         shifts: turn each cause's clock first, as was done for the residuals.
     """
-    T = len(residuals)
-    u, known = whitened.bounded[:T], whitened.known[:T]
+    T, M = len(residuals), len(dims)
     offsets = np.concatenate([[0], np.cumsum(dims)])
-    if shifts is not None:
-        pieces = zip(itertools.pairwise(offsets), shifts, strict=True)
-        u = np.concatenate([np.roll(u[:, a:b], s, axis=0) for (a, b), s in pieces], axis=1)
-        known = np.stack([np.roll(known[:, m], s) for m, s in enumerate(shifts)], axis=1)
-    there = np.add.reduceat(residuals**2, offsets[:-1], axis=1) > 0
-    whole = _bounded(_unit(residuals, there, offsets), there, offsets)
-    seen, here = known.astype(np.float64), there.astype(np.float64)
-    out = np.empty((largest, len(dims), len(dims)))
-    for lag in range(1, largest + 1):
-        products = whole[lag:].T @ u[:-lag]
-        energy = np.add.reduceat(products**2, offsets[:-1], axis=0)
-        energy = np.add.reduceat(energy, offsets[:-1], axis=1)
-        out[lag - 1] = energy / np.maximum(here[lag:].T @ seen[:-lag], 1.0)
-    return out / np.outer(dims, dims)
+    slices = [slice(a, b) for a, b in itertools.pairwise(offsets)]
+    shifts = np.zeros(M, dtype=np.int64) if shifts is None else shifts
+    left, there = room(residuals.shape), np.zeros((T, M), dtype=np.bool_)
+    for m, own in enumerate(slices):
+        there[:, m] = (residuals[:, own] != 0).any(axis=1)
+        left[there[:, m], own] = bounded(residuals[there[:, m], own])
+    products, count = np.zeros((largest, offsets[-1], offsets[-1])), np.zeros((largest, M, M))
+    for start in range(0, T, WINDOW_STEPS):
+        stop = min(start + WINDOW_STEPS, T)
+        time = np.arange(max(start - largest, 0), stop)
+        places = [(time - shift) % T for shift in shifts]
+        clocks = list(zip(places, slices, strict=True))
+        u = np.concatenate([whitened.bounded[place, own] for place, own in clocks], axis=1)
+        known = np.stack([whitened.known[place, m] for m, place in enumerate(places)], axis=1)
+        for lag in range(1, largest + 1):
+            now = slice(max(start, lag), stop)
+            before = slice(now.start - lag - time[0], max(stop - lag - time[0], 0))
+            products[lag - 1] += left[now].T @ u[before]
+            count[lag - 1] += there[now].astype(np.float64).T @ known[before]
+    energy = np.add.reduceat(products**2, offsets[:-1], axis=1)
+    energy = np.add.reduceat(energy, offsets[:-1], axis=2)
+    return energy / np.maximum(count, 1.0) / np.outer(dims, dims)
 
 
 def arrival_p_values(
@@ -144,30 +98,6 @@ def arrival_p_values(
             p[part, m] = [law.tail(one[[m]])[0] for one in found[part]]
     p[:, np.arange(len(dims)), np.arange(len(dims))] = 1.0
     return np.where(np.isnan(p), 1.0, p)
-
-
-def _unit(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Turn and scale every client's columns to unit covariance."""
-    parts = []
-    for m, (a, b) in enumerate(itertools.pairwise(offsets)):
-        part = values[:, a:b]
-        spread, basis = np.linalg.eigh(part.T @ part / max(int(there[:, m].sum()), 1))
-        floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
-        parts.append(part @ basis / np.sqrt(np.maximum(spread, floor)))
-    return np.concatenate(parts, axis=1)
-
-
-def _bounded(values: np.ndarray, there: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Shorten long rows of every client and scale to unit covariance, again and again.
-
-    One row can make up most of a direction's scatter; only when it is shortened others show.
-    """
-    longest = [np.sqrt(stats.chi2.ppf(BOUND, b - a)) for a, b in itertools.pairwise(offsets)]
-    for _ in range(BOUNDING_STEPS):
-        length = np.sqrt(np.add.reduceat(values**2, offsets[:-1], axis=1))
-        shorter = longest / np.maximum(length, longest)
-        values = _unit(values * np.repeat(shorter, np.diff(offsets), axis=1), there, offsets)
-    return values
 
 
 def late_arrivals(

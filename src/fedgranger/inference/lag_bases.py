@@ -20,6 +20,7 @@ import scipy.linalg
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.triangle import triangle
 
 __all__ = ["LagBasis", "LagWindow", "lag_bases", "lag_windows"]
 
@@ -141,13 +142,8 @@ def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> 
         for m in clients:
             rows = window.run[:-1, m] >= depths[m]
             new = np.concatenate([_lagged(window, m, depths[m]), window.present(m)], axis=1)[rows]
-            triangles[m] = _triangle(np.concatenate([triangles[m], new]))
+            triangles[m] = triangle(np.concatenate([triangles[m], new]))
     return [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
-
-
-def _triangle(rows: np.ndarray) -> np.ndarray:
-    R = scipy.linalg.qr(rows, mode="r", check_finite=False)[0]
-    return np.asarray(R)[: rows.shape[1]]
 
 
 def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int) -> LagBasis:
@@ -161,12 +157,12 @@ def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int
     lag = np.concatenate([[0], np.repeat(np.arange(1, depth + 1), p)])
     state = np.concatenate([[0], np.tile(np.flatnonzero(source.owner == client), depth)])
     keep = np.abs(np.diag(R)[:q]) > DEPENDENT * np.sqrt((R[:, :q] ** 2).sum(axis=0))
-    R = _triangle(R[:, np.concatenate([keep, np.ones(p, dtype=np.bool_)])])
+    R = triangle(R[:, np.concatenate([keep, np.ones(p, dtype=np.bool_)])])
     c = int(keep.sum())
     turn = np.zeros((q, c))
     turn[keep] = scipy.linalg.solve_triangular(R[:c, :c], np.eye(c), check_finite=False)
     own_columns = int((lag[keep] <= own).sum())
-    spread = _triangle(R[own_columns:, c:])
+    spread = triangle(R[own_columns:, c:])
     still = np.abs(np.diag(spread)) <= DEPENDENT * np.sqrt((R[:, c:] ** 2).sum(axis=0))
     spread[still, still] = 1.0  # nothing is left of it to be scaled
     return LagBasis(

@@ -16,16 +16,12 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.config import RunConfig
-from fedgranger.inference.arrivals import (
-    Whitened,
-    arrival_p_values,
-    arrivals,
-    choose_cause_lags,
-)
+from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.audit import PairTests, Report, run_copies
 from fedgranger.inference.readings import Readings, bases_for, regress
 from fedgranger.inference.shifts import room
 from fedgranger.inference.states import StateSource
+from fedgranger.inference.whitening import Whitened
 
 __all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_on"]
 

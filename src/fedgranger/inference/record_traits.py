@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from fedgranger.inference.arrivals import Whitened
 from fedgranger.inference.shifts import StateTable
+from fedgranger.inference.whitening import Whitened
 
 __all__ = ["record_traits", "shared_cycles", "traits_in_words"]
 

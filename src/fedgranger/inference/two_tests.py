@@ -17,12 +17,7 @@ import numpy as np
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.agreed_noise import Agreed, agreed_noise
-from fedgranger.inference.arrivals import (
-    arrival_p_values,
-    arrivals,
-    late_arrivals,
-    whiten,
-)
+from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
 from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.diagnostics import unit_roots
@@ -40,6 +35,7 @@ from fedgranger.inference.shifts import (
     tabulate,
 )
 from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.whitening import whiten
 
 __all__ = ["Report", "TwoTests"]
 

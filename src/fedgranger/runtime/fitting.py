@@ -24,6 +24,7 @@ from fedgranger.data.preparation import propose
 from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
+from fedgranger.inference.states import StateSource
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
@@ -35,7 +36,7 @@ from fedgranger.runtime.newton import solve
 from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.seasons import Seasonless, take_out_seasons
+from fedgranger.runtime.seasons import take_out_seasons
 from fedgranger.runtime.sensor_units import add_sensor_units
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.runtime.uploads import state_order, state_source
@@ -96,9 +97,12 @@ def fit_panel(
         record = None if checkpoint_folder is None else checkpoint_folder / COPIES_FILE
         if record is not None and not resume:
             record.unlink(missing_ok=True)
-        inference, facts = _infer(seasonless, setup, config, final, report, record)
+        local_models = {stream.name: stream.model for stream in setup.streams}
+        periods = {name: season.periods for name, season in seasonless.seasons.items()}
+        source = state_source(panel, local_models, periods)
+        inference, facts = _infer(panel, source, setup, config, final, report, record)
         tested = time.perf_counter()
-        monitors, reference, normal = learn_normal(panel, setup, inference)
+        monitors, reference, normal = learn_normal(panel, setup, source, inference)
         learned = time.perf_counter()
         uncertainty = None
         if config.uncertainty != "none":
@@ -116,8 +120,7 @@ def fit_panel(
         "seconds_uncertainty": round(propagated - learned, 3),
     }
     manifest = describe(seasonless, config, setup, final, data_hash, timings)
-    models = {stream.name: stream.model for stream in setup.streams}
-    add_sensor_units(facts, models, manifest["data"]["clients"])
+    add_sensor_units(facts, local_models, manifest["data"]["clients"])
     manifest["inference"] = facts
     manifest["normal"] = normal
     if manifest["training"].get("converged") is False and config.tolerance > 0:
@@ -166,7 +169,8 @@ def _run(
 
 
 def _infer(
-    seasonless: Seasonless,
+    panel: Panel,
+    source: StateSource,
     setup: Setup,
     config: RunConfig,
     final: Snapshot | None,
@@ -174,7 +178,6 @@ def _infer(
     record: Path | None,
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
-    panel = seasonless.panel
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
     told: list[str] = []
@@ -183,8 +186,6 @@ def _infer(
             found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
-            periods = {name: season.periods for name, season in seasonless.seasons.items()}
-            source = state_source(panel, models, periods)
             if config.noise_correction:
                 told = declared_noise_warnings(panel, models, source)
             found = infer(source, config, report, record)

@@ -11,18 +11,22 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import FedGrangerError
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.reference import Reference, learn_reference
+from fedgranger.inference.states import StateSource
 from fedgranger.runtime.setup import Setup
-from fedgranger.runtime.uploads import state_source
 
 __all__ = ["learn_normal"]
 
 
 def learn_normal(
-    panel: Panel, setup: Setup, inference: EdgeInference | None
+    panel: Panel, setup: Setup, source: StateSource, inference: EdgeInference | None
 ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
     """Fit every client's monitor and the server's reference; say why when that is not possible.
 
-    With tested edges only their causes may explain a client; without, all others may.
+    Args:
+        panel: the data, seasons taken out.
+        setup: the clients.
+        source: their states.
+        inference: with tested edges only their causes may explain a client; without, all others.
     """
     models = {stream.name: stream.model for stream in setup.streams}
     try:
@@ -31,7 +35,7 @@ def learn_normal(
             for name, model in models.items()
         }
         allowed = None if inference is None else _tested(inference, setup.names)
-        reference = learn_reference(state_source(panel, models), allowed)
+        reference = learn_reference(source, allowed)
     except FedGrangerError as error:
         return {}, None, {"reason": str(error)}
     facts = {

@@ -6,11 +6,13 @@ import statsmodels.api as sm
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference import lag_bases
-from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags, whiten
+from fedgranger.inference import arrivals as arrivals_module
+from fedgranger.inference import lag_bases, whitening
+from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.infer import infer
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import draw_shifts, tabulate
+from fedgranger.inference.whitening import bounded, whiten
 from tests.state_sources import source_of
 
 DIMS = (1, 2, 1)
@@ -139,6 +141,42 @@ def later_arrivals(source, own, copies=None):
     late = arrivals(residuals, whiten(tabulate(source), own), dims, 10)[1:]
     late[0] = first.later()
     return first, arrival_p_values(late, dims, copies)
+
+
+@pytest.mark.parametrize("steps", [64, 10**9])
+def test_arrivals_are_sums_of_products(monkeypatch, steps):
+    """Written out, with shifted clocks, missing rows and windows of any length."""
+    monkeypatch.setattr(arrivals_module, "WINDOW_STEPS", steps)
+    monkeypatch.setattr(whitening, "WINDOW_STEPS", steps)
+    T, dims, shifts = 300, (2, 1), np.array([40, 170])
+    observed = np.ones((T, 2), dtype=bool)
+    observed[50:60, 1] = False
+    source, own = source_of(series(T, 1, (3,)), dims, observed=observed), np.array([2, 1])
+    whitened = whiten(tabulate(source), own)
+    residuals = np.random.default_rng(2).standard_normal((T, 3))
+    residuals[200:220, :2] = 0
+    found = arrivals(residuals, whitened, dims, 4, shifts)
+    rows = np.r_[0:200, 220:T]
+    r = np.zeros((T, 2))
+    r[rows] = bounded(residuals[rows, :2])
+    for lag in range(1, 5):
+        t = np.arange(lag, T)
+        before = (t - lag - shifts[1]) % T
+        n = (np.isin(t, rows) & whitened.known[before, 1]).sum()
+        product = r[t].T @ whitened.bounded[before, 2:]
+        assert found[lag - 1, 0, 1] == pytest.approx((product**2).sum() / n / 2, rel=1e-10)
+
+
+def test_what_the_own_past_leaves_vs_least_squares():
+    x = series(500, 3, (2,))
+    whitened = whiten(tabulate(source_of(x, (2,))), np.array([3]))
+    t = np.arange(3, 500)
+    X = np.column_stack([np.ones(len(t)), *(x[t - k] for k in (1, 2, 3))])
+    e = x[t] - X @ np.linalg.lstsq(X, x[t], rcond=None)[0]
+    np.testing.assert_allclose(whitened.covs[0], e.T @ e / len(t), rtol=1e-10)
+    unit = whitened.values[3:].T @ whitened.values[3:] / len(t)
+    np.testing.assert_allclose(unit, np.eye(2), atol=1e-10)
+    assert not whitened.values[:3].any()
 
 
 @pytest.mark.parametrize("delay", [2, 6])

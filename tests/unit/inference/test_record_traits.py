@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedgranger.inference.arrivals import whiten
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.record_traits import record_traits, shared_cycles, traits_in_words
 from fedgranger.inference.shifts import tabulate
+from fedgranger.inference.whitening import whiten
 from tests.state_sources import source_of
 
 T = 3000

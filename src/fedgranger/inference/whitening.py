@@ -1,0 +1,104 @@
+r"""What a client's own past leaves of its states, scaled to unit covariance, and without long rows.
+
+Rows longer than `BOUND` of normal ones would be are shortened to that length: in recordings with
+bursts one event of each client would otherwise make up most of a sum over time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.inference.shifts import StateTable, room
+from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.triangle import triangle
+
+__all__ = ["Whitened", "bounded", "whiten"]
+
+BOUND = 0.99
+BOUNDING_STEPS = 5
+WINDOW_STEPS = 4096
+"""Time steps whose lags are held at once."""
+
+
+class Whitened(NamedTuple):
+    """Own residuals of all clients on their own clocks.
+
+    Attributes:
+        values: (time, P), zero where there is none.
+        bounded: the same with long rows shortened.
+        known: (time, client).
+        covs: covariance of each client's residuals before they were scaled.
+    """
+
+    values: np.ndarray
+    bounded: np.ndarray
+    known: np.ndarray
+    covs: tuple[np.ndarray, ...]
+
+
+def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
+    """Take out of every client's states what its own past says, and scale what is left."""
+    source = table.source
+    shape = (len(table.starts), source.total_dim)
+    values, short = room(shape), room(shape)
+    none = np.zeros(len(source.dims), dtype=np.int64)
+    known = run_on(none, table.observed, table.starts) > own_lags
+    offsets = np.concatenate([[0], np.cumsum(source.dims)])
+    covs = []
+    for m, (a, b) in enumerate(itertools.pairwise(offsets)):
+        states = table.states[:, a:b]
+        rows = np.flatnonzero(known[:, m])
+        if len(rows) <= 2 * (1 + own_lags[m] * states.shape[1]):
+            known[:, m] = False
+            rows = rows[:0]
+        error = _own_residuals(states, rows, own_lags[m])
+        covs.append(error.T @ error / max(len(rows), 1))
+        error = _unit(error)
+        values[rows, a:b] = error
+        short[rows, a:b] = _shortened(error)
+    return Whitened(values, short, known, tuple(covs))
+
+
+def bounded(part: np.ndarray) -> np.ndarray:
+    """One client's rows, scaled to unit covariance with long ones shortened."""
+    return _shortened(_unit(part))
+
+
+def _own_residuals(states: np.ndarray, rows: np.ndarray, lags: int) -> np.ndarray:
+    """What least squares on the own lags leave of these rows."""
+
+    def window(t: np.ndarray) -> np.ndarray:
+        return np.hstack([np.ones((len(t), 1)), *(states[t - k] for k in range(1, lags + 1))])
+
+    p = states.shape[1]
+    q = 1 + lags * p
+    R, parts = np.zeros((0, q + p)), np.array_split(rows, max(-(-len(rows) // WINDOW_STEPS), 1))
+    for t in parts:
+        R = triangle(np.vstack([R, np.hstack([window(t), states[t]])]))
+    size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
+    size[size == 0] = 1.0
+    b = np.linalg.lstsq(R[:, :q] / size, R[:, q:], rcond=None)[0] / size[:, None]
+    return np.concatenate([states[t] - window(t) @ b for t in parts])
+
+
+def _unit(part: np.ndarray) -> np.ndarray:
+    """Turn and scale the columns to unit covariance."""
+    spread, basis = np.linalg.eigh(part.T @ part / max(len(part), 1))
+    floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
+    return part @ (basis / np.sqrt(np.maximum(spread, floor)))
+
+
+def _shortened(part: np.ndarray) -> np.ndarray:
+    """Shorten long rows and scale to unit covariance, again and again.
+
+    One row can make up most of a direction's scatter; only when it is shortened others show.
+    """
+    longest = np.sqrt(stats.chi2.ppf(BOUND, part.shape[1]))
+    for _ in range(BOUNDING_STEPS):
+        length = np.sqrt(np.einsum("ti,ti->t", part, part))
+        part = _unit(part * (longest / np.maximum(length, longest))[:, None])
+    return part

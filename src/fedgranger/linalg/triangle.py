@@ -1,0 +1,17 @@
+"""Least squares of many rows, a stretch of them at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+__all__ = ["triangle"]
+
+
+def triangle(rows: np.ndarray) -> np.ndarray:
+    """R of X = QR, at most square.
+
+    R has all that least squares on X's columns need, and stacked on further rows, that of all.
+    """
+    R = scipy.linalg.qr(rows, mode="r", check_finite=False)[0]
+    return np.asarray(R)[: rows.shape[1]]
