@@ -120,7 +120,7 @@ def line_log_p(
 ) -> np.ndarray:
     """Log p-value of the F test at every frequency (cycles per step) for one whitened sensor."""
     tapers, sums = _tapers(len(series), bandwidth)
-    size = scipy.fft.next_fast_len(PADDING * len(series), real=True)
+    size = int(scipy.fft.next_fast_len(PADDING * len(series), real=True) or 0)
     bins = np.rint(frequencies * size).astype(np.int64)
     if len(bins) <= FEW_FREQUENCIES:
         angle = np.outer(np.arange(len(series)), 2 * np.pi / size * bins)
