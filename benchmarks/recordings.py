@@ -25,9 +25,10 @@ import pandas as pd
 
 import fedgranger
 from fedgranger.evaluation.metrics import score
-from fedgranger.evaluation.recordings.journal import Journal, run_controls
-from fedgranger.evaluation.recordings.summary import summarise_controls
-from fedgranger.evaluation.recordings.trial import (
+from fedgranger.inference.multiplicity import adjust
+from fedgranger_research.recordings.journal import Journal, run_controls
+from fedgranger_research.recordings.summary import summarise_controls
+from fedgranger_research.recordings.trial import (
     ABSENT,
     ADDED,
     Control,
@@ -35,7 +36,6 @@ from fedgranger.evaluation.recordings.trial import (
     fitting_config,
     study_config,
 )
-from fedgranger.inference.multiplicity import adjust
 
 STEPS = {"smd": 2000, "batadal": 2900, "hai": 1100, "hai100": 1000, "tep": 480}
 LINKED_STEPS = 2000
@@ -49,7 +49,10 @@ SETS = (
     "ctown",
 )
 FDR = 0.05
-CODE = ("client", "data", "inference", "linalg", "runtime", "evaluation/recordings", "config.py")
+CODE = (
+    *(f"fedgranger/{part}" for part in ("client", "data", "inference", "linalg", "runtime")),
+    *("fedgranger/config.py", "fedgranger_research/recordings"),
+)
 CONTROLS = Path(__file__).resolve().parents[2] / "shared" / "controls"
 
 
@@ -168,7 +171,7 @@ def code_hash():
     """Outcomes of two versions of the tests must not be mixed by resuming."""
     digest = hashlib.sha256()
     for name in CODE:
-        path = Path(fedgranger.__file__).parent / name
+        path = Path(fedgranger.__file__).parents[1] / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

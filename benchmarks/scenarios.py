@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fedgranger.data.scenarios import DECLARED_NOISE
-from fedgranger.evaluation.calibration import Setting, summarise
-from fedgranger.evaluation.study import load_records, run_study
+from fedgranger_research.studies.calibration import Setting, summarise
+from fedgranger_research.studies.study import load_records, run_study
 
 TARGET = Path("benchmarks/results/scenarios.json")
 NAMES = (

@@ -23,7 +23,6 @@ from typing import Any
 from typer.testing import CliRunner
 
 import fedgranger as fg
-import fedgranger.data.sets
 from fedgranger.cli.app import app
 from fedgranger.report import draw_graph
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fedgranger.data.sets import batadal, hai_files, smd, tep
+from fedgranger_research.datasets import batadal, hai_files, smd, tep
 
 
 def smooth(rng, num_rows, num_columns):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.evaluation import calibration
-from fedgranger.evaluation.calibration import Setting, run_data_set, summarise
+from fedgranger_research.studies import calibration
+from fedgranger_research.studies.calibration import Setting, run_data_set, summarise
 
 
 def null_p_values(records):

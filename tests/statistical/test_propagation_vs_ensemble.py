@@ -15,12 +15,12 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.evaluation.ensemble import run_ensemble
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.rows import row_params, row_windows, start_rows
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.propagate import advance_rounds, look
+from fedgranger_research.studies.ensemble import run_ensemble
 
 STATE_DIM, NUM_SENSORS = 2, 8
 TRACES = ("augmentation_cov", "granger_cov", "state_cov", "gradient_cov")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
@@ -54,11 +55,11 @@ COMMANDS = {
         "Say which edges appeared, disappeared or stayed between two runs, or against a graph.",
     ),
     "export": ("fedgranger.cli.export", "Write the graph of a run for another tool."),
-    "datasets": ("fedgranger.cli.datasets", "Prepare public data sets; nothing is downloaded."),
     "federation": ("fedgranger.cli.federation", "Run between parties that keep their data."),
-    "study": ("fedgranger.cli.study", "Monte Carlo studies."),
-    "reproduce": ("fedgranger.cli.reproduce", "The paper's figures and tables, made again."),
 }
+"""Of the library; by name, the module that defines the command and a sentence."""
+for _entry in entry_points(group="fedgranger.commands"):
+    COMMANDS |= _entry.load()
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),

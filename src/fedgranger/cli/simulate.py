@@ -11,14 +11,13 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.client.params import write_models
+from fedgranger.client.params import known_models, write_models
 from fedgranger.config import check_choice
 from fedgranger.data.panel import Panel
 from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
 from fedgranger.data.synthetic import simulate as simulate_panel
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.evaluation.calibration import declared_models
 
 __all__ = ["check_target", "simulate", "write_simulation"]
 
@@ -139,7 +138,7 @@ def write_simulation(
                 (folder / f"{name}{suffix}").unlink(missing_ok=True)
     panel.write(folder, format=format)
     truth.write(folder / "truth.json")
-    models = declared_models(truth, noise_factor)
+    models = known_models(truth, noise_factor)
     described = {
         name: model
         for name, model in models.items()

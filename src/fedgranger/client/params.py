@@ -121,8 +121,13 @@ def _is_covariance(matrix: np.ndarray) -> bool:
 _FIELDS = ("self_transition", "observation_matrix", "process_cov", "measurement_cov")
 
 
-def known_models(truth: Truth) -> dict[str, LocalModel]:
-    """Return the local models of a simulated system, for studies with C, Q and R known."""
+def known_models(truth: Truth, noise_factor: float = 1.0) -> dict[str, LocalModel]:
+    """Return the local models of a simulated system, for studies with C, Q and R known.
+
+    Args:
+        truth: the system.
+        noise_factor: R is declared as this multiple of the true one.
+    """
     if truth.process_cov is None:
         raise ModelError("this truth has no noise covariances; use the one simulate() returned")
     models = {}
@@ -132,7 +137,7 @@ def known_models(truth: Truth) -> dict[str, LocalModel]:
             truth.transition[rows, rows],
             C,
             truth.process_cov[rows, rows],
-            truth.measurement_covs[name],
+            noise_factor * truth.measurement_covs[name],
             np.zeros(len(C)),
             np.ones(len(C)),
             "known",

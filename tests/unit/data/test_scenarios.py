@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
+from fedgranger.client.params import known_models
 from fedgranger.data import synthetic
 from fedgranger.data.dynamics import advance_matrix, reading_errors, state_spread, with_dead_time
 from fedgranger.data.scenarios import SCENARIOS
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
-from fedgranger.evaluation.calibration import Setting, declared_models, run_data_set, summarise
 from fedgranger.linalg.spectral import spectral_radius
+from fedgranger_research.studies.calibration import Setting, run_data_set, summarise
 
 LONG, SHORT = 20_000, 300
 SYSTEM = {"num_clients": 3, "edges": [("client1", "client2"), ("client3", "client1")], "seed": 4}
@@ -184,7 +185,7 @@ def test_bad_options_are_named(option, value):
 
 def test_declared_noise_is_a_multiple_of_the_true_one():
     _, truth = simulate(num_steps=2, **SYSTEM)
-    for name, model in declared_models(truth, 0.5).items():
+    for name, model in known_models(truth, 0.5).items():
         np.testing.assert_array_equal(model.measurement_cov, 0.5 * truth.measurement_covs[name])
         np.testing.assert_array_equal(model.observation_matrix, truth.observation_matrices[name])
 

@@ -6,8 +6,14 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.errors import ConfigError, DataError
-from fedgranger.evaluation.calibration import SCENARIOS, Record, Setting, run_data_set, summarise
 from fedgranger.evaluation.metrics import evaluate, score
+from fedgranger_research.studies.calibration import (
+    SCENARIOS,
+    Record,
+    Setting,
+    run_data_set,
+    summarise,
+)
 from tests.configs import formula_config
 
 TRUE = np.array([True, True, False, False, False])

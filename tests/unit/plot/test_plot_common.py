@@ -15,7 +15,7 @@ from matplotlib.text import Text
 import fedgranger as fg
 from fedgranger.errors import ConfigError
 from fedgranger.plot.canvas import plain_name
-from fedgranger.report.calibration import draw_calibration
+from fedgranger_research.studies.drawing import draw_calibration
 
 P = np.linspace(0.01, 0.99, 30)
 DOCS = Path(__file__).parents[3] / "docs"

@@ -1,0 +1,156 @@
+"""`fedgranger reproduce`: the paper's synthetic figures and tables, with what they show."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.errors import ConfigError
+from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
+from fedgranger_research.reproduction.drawings import DRAWINGS
+from fedgranger_research.reproduction.hai_stress import hai_stress_item
+from fedgranger_research.reproduction.root_cause import root_cause_item
+from fedgranger_research.reproduction.runner import Item
+from fedgranger_research.reproduction.runner import reproduce as compute
+
+__all__ = ["reproduce"]
+
+reproduce = typer.Typer(no_args_is_help=True, help="The paper's figures and tables, made again.")
+
+Name = Annotated[str, typer.Argument(help="Which one, or 'all'; nothing lists them.")]
+Output = Annotated[Path, typer.Option("--output", help="Folder for pictures, numbers and text.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Few settings and rounds, to see that everything works.")
+]
+Listing = Annotated[bool, typer.Option("--list", help="Show the names, compute nothing.")]
+
+
+@reproduce.callback()
+def main() -> None:
+    """The paper's figures and tables on synthetic data: NAME.png, .svg, .csv and .md each."""
+
+
+@reproduce.command()
+@friendly
+def figure(
+    name: Name = "",
+    output: Output = Path("reproduced"),
+    quick: Quick = False,
+    show_list: Listing = False,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with public data sets, for hai-stress.")
+    ] = None,
+) -> None:
+    """Make a figure of the paper again and say what it shows.
+
+    Single settings are kept: the same command continues where it was interrupted. hai-stress needs
+    --data: a folder with a subfolder hai.
+    """
+    items = _with_data(FIGURES, "hai-stress", hai_stress_item, name, data, "hai")
+    _make("figure", items, name, output, quick=quick, show_list=show_list)
+
+
+@reproduce.command()
+@friendly
+def table(
+    name: Name = "",
+    output: Output = Path("reproduced"),
+    quick: Quick = False,
+    show_list: Listing = False,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder with public data sets, for root-cause.")
+    ] = None,
+) -> None:
+    """Make a table of the paper again and say what it shows.
+
+    Single settings are kept: the same command continues where it was interrupted. root-cause needs
+    --data: a folder with a subfolder per public data set (tep, smd, batadal, hai).
+    """
+    subfolders = "tep, smd, batadal or hai"
+    items = _with_data(TABLES, "root-cause", root_cause_item, name, data, subfolders)
+    _make("table", items, name, output, quick=quick, show_list=show_list)
+
+
+def _with_data(
+    items: Mapping[str, Item],
+    extra: str,
+    make_item: Callable[[Path], Item],
+    name: str,
+    data: Path | None,
+    subfolders: str,
+) -> dict[str, Item]:
+    """Add the item that needs public data, when they are given."""
+    if data is not None:
+        return {**items, extra: make_item(data)}
+    if name == extra:
+        raise ConfigError(
+            f"{extra} needs --data, a folder with the subfolder {subfolders}; "
+            "'fedgranger datasets info NAME' says where to get it"
+        )
+    return dict(items)
+
+
+def _make(
+    kind: str,
+    items: Mapping[str, Item],
+    name: str,
+    output: Path,
+    *,
+    quick: bool,
+    show_list: bool,
+) -> None:
+    if show_list or not name:
+        out.print(_names(items))
+        return
+    if name != "all" and name not in items:
+        raise ConfigError(f"no {kind} '{name}'; choose one of {', '.join(items)} or all")
+    missing: ConfigError | None = None
+    try:
+        for item in items.values() if name == "all" else [items[name]]:
+            missing = _one(item, output, quick=quick) or missing
+    except KeyboardInterrupt:
+        err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
+        sys.exit(INTERRUPTED)
+    if missing is not None:
+        raise ConfigError(f"numbers and text are in {output}, pictures are not: {missing}")
+
+
+def _one(item: Item, output: Path, *, quick: bool) -> ConfigError | None:
+    """Compute, draw and print; returns what kept it from drawing."""
+    with progress_report() as report:
+        outcome = compute(item, output, quick=quick, report=report)
+    missing = None
+    try:
+        if item.has_picture:
+            DRAWINGS[item.name](output, outcome.table)
+    except ConfigError as error:
+        missing = error
+    out.print(f"[bold]{item.name}[/]: {escape(item.title)}", soft_wrap=True)
+    if item.markdown is not None:
+        out.print(escape(item.markdown(outcome.table)), soft_wrap=True)
+    out.print(f"[bold]The paper.[/] {escape(outcome.claim)}", soft_wrap=True)
+    out.print(f"[bold]Here.[/] {escape(outcome.finding)}", soft_wrap=True)
+    endings = ".csv and .md" if missing or not item.has_picture else ".png, .svg, .csv and .md"
+    out.print(f"written: {escape(str(output / item.name))}{endings}\n", soft_wrap=True)
+    return missing
+
+
+def _names(items: Mapping[str, Item]) -> Table:
+    listing = Table(box=None, show_header=False)
+    listing.add_column(no_wrap=True, style="bold")
+    listing.add_column()
+    for item in items.values():
+        listing.add_row(item.name, escape(item.title))
+    if "scalability" in items and "root-cause" not in items:
+        listing.add_row("root-cause", "needs --data: accuracy on public data sets")
+    if "qq" in items and "hai-stress" not in items:
+        listing.add_row("hai-stress", "needs --data: traces and errors on HAI's normal operation")
+    listing.add_row("all", "one after the other")
+    return listing

@@ -1,0 +1,16 @@
+"""The commands that join `fedgranger` when this package is installed."""
+
+__all__ = ["COMMANDS"]
+
+COMMANDS = {
+    "datasets": (
+        "fedgranger_research.cli.datasets",
+        "Prepare public data sets; nothing is downloaded.",
+    ),
+    "study": ("fedgranger_research.cli.study", "Monte Carlo studies."),
+    "reproduce": (
+        "fedgranger_research.cli.reproduce",
+        "The paper's figures and tables, made again.",
+    ),
+}
+"""By name, the module that defines the command and the sentence that the list shows."""

@@ -1,0 +1,1 @@
+"""Monte Carlo studies on simulated data."""
