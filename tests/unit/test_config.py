@@ -231,7 +231,7 @@ def test_weights_need_a_span(weighting):
 @pytest.mark.parametrize(
     ("option", "allowed"),
     [
-        ("correction", tuple(CORRECTIONS)),
+        ("correction", CORRECTIONS),
         ("hac", HAC_RULES),
         ("weighting", WEIGHTINGS),
     ],

@@ -55,7 +55,7 @@ def compare(
     if alpha is not None and not 0 < alpha < 1:
         raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
     if correction is not None:
-        check_choice("--correction", correction, tuple(CORRECTIONS))
+        check_choice("--correction", correction, CORRECTIONS)
     if first.is_file():
         raise RunError(f"{first}: is a file; give the run folder first, then the known graph")
     result = Result.load(first)

@@ -73,7 +73,7 @@ def collect_graph(
     if alpha is not None and not 0 < alpha < 1:
         raise ConfigError(f"alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
     if correction is not None:
-        check_choice("correction", correction, tuple(CORRECTIONS))
+        check_choice("correction", correction, CORRECTIONS)
     if not is_tested and (alpha is not None or correction is not None):
         raise ConfigError("alpha and correction need a run with tests; fit with test='debiased'")
     if not is_tested and not all_edges:

@@ -1,14 +1,15 @@
-"""Multiple testing over the M(M − 1) edges, through statsmodels."""
+"""Multiple testing over the M(M − 1) edges."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy import stats
 
 from fedgranger.config import check_choice
 
 __all__ = ["CORRECTIONS", "adjust", "false_edge_bound"]
 
-CORRECTIONS = {"bh": "fdr_bh", "by": "fdr_by", "holm": "holm", "none": None}
+CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
 
 
@@ -18,15 +19,25 @@ def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
     Tests that could not be made still count as made, so that refusing a test never makes another
     edge easier to report.
     """
-    check_choice("correction", correction, tuple(CORRECTIONS))
+    check_choice("correction", correction, CORRECTIONS)
     known = ~np.isnan(p_values)
-    method = CORRECTIONS[correction]
-    if method is None or not known.any():
+    if correction == "none" or not known.any():
         return p_values.copy()
-    from statsmodels.stats.multitest import multipletests  # slow to import
-
-    adjusted = np.asarray(multipletests(np.where(known, p_values, 1.0), method=method)[1])
+    p = np.where(known, p_values, 1.0)
+    if correction == "holm":
+        adjusted = _holm(p)
+    else:
+        adjusted = np.asarray(stats.false_discovery_control(p, method=correction))
     return np.where(known, adjusted, np.nan)
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    r"""\(\max_{j \le i} \min\{1, (n - j + 1)\, p_{(j)}\}\) of the ordered p-values."""
+    order = np.argsort(p)
+    steps = np.minimum(np.arange(len(p), 0, -1) * p[order], 1.0)
+    out = np.empty(len(p))
+    out[order] = np.maximum.accumulate(steps)
+    return out
 
 
 def false_edge_bound(p_values: np.ndarray, is_edge: np.ndarray) -> float:

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from statsmodels.tsa.adfvalues import mackinnonp
 from statsmodels.tsa.stattools import adfuller
 
+from fedgranger.inference import diagnostics
 from fedgranger.inference.diagnostics import UNIT_ROOT_LAGS, diagnose, unit_root_p_value
 from fedgranger.inference.estimate import estimate
 from tests.state_sources import simulate_states, source_of
@@ -19,6 +21,12 @@ def test_equals_statsmodels(root, num_steps):
         series[t] = root * series[t - 1] + rng.standard_normal()
     expected = adfuller(series + 5, maxlag=UNIT_ROOT_LAGS, autolag=None)[1]
     assert unit_root_p_value(series + 5) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_whole_law_equals_statsmodels():
+    for statistic in (-30.0, -18.83, -10.0, -3.0, -1.61, -1.6, 0.0, 2.0, 2.74, 5.0):
+        wanted = mackinnonp(statistic, regression="c", N=1)
+        assert diagnostics._dickey_fuller_p(statistic) == pytest.approx(wanted, rel=1e-10)
 
 
 def test_effective_samples_of_first_order_states():

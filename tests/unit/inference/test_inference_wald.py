@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
@@ -196,6 +197,16 @@ HARMONIC = 1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5
 )
 def test_adjusted_by_hand(correction, expected):
     np.testing.assert_allclose(adjust(P_VALUES, correction), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("correction", "method"), [("bh", "fdr_bh"), ("by", "fdr_by"), ("holm",) * 2]
+)
+def test_adjusted_vs_statsmodels(correction, method):
+    p = np.round(np.random.default_rng(0).uniform(size=200) ** 3, 2)  # with ties, zeros and ones
+    np.testing.assert_allclose(
+        adjust(p, correction), multipletests(p, method=method)[1], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("correction", ["bh", "by", "holm", "none"])
