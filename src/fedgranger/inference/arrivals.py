@@ -23,7 +23,6 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.inference.calibrate import calibrate
-from fedgranger.inference.shifts import room
 from fedgranger.inference.whitening import WINDOW_STEPS, Whitened, bounded
 
 __all__ = ["arrival_p_values", "arrivals", "choose_cause_lags", "late_arrivals"]
@@ -44,7 +43,8 @@ def arrivals(
     """The sum of squares per degree of freedom, (lag, effect, cause), l = 1, 2, … steps later.
 
     Args:
-        residuals: (time, P), what a model leaves of the effects; zero where there is none.
+        residuals: (time, P), what a model leaves of the effects; zero where there is none. They are
+            scaled in place: a million rows are worth not being copied.
         whitened: own residuals of the causes.
         dims: states per client.
         largest: the largest lag.
@@ -54,10 +54,10 @@ def arrivals(
     offsets = np.concatenate([[0], np.cumsum(dims)])
     slices = [slice(a, b) for a, b in itertools.pairwise(offsets)]
     shifts = np.zeros(M, dtype=np.int64) if shifts is None else shifts
-    left, there = room(residuals.shape), np.zeros((T, M), dtype=np.bool_)
+    there = np.zeros((T, M), dtype=np.bool_)
     for m, own in enumerate(slices):
         there[:, m] = (residuals[:, own] != 0).any(axis=1)
-        left[there[:, m], own] = bounded(residuals[there[:, m], own])
+        residuals[there[:, m], own] = bounded(residuals[there[:, m], own])
     products, count = np.zeros((largest, offsets[-1], offsets[-1])), np.zeros((largest, M, M))
     for start in range(0, T, WINDOW_STEPS):
         stop = min(start + WINDOW_STEPS, T)
@@ -69,7 +69,7 @@ def arrivals(
         for lag in range(1, largest + 1):
             now = slice(max(start, lag), stop)
             before = slice(now.start - lag - time[0], max(stop - lag - time[0], 0))
-            products[lag - 1] += left[now].T @ u[before]
+            products[lag - 1] += residuals[now].T @ u[before]
             count[lag - 1] += there[now].astype(np.float64).T @ known[before]
     energy = np.add.reduceat(products**2, offsets[:-1], axis=1)
     energy = np.add.reduceat(energy, offsets[:-1], axis=2)

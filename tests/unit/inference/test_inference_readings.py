@@ -155,7 +155,7 @@ def test_arrivals_are_sums_of_products(monkeypatch, steps):
     whitened = whiten(tabulate(source), own)
     residuals = np.random.default_rng(2).standard_normal((T, 3))
     residuals[200:220, :2] = 0
-    found = arrivals(residuals, whitened, dims, 4, shifts)
+    found = arrivals(residuals.copy(), whitened, dims, 4, shifts)
     rows = np.r_[0:200, 220:T]
     r = np.zeros((T, 2))
     r[rows] = bounded(residuals[rows, :2])
