@@ -13,7 +13,7 @@ from fedgranger.data.findings import Finding
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
-__all__ = ["ClientData", "Panel", "segment_starts"]
+__all__ = ["ClientData", "Panel", "segment_starts", "step_lengths"]
 
 GAP_FACTOR = 1.5
 """A step longer than this many median sampling intervals starts a new segment."""
@@ -287,11 +287,22 @@ class Panel:
         return write_panel(self, Path(folder), format)
 
 
-def segment_starts(time: np.ndarray) -> np.ndarray:
-    """Steps of a time axis that do not follow their predecessor; see `Panel.segment_starts`."""
+def segment_starts(time: np.ndarray, interval: float | None = None) -> np.ndarray:
+    """Steps of a time axis that do not follow their predecessor; see `Panel.segment_starts`.
+
+    Args:
+        time: the time axis.
+        interval: the sampling interval, as `step_lengths`; their median by default.
+    """
     starts = np.zeros(len(time), dtype=np.bool_)
     starts[:1] = True
-    if len(time) > 2:
-        steps = np.diff(time).astype(np.float64)
-        starts[1:] |= steps > GAP_FACTOR * np.median(steps)
+    if len(time) > 2 or interval is not None:
+        steps = step_lengths(time)
+        starts[1:] |= steps > GAP_FACTOR * (np.median(steps) if interval is None else interval)
     return starts
+
+
+def step_lengths(time: np.ndarray) -> np.ndarray:
+    """From each step to the next, in units of the axis or, of time stamps, in nanoseconds."""
+    axis = time.astype("datetime64[ns]") if time.dtype.kind == "M" else time
+    return np.diff(axis).astype(np.float64)

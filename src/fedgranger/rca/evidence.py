@@ -8,14 +8,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedgranger.client.monitor import MEMORY, Monitor
-from fedgranger.data.panel import Panel
+from fedgranger.data.panel import Panel, segment_starts, step_lengths
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference, examine_states
 from fedgranger.linalg.smoothing import smooth
 from fedgranger.messages import MonitorMessage
 from fedgranger.results import Result
 
-__all__ = ["Evidence", "combine", "gather", "require_normal", "without_season"]
+__all__ = [
+    "Evidence",
+    "check_clients",
+    "check_interval",
+    "combine",
+    "gather",
+    "require_normal",
+    "training_interval",
+    "without_season",
+]
+
+INTERVAL_TOLERANCE = 0.05
+"""By how much the sampling interval of new data may differ from that of training."""
+CHECKED_STEPS = 20
+"""The interval of fewer steps is not looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +98,15 @@ def gather(result: Result, panel: Panel) -> Evidence:
         panel: new data with the same clients and sensors.
 
     Raises:
-        DataError: a client or sensor is absent.
+        DataError: a client or sensor is absent, or the data come at other intervals than those of
+            training.
         RunError: the run does not know what is normal.
     """
     monitors, reference = require_normal(result)
     check_clients(monitors, panel)
+    check_interval(result, panel.time)
     panel = without_season(result, panel)
-    starts = panel.segment_starts
+    starts = segment_starts(panel.time, training_interval(result))
     messages = {name: monitor.report(panel[name], starts) for name, monitor in monitors.items()}
     thresholds = {name: monitor.threshold for name, monitor in monitors.items()}
     return combine(reference, messages, thresholds, starts)
@@ -109,6 +125,31 @@ def without_season(result: Result, panel: Panel) -> Panel:
         for client in panel
     )
     return replace(panel, clients=clients)
+
+
+def training_interval(result: Result) -> float | None:
+    """Ticks per step of the data that a run learned from; None in runs of older versions."""
+    return result.manifest.get("normal", {}).get("interval")
+
+
+def check_interval(result: Result, time: np.ndarray) -> None:
+    """Refuse data at other intervals than those of training, whose dynamics are per step.
+
+    Few steps say too little: half of them may lie after gaps.
+    """
+    interval = training_interval(result)
+    if interval is None or len(time) < CHECKED_STEPS:
+        return
+    found = float(np.median(step_lengths(time)))
+    if abs(found / interval - 1) > INTERVAL_TOLERANCE:
+        raise DataError(
+            f"the new data come every {_say(found, time)}, those that the run learned from came "
+            f"every {_say(interval, time)}; resample the new data to that interval"
+        )
+
+
+def _say(length: float, time: np.ndarray) -> str:
+    return f"{length / 1e9:g} s" if time.dtype.kind == "M" else f"{length:g}"
 
 
 def check_clients(monitors: Mapping[str, Monitor], panel: Panel) -> None:

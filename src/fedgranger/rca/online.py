@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.preprocess import sensor_columns
-from fedgranger.data.panel import GAP_FACTOR, ClientData, Panel
+from fedgranger.data.panel import ClientData, Panel, segment_starts
 from fedgranger.errors import DataError
 from fedgranger.rca.evidence import (
+    CHECKED_STEPS,
     Evidence,
     check_clients,
+    check_interval,
     combine,
     require_normal,
+    training_interval,
     without_season,
 )
 from fedgranger.rca.ranking import Ranking, rank
@@ -63,11 +66,11 @@ class OnlineAnalysis:
     def __init__(self, result: Result, *, scorer: str = "unexplained", quiet: int = 50) -> None:
         self._monitors, self._reference = require_normal(result)
         self._result = result
-        self._interval = result.manifest.get("normal", {}).get("interval")
         self._edges = result.edges()
         self._strengths = strength_matrix(result, self._reference.names)
         self._scorer, self._quiet = scorer, quiet
         self._last: Panel | None = None
+        self._times: np.ndarray | None = None
         self._parts: list[Evidence] = []
         self._seen, self._calm = 0, 0
         self._alarm_step: int | None = None
@@ -86,11 +89,15 @@ class OnlineAnalysis:
         The first step follows the last one of the batch before, unless the time axis jumps.
 
         Raises:
-            DataError: a client or sensor is absent, or the batch is not later than the last one.
+            DataError: a client or sensor is absent, the batch is not later than the last one, or
+                the data come at other intervals than those of training.
         """
         check_clients(self._monitors, panel)
         if panel.num_steps == 0:
             return []
+        parts = [panel.time] if self._times is None else [self._times, panel.time]
+        self._times = np.concatenate(parts)[-max(panel.num_steps, CHECKED_STEPS) :]
+        check_interval(self._result, self._times)
         evidence, found = self._examine(without_season(self._result, panel)), []
         smoothed = evidence.smoothed(self._memory)
         before = np.concatenate([self._memory[None], smoothed[:-1]])
@@ -146,7 +153,7 @@ class OnlineAnalysis:
             panel.time,
         )
         extended = used if self._last is None else _joined_panels(self._last, used)
-        starts = gaps(extended.time, self._interval)
+        starts = segment_starts(extended.time, training_interval(self._result))
         messages = {
             name: monitor.report(extended[name], starts) for name, monitor in self._monitors.items()
         }
@@ -155,15 +162,6 @@ class OnlineAnalysis:
         # two steps: the change at the last one needs the one before
         self._last = extended.slice(max(0, extended.num_steps - 2), extended.num_steps)
         return evidence.steps(slice(extended.num_steps - used.num_steps, None))
-
-
-def gaps(time: np.ndarray, interval: float | None) -> np.ndarray:
-    """Steps that do not follow their predecessor, by the sampling interval of the training data."""
-    starts = np.zeros(len(time), dtype=np.bool_)
-    starts[:1] = True
-    if interval is not None:
-        starts[1:] |= np.diff(time).astype(np.float64) > GAP_FACTOR * interval
-    return starts
 
 
 def _only(client: ClientData, sensors: tuple[str, ...]) -> ClientData:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.monitor import Monitor, fit_monitor
-from fedgranger.data.panel import Panel
+from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import FedGrangerError
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.reference import Reference, learn_reference
@@ -40,7 +40,7 @@ def learn_normal(
         return {}, None, {"reason": str(error)}
     facts = {
         "explained_by": "all clients" if allowed is None else "edges",
-        "interval": float(np.median(np.diff(panel.time).astype(np.float64))),
+        "interval": float(np.median(step_lengths(panel.time))),
     }
     return monitors, reference, facts
 

@@ -251,6 +251,30 @@ def test_online_sees_gaps_however_the_data_are_cut(run):
     assert steps.pop() != 60
 
 
+@pytest.mark.parametrize("factor", [0.5, 2])
+@pytest.mark.parametrize("batch", [1, 7, 120])
+def test_data_at_another_interval_are_refused(run, factor, batch):
+    """Every step would count as a gap, or the dynamics would be those of another step."""
+    panel = made_panel(120, seed=7)
+    other = replace(panel, time=factor * np.arange(120.0))
+    words = f"come every {factor:g}, those that the run learned from came every 1; resample"
+    with pytest.raises(DataError, match=words):
+        gather(run, other)
+    analysis = OnlineAnalysis(run)
+    parts = [other.slice(k, min(k + batch, 120)) for k in range(0, 120, batch)]
+    with pytest.raises(DataError, match=words):
+        list(map(analysis.feed, parts))
+
+
+def test_windows_and_alarms_know_one_meaning_of_gap(run):
+    """Steps of 1.4 intervals follow each other, of 1.6 they do not, whatever the median is."""
+    panel = made_panel(121, seed=9)
+    steps = np.ones(120)
+    steps[30], steps[60] = 1.4, 1.6
+    found = gather(run, replace(panel, time=np.r_[0, np.cumsum(steps)]))
+    assert np.flatnonzero(np.isnan(found.surprise).all(axis=1)).tolist() == [0, 61]
+
+
 def test_batches_may_be_empty_or_carry_more(run):
     panel = made_panel(60, seed=8)
     more = fg.Panel((*panel.clients, replace(panel["a"], name="extra")), panel.time)
