@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.params import LocalModel
-from fedgranger.client.preprocess import sensor_columns
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
 from fedgranger.errors import DataError
 from fedgranger.linalg.smoothing import smooth, squared_norms

@@ -23,10 +23,9 @@ import numpy as np
 
 from fedgranger.client.clock import clock_of, period_ticks, whole_steps
 from fedgranger.client.lines import find_periods, num_harmonics
-from fedgranger.client.preprocess import sensor_columns
 from fedgranger.client.season_fit import CHUNK_STEPS, fit_profile, fit_waves, phases, waves
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
 
 __all__ = ["Season", "find_periods", "fit_season", "take_out"]

@@ -13,7 +13,7 @@ from fedgranger.data.findings import Finding
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
-__all__ = ["ClientData", "Panel", "segment_starts", "step_lengths"]
+__all__ = ["ClientData", "Panel", "segment_starts", "sensor_columns", "step_lengths"]
 
 GAP_FACTOR = 1.5
 """A step longer than this many median sampling intervals starts a new segment."""
@@ -285,6 +285,21 @@ class Panel:
         from fedgranger.data.reading import write_panel
 
         return write_panel(self, Path(folder), format)
+
+
+def sensor_columns(client: ClientData, sensors: tuple[str, ...]) -> list[int]:
+    """Positions of the training data's sensors among the new data's.
+
+    Raises:
+        DataError: one of them is absent.
+    """
+    missing = [name for name in sensors if name not in client.sensors]
+    if missing:
+        raise DataError(
+            f"client '{client.name}': the new data lack sensor '{missing[0]}' (they have "
+            f"{', '.join(client.sensors)}); give all {len(sensors)} sensors of the training data"
+        )
+    return [client.sensors.index(name) for name in sensors]
 
 
 def segment_starts(time: np.ndarray, interval: float | None = None) -> np.ndarray:

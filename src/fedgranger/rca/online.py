@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.client.preprocess import sensor_columns
-from fedgranger.data.panel import ClientData, Panel, segment_starts
+from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.rca.evidence import (
     CHECKED_STEPS,

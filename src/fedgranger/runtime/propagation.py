@@ -1,7 +1,7 @@
 """Drive the covariance recursion over a run's data: in simulation, where all data are in one place.
 
 In a deployment nobody holds both a client's measurements and the other clients' states; what each
-party can compute by itself is in `uncertainty.deployed`.
+party can compute by itself is in `fedgranger_research.studies.one_party`.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fedgranger.client.params import read_models
-from fedgranger.client.preprocess import (
+from fedgranger.client.state_noise import state_message
+from fedgranger.data.panel import ClientData, Panel
+from fedgranger.errors import ConfigError, DataError, ModelError
+from fedgranger_research.datasets.preprocessing import (
     Preprocessing,
     read_preprocessing,
     write_preprocessing,
 )
-from fedgranger.client.state_noise import state_message
-from fedgranger.data.panel import ClientData, Panel
-from fedgranger.errors import ConfigError, DataError, ModelError
 
 
 def make_client(num_steps=400, seed=0, sensors=("a", "b", "c", "d", "e", "f")):

@@ -14,15 +14,15 @@ from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.rows import row_params, row_windows, single_row
 from fedgranger.runtime.setup import initial_state, set_up
-from fedgranger.uncertainty.deployed import (
+from fedgranger.uncertainty.noise import noise_of
+from fedgranger.uncertainty.propagate import advance_rounds, prior_state
+from fedgranger.uncertainty.steady_state import settle
+from fedgranger_research.studies.one_party import (
     client_params,
     client_rounds,
     server_cov,
     server_steady_cov,
 )
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.propagate import advance_rounds, prior_state
-from fedgranger.uncertainty.steady_state import settle
 
 STEPS, NOISE = 1500, 0.3**2
 

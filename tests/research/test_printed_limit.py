@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedgranger.uncertainty.inputs import RowParams
-from fedgranger.uncertainty.printed import printed_gains, printed_limit
+from fedgranger_research.reproduction.printed_limit import printed_gains, printed_limit
 
 
 def params(p, d, q):

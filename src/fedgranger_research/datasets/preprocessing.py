@@ -34,14 +34,13 @@ from fedgranger.client.identify import identify
 from fedgranger.client.params import LocalModel, read_models
 from fedgranger.client.state_noise import state_readout
 from fedgranger.config import check_choice
-from fedgranger.data.panel import ClientData
-from fedgranger.errors import DataError, ModelError
+from fedgranger.data.panel import ClientData, sensor_columns
+from fedgranger.errors import ModelError
 
 __all__ = [
     "RECIPES",
     "Preprocessing",
     "read_preprocessing",
-    "sensor_columns",
     "write_preprocessing",
 ]
 
@@ -149,21 +148,6 @@ class Preprocessing:
         method, notes = str(mapping.get("method", "given")), tuple(mapping.get("notes", ()))
         model = LocalModel(A, C, Q, R, centre, scale, method, notes)
         return cls(str(mapping["recipe"]), tuple(map(str, mapping["sensors"])), model)
-
-
-def sensor_columns(client: ClientData, sensors: tuple[str, ...]) -> list[int]:
-    """Positions of the training data's sensors among the new data's.
-
-    Raises:
-        DataError: one of them is absent.
-    """
-    missing = [name for name in sensors if name not in client.sensors]
-    if missing:
-        raise DataError(
-            f"client '{client.name}': the new data lack sensor '{missing[0]}' (they have "
-            f"{', '.join(client.sensors)}); give all {len(sensors)} sensors of the training data"
-        )
-    return [client.sensors.index(name) for name in sensors]
 
 
 def write_preprocessing(path: Path, clients: Mapping[str, Preprocessing]) -> None:
