@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["FAMILIES", "add_family", "draw", "named_key"]
+__all__ = ["FAMILIES", "draw", "named_key"]
 
 Sampler = Callable[[Key[Array, ""], tuple[int, ...], float], Float[Array, "..."]]
 """(key, shape, degrees of freedom) -> draws with mean 0 and variance 1."""
@@ -32,13 +32,6 @@ FAMILIES: dict[str, Sampler] = {
     "student-t": _student_t,
 }
 """Standardised samplers by name; the scale of a prior is therefore its standard deviation."""
-
-
-def add_family(name: str, sampler: Sampler) -> None:
-    """Register another location-scale family under a new name."""
-    if name in FAMILIES:
-        raise ConfigError(f"prior family '{name}' exists already; choose another name")
-    FAMILIES[name] = sampler
 
 
 def named_key(key: Key[Array, ""], *names: str) -> Key[Array, ""]:

@@ -8,7 +8,6 @@ import scipy.linalg
 
 import fedgranger as fg
 from fedgranger import rounds
-from fedgranger.linalg.blocks import vec
 from fedgranger.runtime.inprocess import stack_windows, train
 from fedgranger.runtime.setup import initial_state, set_up
 from tests.configs import formula_config
@@ -52,7 +51,7 @@ def solve(setup, m):
 
 def as_vector(setup, state, m):
     thetas, rows = numpy_fedgc.state_to_plain(setup, state)
-    return np.concatenate([vec(thetas[m]), vec(rows[m])])
+    return np.concatenate([thetas[m].T.reshape(-1), rows[m].T.reshape(-1)])
 
 
 @pytest.mark.parametrize(

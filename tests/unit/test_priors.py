@@ -86,23 +86,3 @@ def test_named_keys_are_distinct():
 
 def test_cause_and_effect_are_not_exchangeable():
     assert key_bits("granger", "a", "b") != key_bits("granger", "b", "a")
-
-
-# registration
-
-
-def test_added_family_is_drawn_from(monkeypatch):
-    monkeypatch.setattr(priors, "FAMILIES", dict(priors.FAMILIES))
-    priors.add_family("sign", lambda key, shape, _: jax.random.rademacher(key, shape, float))
-    x = draw(jax.random.key(0), (1000,), family="sign", location=1.0, scale=2.0)
-    assert set(x.tolist()) == {-1.0, 3.0}
-    with pytest.raises(ConfigError, match="prior family 'sign' exists already"):
-        priors.add_family("sign", lambda key, shape, _: x)
-
-
-def test_built_in_family_is_not_overwritten():
-    before = priors.FAMILIES["normal"]
-    with pytest.raises(ConfigError, match="prior family 'normal' exists already; choose another"):
-        priors.add_family("normal", lambda key, shape, _: key)
-    assert priors.FAMILIES["normal"] is before
-    assert "sign" not in priors.FAMILIES

@@ -23,10 +23,8 @@ __all__ = [
     "Estimated",
     "all_entry_tests",
     "block_cov",
-    "block_entries",
     "critical_values",
     "denominator_df",
-    "entry_tests",
     "homoskedastic",
     "padded_blocks",
     "wald_tests",
@@ -102,14 +100,6 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
     size = real_rows.sum(axis=1)[:, None] * real_columns.sum(axis=1)[None, :]
     no_block = np.zeros((M, M), dtype=np.bool_)
     return BlockCovariance(cov, np.full((M, M), float(df)), size, 0, no_block, is_estimated=False)
-
-
-def block_entries(fit: Estimated, dims: tuple[int, ...], effect: int, cause: int) -> np.ndarray:
-    """Estimated block, (p_effect, L p_cause), lags side by side."""
-    rows, columns = block_positions(dims, fit.lags)
-    return fit.transition[
-        np.ix_(rows[effect][rows[effect] >= 0], columns[cause][columns[cause] >= 0])
-    ]
 
 
 def block_cov(
@@ -188,20 +178,6 @@ def all_entry_tests(
     half = stats.t.ppf(0.5 + confidence / 2, nu) * se
     p_value = np.maximum(2 * stats.t.sf(np.abs(blocks) / se, nu), SMALLEST)
     return EntryTests(se, blocks - half, blocks + half, p_value)
-
-
-def entry_tests(
-    fit: Estimated,
-    covariance: BlockCovariance,
-    dims: tuple[int, ...],
-    effect: int,
-    cause: int,
-    confidence: float,
-) -> EntryTests:
-    """Test the entries of one block (at all lags)."""
-    everything = all_entry_tests(fit, covariance, dims, confidence)
-    rows, columns = dims[effect], fit.lags * dims[cause]
-    return EntryTests(*(part[effect, cause, :rows, :columns] for part in everything))
 
 
 def padded_blocks(fit: Estimated, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

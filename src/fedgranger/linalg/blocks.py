@@ -1,12 +1,9 @@
-r"""Ragged client blocks as dense arrays, and the package's `vec`.
+"""Ragged client blocks as dense arrays.
 
 Clients differ in state and sensor dimension. Inside a round all of them live in one dense array
 with a leading client axis, padded with zeros up to the largest size: a zero row of a state, a
 measurement or a parameter stays exactly zero under every update, so padding never changes a
 number. Padding happens here and is removed here.
-
-`vec` stacks columns (column-major), as in the paper: \(\mathrm{vec}(AXB) = (B^\top \otimes A)
-\,\mathrm{vec}\,X\). Every Kronecker formula in this package uses it; `reshape(-1)` does not.
 """
 
 from __future__ import annotations
@@ -16,22 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["pack_square", "pad_stack", "unpack_square", "unvec", "vec"]
-
-
-def vec(matrix: np.ndarray) -> np.ndarray:
-    """Stack the columns of a matrix.
-
-    Example:
-        >>> vec(np.array([[1, 2], [3, 4]])).tolist()
-        [1, 3, 2, 4]
-    """
-    return matrix.T.reshape(-1)
-
-
-def unvec(vector: np.ndarray, num_rows: int) -> np.ndarray:
-    """Undo `vec`."""
-    return vector.reshape(-1, num_rows).T
+__all__ = ["pack_square", "pad_stack", "unpack_square"]
 
 
 def pad_stack(blocks: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

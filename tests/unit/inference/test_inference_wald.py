@@ -15,7 +15,7 @@ from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
 from fedgranger.inference.multiplicity import adjust, false_edge_bound
 from fedgranger.inference.power import detectable_strength, power
-from fedgranger.inference.wald import block_cov, block_entries, entry_tests, wald_tests
+from fedgranger.inference.wald import EntryTests, all_entry_tests, block_cov, wald_tests
 from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
@@ -48,11 +48,17 @@ def with_cov(covariance, cov, df=50.0):
     )
 
 
-def test_block_entries_hold_all_lags_of_one_cause(fitted):
-    _, fit, _ = fitted
-    A = fit.transition
-    np.testing.assert_array_equal(block_entries(fit, DIMS, 1, 0), A[1:, [0, 3]])
-    np.testing.assert_array_equal(block_entries(fit, DIMS, 0, 1), A[:1, [1, 2, 4, 5]])
+def block_entries(fit, dims, effect, cause):
+    """The block by hand; clients 0 and 1 have one and two states, lags lie side by side."""
+    assert dims == DIMS
+    rows = {0: [0], 1: [1, 2]}
+    return fit.transition[np.ix_(rows[effect], [k * 3 + j for k in (0, 1) for j in rows[cause]])]
+
+
+def entry_tests(fit, covariance, dims, effect, cause, confidence):
+    everything = all_entry_tests(fit, covariance, dims, confidence)
+    rows, columns = dims[effect], fit.lags * dims[cause]
+    return EntryTests(*(part[effect, cause, :rows, :columns] for part in everything))
 
 
 def test_wald_vs_quadratic_form(fitted):

@@ -1,23 +1,11 @@
-"""vec, padding and packing of ragged client blocks."""
+"""Padding and packing of ragged client blocks."""
 
 import numpy as np
 import pytest
 
-from fedgranger.linalg.blocks import pack_square, pad_stack, unpack_square, unvec, vec
+from fedgranger.linalg.blocks import pack_square, pad_stack, unpack_square
 
 DIMS = (1, 3, 2)
-
-
-def test_vec_of_product_vs_kronecker():
-    rng = np.random.default_rng(0)
-    A, X, B = (rng.standard_normal(shape) for shape in ((2, 3), (3, 4), (4, 5)))
-    np.testing.assert_allclose(vec(A @ X @ B), np.kron(B.T, A) @ vec(X), rtol=1e-12)
-
-
-def test_vec_stacks_columns_and_unvec_undoes_it():
-    X = np.arange(6.0).reshape(2, 3)
-    assert vec(X).tolist() == [0, 3, 1, 4, 2, 5]
-    np.testing.assert_array_equal(unvec(vec(X), 2), X)
 
 
 def test_pad_stack_puts_blocks_first_and_zeros_behind():
