@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-WAITING = ("tests/federation/attacks/", "tests/federation/test_flare.py", "tests/federation/test_")
+WAITING = ("tests/federation/test_real_parties.py", "tests/federation/")
 """Tests that mostly wait for real processes; begun last they would keep one worker waiting."""
 
 

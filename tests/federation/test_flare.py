@@ -5,72 +5,21 @@ import socket
 import ssl
 import stat
 import subprocess
-import warnings
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli import demo
 from fedgranger.cli.app import app
-from fedgranger.runtime.federated.audit import read_lines, verify
-from tests.federation.flare import FEDGRANGER, RealFederation, wait_for
+from tests.federation.flare import FEDGRANGER, RealFederation, same_as_alone, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 
 
 ROUNDS = "rounds = 100_000\nquestions = 9\n"
 """A site that takes part in FedGC's rounds."""
-
-
-def same_as_alone(panel, run, solver="none", **options):
-    with warnings.catch_warnings(), threadpool_limits(1):  # as the parties: sums in one order
-        warnings.simplefilter("ignore", UserWarning)
-        alone = fg.fit(panel, config=fg.RunConfig(solver=solver, **options))
-    found = fg.Result.load(run)
-    order = [alone.clients.index(name) for name in found.clients]
-    assert order == sorted(order)
-    if solver == "none":
-        assert found.granger is None
-    elif solver == "newton":  # the limit does not know that each site began at a θ⁰ of its own
-        np.testing.assert_allclose(found.granger, alone.granger, rtol=0, atol=1e-8)
-    for name in ("transition", "std_error", "p_value"):
-        np.testing.assert_array_equal(
-            getattr(found.inference, name), getattr(alone.inference, name)
-        )
-    return found
-
-
-def test_three_clients_as_processes_find_what_one_process_finds(tmp_path):
-    panel = fg.simulate(3, 301, seed=0)[0]
-    with RealFederation(panel, tmp_path) as federation:
-        done = federation.command("run", "--out", str(tmp_path / "run"))
-        assert done.returncode == 0, done.stderr
-        assert "tested pairs are edges" in done.stdout
-        assert "what crossed the wire" in done.stdout
-        assert "FedGC was not run" in done.stdout
-        same_as_alone(panel, tmp_path / "run")
-        done = federation.command("run", "--out", str(tmp_path / "rounds"), "--solver", "newton")
-        assert done.returncode == 2
-        assert "after about d/p rounds it holds every sensor" in done.stderr
-        assert "its policy allows no rounds of FedGC" in " ".join(done.stderr.split())
-    for name in panel.names:
-        state = federation.kits[name] / "fedgranger-state"
-        assert (state / "edges.csv").read_text().startswith("cause,effect,p_value,strength\n")
-        lines = [line for line in read_lines(state / "audit.jsonl") if line["event"] == "answered"]
-        assert [line["request"] for line in lines][-5:] == [
-            "offer", "begin", "join", "upload", "finish"
-        ]  # fmt: skip
-        assert verify(state / "audit.jsonl") >= 5
-        raw = (tmp_path / "data" / f"{name}.csv").read_text().splitlines()[1].split(",")[1]
-        server = federation.kits["server"]
-        texts = [
-            p.read_bytes() for p in server.rglob("*") if p.is_file() and p.stat().st_size < 1e7
-        ]
-        assert not any(raw.encode() in text for text in texts)
-        assert not any(str(tmp_path / "data").encode() in text for text in texts)
 
 
 @pytest.mark.slow

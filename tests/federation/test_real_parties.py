@@ -1,0 +1,92 @@
+"""Provisioned FLARE processes: the in-process result, also with an altered client among them.
+
+One federation serves both tests, in this order.
+"""
+
+import pytest
+
+import fedgranger as fg
+from fedgranger.runtime.federated.audit import read_lines, verify
+from tests.federation.flare import RealFederation, same_as_alone
+
+pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+
+from tests.federation.attacks import from_client, from_job
+from tests.federation.attacks.attempts import carry_out, open_doors
+from tests.federation.attacks.calls import call_peer
+from tests.federation.attacks.orders import Altered
+from tests.federation.attacks.victim import Victim
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(3, 301, seed=0)[0]
+
+
+@pytest.fixture(scope="module")
+def federation(panel, tmp_path_factory):
+    with RealFederation(panel, tmp_path_factory.mktemp("federation")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def quiet(federation):
+    """The folder and the output of a run without an attack."""
+    out = federation.folder / "quiet"
+    done = federation.command("run", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_three_clients_as_processes_find_what_one_process_finds(federation, panel, quiet):
+    out, said = quiet
+    assert "tested pairs are edges" in said
+    assert "what crossed the wire" in said
+    assert "FedGC was not run" in said
+    same_as_alone(panel, out)
+    rounds = federation.folder / "rounds"
+    done = federation.command("run", "--out", str(rounds), "--solver", "newton")
+    assert done.returncode == 2
+    assert "after about d/p rounds it holds every sensor" in done.stderr
+    assert "its policy allows no rounds of FedGC" in " ".join(done.stderr.split())
+    for name in panel.names:
+        state = federation.kits[name] / "fedgranger-state"
+        assert (state / "edges.csv").read_text().startswith("cause,effect,p_value,strength\n")
+        lines = [line for line in read_lines(state / "audit.jsonl") if line["event"] == "answered"]
+        assert [line["request"] for line in lines][-5:] == [
+            "offer", "begin", "join", "upload", "finish"
+        ]  # fmt: skip
+        assert verify(state / "audit.jsonl") >= 5
+        raw = (federation.folder / "data" / f"{name}.csv").read_text().splitlines()[1].split(",")[1]
+        server = federation.kits["server"]
+        texts = [
+            p.read_bytes() for p in server.rglob("*") if p.is_file() and p.stat().st_size < 1e7
+        ]
+        assert not any(raw.encode() in text for text in texts)
+        assert not any(str(federation.folder / "data").encode() in text for text in texts)
+
+
+def test_an_altered_client_gets_nothing_and_changes_no_bit(federation, quiet):
+    out = federation.folder / "attacked"
+    victim, third, server = (Victim(federation, n) for n in ("client2", "client3", "server"))
+    watchers = [victim, third, server]
+    with Altered(federation, "client1") as altered, from_client.listening() as listener:
+        for kind in ("relay", "regular"):
+            altered.order("client", "register", kind)
+        attacks = [
+            *from_client.reading(victim), *from_client.asking(victim),
+            *from_client.deleting(victim), *from_client.connecting(victim, listener),
+            *from_client.ending(third),
+        ]  # fmt: skip
+        records = carry_out(altered, "client", attacks, watchers)
+        with altered.held_run(out) as job:
+            records += call_peer(altered, victim, watchers, job)
+            for role in ("client", "job"):
+                attacks = from_job.asking(victim, job)
+                records += carry_out(altered, role, list(attacks), watchers)
+            *attacks, crash = from_job.ending(victim, server, job)
+            records += carry_out(altered, "job", attacks, watchers)
+            records += carry_out(altered, "job", [crash], watchers)
+    assert not open_doors(records)
+    edges = [(run / "edges.csv").read_bytes() for run in (quiet[0], out)]
+    assert edges[0] == edges[1]
