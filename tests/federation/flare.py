@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fedgranger as fg
-from fedgranger.runtime.flare.kits import make_kits
+from fedgranger.flare.kits import make_kits
 
 FEDGRANGER = [sys.executable, "-m", "fedgranger"]
 ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}

@@ -12,14 +12,14 @@ from functools import cache
 import numpy as np
 
 import fedgranger as fg
-from fedgranger.runtime.federated.coordinator import Coordinator, drive
-from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
-from fedgranger.runtime.federated.preparation import seeded_preparation
-from fedgranger.runtime.federated.protocol import Plan, Stopped
-from fedgranger.runtime.federated.store import Store
-from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.party import Party
+from fedgranger.federation.policy import UNLIMITED, SitePolicy
+from fedgranger.federation.preparation import seeded_preparation
+from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.store import Store
+from fedgranger.federation.timing import LocalSeries
 
 
 class Crash(BaseException):  # not an Exception: nothing in a party may catch it

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedgranger.federation import codec
+from fedgranger.federation.codec import MessageError, Packet, decode, encode, pack, unpack
 from fedgranger.messages import CONTENTS
-from fedgranger.runtime.federated import codec
-from fedgranger.runtime.federated.codec import MessageError, Packet, decode, encode, pack, unpack
 
 SAMPLES = {str: "x", int: 3, float: 1.5, bool: True}
 

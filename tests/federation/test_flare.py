@@ -120,7 +120,7 @@ def _answers(port, wrap):
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory):
-    from fedgranger.runtime.flare.kits import make_kits
+    from fedgranger.flare.kits import make_kits
 
     return make_kits(tmp_path_factory.mktemp("k") / "kits", "localhost", ["pump", "tank"], 8002)
 
@@ -172,7 +172,7 @@ def test_options_come_from_the_command_then_the_file_and_the_help_names_the_defa
 
 def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):
     from fedgranger.cli.federation.common import look_at_data
-    from fedgranger.runtime.flare.settings import read_settings, write_settings
+    from fedgranger.flare.settings import read_settings, write_settings
 
     rows = "\n".join(f"2026-01-01T00:00:{s:02d},{s * s},{s % 7}" for s in range(30))
     (tmp_path / "pump.csv").write_text(f"time,a,b\n{rows}\n")

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.runtime.flare.guard import (
+from fedgranger.flare.guard import (
     ROLES,
     RULES,
     Envelope,
@@ -17,8 +17,8 @@ from fedgranger.runtime.flare.guard import (
     goes_astray,
     reason_to_refuse,
 )
-from fedgranger.runtime.flare.job_files import check_archive, check_job, write_job
-from fedgranger.runtime.flare.rights import check_rights, restore_rights
+from fedgranger.flare.job_files import check_archive, check_job, write_job
+from fedgranger.flare.rights import check_rights, restore_rights
 
 JOB = "0a1b2c3d-1111-4222-8333-0123456789ab"
 OTHER_JOB = "ffffffff-1111-4222-8333-0123456789ab"
@@ -270,7 +270,7 @@ def test_rights_are_restored_and_checked(tmp_path, is_server):
 def test_a_process_without_its_rights_does_not_start(tmp_path, role):
     (tmp_path / "local").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "fedgranger.runtime.flare.entry", role, "-m", str(tmp_path)],
+        [sys.executable, "-m", "fedgranger.flare.entry", role, "-m", str(tmp_path)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

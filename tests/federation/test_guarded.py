@@ -15,9 +15,9 @@ from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.private.admin_defs import Message
 
-from fedgranger.runtime.flare import guarded
-from fedgranger.runtime.flare.components import OnlyRuns
-from fedgranger.runtime.flare.identity import admin_name
+from fedgranger.flare import guarded
+from fedgranger.flare.components import OnlyRuns
+from fedgranger.flare.identity import admin_name
 from tests.federation.test_guard import JOB, OTHER_JOB, packed
 
 ADMIN = "_admin_0a1b2c3d-1111-4222-8333-0123456789ab"

@@ -24,20 +24,20 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nvflare.private.fed.utils.identity_utils import IdentityAsserter, IdentityVerifier
 
-from fedgranger.runtime.flare.authority import ROOT_DAYS, read_authority
-from fedgranger.runtime.flare.certificates import (
+from fedgranger.flare.authority import ROOT_DAYS, read_authority
+from fedgranger.flare.certificates import (
     check_certificates,
     check_not_revoked,
     read_certificate,
     revoked_serials,
 )
-from fedgranger.runtime.flare.deployment import deployment_files
-from fedgranger.runtime.flare.enrolment import accept, make_request
-from fedgranger.runtime.flare.identity import certificate_path, key_path, role_of, root_path
-from fedgranger.runtime.flare.kits import make_kits
-from fedgranger.runtime.flare.revocation import Revoked
-from fedgranger.runtime.flare.settings import read_members
-from fedgranger.runtime.flare.signing import LEAF_DAYS, revoke, sign_request
+from fedgranger.flare.deployment import deployment_files
+from fedgranger.flare.enrolment import accept, make_request
+from fedgranger.flare.identity import certificate_path, key_path, role_of, root_path
+from fedgranger.flare.kits import make_kits
+from fedgranger.flare.revocation import Revoked
+from fedgranger.flare.settings import read_members
+from fedgranger.flare.signing import LEAF_DAYS, revoke, sign_request
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)

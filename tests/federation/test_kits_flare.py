@@ -11,7 +11,7 @@ from tests.federation.flare import ENVIRONMENT, FEDGRANGER, RealFederation, wait
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 
-from fedgranger.runtime.flare.kits import prepare_kits
+from fedgranger.flare.kits import prepare_kits
 
 
 def federation(*words):

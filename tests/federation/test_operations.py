@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 import fedgranger as fg
-from fedgranger.runtime.flare.processes import processes_of
+from fedgranger.flare.processes import processes_of
 from tests.federation.flare import ENVIRONMENT, FEDGRANGER, RealFederation, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")

@@ -5,11 +5,11 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.cli.tables import edge_table, headline, ledger_table, untested_lines
+from fedgranger.federation.coordinator import drive
+from fedgranger.federation.outcome import to_result
 from fedgranger.report.audit_words import control_sentences
 from fedgranger.report.html import write_report
 from fedgranger.report.run import write_run_report
-from fedgranger.runtime.federated.coordinator import drive
-from fedgranger.runtime.federated.outcome import to_result
 from tests.configs import formula_config
 from tests.federation.test_parties import Federation, Ticking, silent_after
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.runtime.federated.codec import Packet, decode, digest, encode
-from fedgranger.runtime.federated.coordinator import Coordinator, drive
-from fedgranger.runtime.federated.loopback import LoopbackEngine
-from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
-from fedgranger.runtime.federated.preparation import seeded_preparation
-from fedgranger.runtime.federated.protocol import Plan, Stopped
-from fedgranger.runtime.federated.store import DiskFiles, Store
-from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.federation.codec import Packet, decode, digest, encode
+from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.loopback import LoopbackEngine
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.party import Party
+from fedgranger.federation.policy import UNLIMITED, SitePolicy
+from fedgranger.federation.preparation import seeded_preparation
+from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 
 

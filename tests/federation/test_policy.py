@@ -8,20 +8,20 @@ import pytest
 import fedgranger as fg
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.policy import (
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.policy import (
     UNLIMITED,
     PolicyError,
     SitePolicy,
     policy_text,
     read_policy,
 )
-from fedgranger.runtime.federated.protocol import Plan, Stopped
-from fedgranger.runtime.federated.questions import ALLOWED, WAITING, Questions, WaitingError
-from fedgranger.runtime.federated.requests import read_edges
-from fedgranger.runtime.federated.secret import draw_start, keyed_hash, read_secret
-from fedgranger.runtime.federated.store import DiskFiles, Store
-from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.questions import ALLOWED, WAITING, Questions, WaitingError
+from fedgranger.federation.requests import read_edges
+from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 from tests.federation.test_parties import Federation
 from tests.federation.test_reconstruction import NUM_STEPS, Attacker, options
@@ -376,7 +376,7 @@ def test_data_that_changed_make_a_new_run_and_the_manifest_says_so(panel, tmp_pa
 
 
 def test_versions_may_differ_and_the_result_says_so(panel, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgranger.runtime.federated.party.__version__", "9.9")
+    monkeypatch.setattr("fedgranger.federation.party.__version__", "9.9")
     found = Federation(panel, tmp_path, formula_config(solver="none")).run()
     assert "client 'client1' runs fedgranger 9.9, the server" in found.notes[0]
 

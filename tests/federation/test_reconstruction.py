@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.runtime.federated.codec import Packet, decode, encode
-from fedgranger.runtime.federated.options import ClientOptions, FederationOptions
-from fedgranger.runtime.federated.party import Party
-from fedgranger.runtime.federated.policy import UNLIMITED, SitePolicy
-from fedgranger.runtime.federated.preparation import prepare_party
-from fedgranger.runtime.federated.store import Store
-from fedgranger.runtime.federated.timing import LocalSeries
+from fedgranger.federation.codec import Packet, decode, encode
+from fedgranger.federation.options import ClientOptions, FederationOptions
+from fedgranger.federation.party import Party
+from fedgranger.federation.policy import UNLIMITED, SitePolicy
+from fedgranger.federation.preparation import prepare_party
+from fedgranger.federation.store import Store
+from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 
 NUM_STEPS = 120

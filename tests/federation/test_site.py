@@ -9,14 +9,14 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
-from fedgranger.runtime.federated.audit import AuditLog, read_lines, verify
-from fedgranger.runtime.federated.codec import Packet, decode, encode
-from fedgranger.runtime.federated.policy import SitePolicy, policy_text
-from fedgranger.runtime.federated.preview import explained, look_ahead
-from fedgranger.runtime.federated.questions import ALLOWED, WAITING
-from fedgranger.runtime.federated.store import DiskFiles, Store
-from fedgranger.runtime.federated.timing import LocalSeries
-from fedgranger.runtime.flare.settings import ClientSettings, write_settings
+from fedgranger.federation.audit import AuditLog, read_lines, verify
+from fedgranger.federation.codec import Packet, decode, encode
+from fedgranger.federation.policy import SitePolicy, policy_text
+from fedgranger.federation.preview import explained, look_ahead
+from fedgranger.federation.questions import ALLOWED, WAITING
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.timing import LocalSeries
+from fedgranger.flare.settings import ClientSettings, write_settings
 from tests.federation.test_reconstruction import CLIENT, NUM_STEPS, Attacker, options
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
@@ -82,7 +82,7 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
 
 def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
     from fedgranger.cli.federation import party
-    from fedgranger.runtime.flare.settings import read_series, read_settings
+    from fedgranger.flare.settings import read_series, read_settings
 
     monkeypatch.setattr(party, "check_kit", lambda _: None)
     monkeypatch.setattr(party, "become_supervisor", lambda _: None)
@@ -95,7 +95,7 @@ def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
 
 
 def test_settings_of_an_older_kit_are_read(kit):
-    from fedgranger.runtime.flare.settings import read_settings
+    from fedgranger.flare.settings import read_settings
 
     old = {"data": "x.csv", "time_column": "t", "interval": None, "missing": "mask"}
     (kit / "local" / "fedgranger.json").write_text(json.dumps(old | {"constant": "drop"}))
@@ -206,7 +206,7 @@ def call(kit, monkeypatch):
 
 def test_one_run_at_a_time_has_the_sites_records(kit, call):
     """Several jobs at once could each ask a question before any of them was written down."""
-    from fedgranger.runtime.flare.job import FlareClient
+    from fedgranger.flare.job import FlareClient
 
     write_settings(kit, ClientSettings(str(data_of(kit))))
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
@@ -220,7 +220,7 @@ def test_one_run_at_a_time_has_the_sites_records(kit, call):
 
 
 def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeypatch):
-    from fedgranger.runtime.flare import job
+    from fedgranger.flare import job
 
     def fail(*_):
         raise RuntimeError("sensor 'secret'")
@@ -237,7 +237,7 @@ def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeyp
 
 @pytest.mark.parametrize("caller", ["client2", "", "server.x"])
 def test_only_the_server_may_call_a_client(kit, caller, call):
-    from fedgranger.runtime.flare.job import FlareClient
+    from fedgranger.flare.job import FlareClient
 
     call.caller = caller
     client = FlareClient()

@@ -13,16 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedgranger.runtime.flare import logs, tidying
-from fedgranger.runtime.flare.health import read_health
-from fedgranger.runtime.flare.news import News
-from fedgranger.runtime.flare.processes import alone, is_running
+from fedgranger.flare import logs, tidying
+from fedgranger.flare.health import read_health
+from fedgranger.flare.news import News
+from fedgranger.flare.processes import alone, is_running
 from tests.federation.flare import wait_for
 
 SUPERVISE = """
 import sys
 from pathlib import Path
-from fedgranger.runtime.flare import party_process, supervisor
+from fedgranger.flare import party_process, supervisor
 supervisor.FIRST_PAUSE_SECONDS = float(sys.argv[2])
 party_process.HEALTH_SECONDS = 0.2
 supervisor.supervise(Path(sys.argv[1]), lambda s: print(s, flush=True), sys.argv[3:])
@@ -76,7 +76,7 @@ class Supervised:
 
 
 def test_a_supervisor_imports_no_numerical_library_and_no_engine():
-    code = "import fedgranger.runtime.flare.supervisor, psutil, sys; print(*sys.modules)"
+    code = "import fedgranger.flare.supervisor, psutil, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     roots = {name.partition(".")[0] for name in done.stdout.split()}
     heavy = {
@@ -202,7 +202,7 @@ def test_a_second_supervisor_of_a_kit_is_refused(kit):
     with Supervised(kit, "import time; time.sleep(100)") as party:
         assert wait_for(lambda: party.children(), 10)
         done = subprocess.run(
-            [sys.executable, "-m", "fedgranger.runtime.flare.supervisor", str(kit)],
+            [sys.executable, "-m", "fedgranger.flare.supervisor", str(kit)],
             capture_output=True,
             text=True,
             check=False,

@@ -7,7 +7,7 @@ import pytest
 
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
-from fedgranger.runtime.federated.timing import LocalSeries, TimeGrid, agree, on_grid, range_of
+from fedgranger.federation.timing import LocalSeries, TimeGrid, agree, on_grid, range_of
 
 
 def series(time, name="a", interval=None):

@@ -16,12 +16,12 @@ from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
+from fedgranger.federation.options import FederationOptions
+from fedgranger.flare.simulation import fit_simulated
 from fedgranger.report.run import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
-from fedgranger.runtime.federated.options import FederationOptions
 from fedgranger.runtime.fitting import fit_panel
-from fedgranger.runtime.flare.simulation import fit_simulated
 
 __all__ = ["check_folder", "leave_if_untested", "print_answer", "run_fit"]
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.augment import AugmentState
+from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
 from fedgranger.rounds import RoundState
 from fedgranger.run_folder import write_atomically
-from fedgranger.runtime.convergence import Progress
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState
 

@@ -16,14 +16,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
+from fedgranger import convergence
 from fedgranger.client.augment import ClientWindow
 from fedgranger.client.stream import WindowArrays
 from fedgranger.config import RunConfig
+from fedgranger.convergence import Progress
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.rounds import RoundParams, RoundState, step
-from fedgranger.runtime import convergence
-from fedgranger.runtime.convergence import Progress
 from fedgranger.runtime.setup import Setup, initial_state
 
 __all__ = ["Snapshot", "TraceRow", "chunk_rounds", "stack_windows", "train", "window_arrays"]

@@ -12,13 +12,13 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.quality import local_fit
 from fedgranger.config import RunConfig
+from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.data.findings import Finding
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
-from fedgranger.runtime.convergence import CRITERION, NOT_TRAINED
-from fedgranger.runtime.federated.trainers import NEWTON_TOLERANCE
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.seasons import Seasonless
 from fedgranger.runtime.setup import Setup
+from fedgranger.server.trainer import NEWTON_TOLERANCE
 
 __all__ = ["describe"]
 

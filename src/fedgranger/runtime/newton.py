@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 import numpy as np
 
+from fedgranger import convergence
 from fedgranger.client.augment import AugmentState
+from fedgranger.client.learner import NewtonLearner
 from fedgranger.client.site import initial_augmentation
 from fedgranger.config import RunConfig
+from fedgranger.convergence import Progress
 from fedgranger.linalg.blocks import pad_stack, unpack_square
 from fedgranger.rounds import RoundState
-from fedgranger.runtime import convergence
-from fedgranger.runtime.convergence import Progress
-from fedgranger.runtime.federated.learners import NewtonLearner
-from fedgranger.runtime.federated.trainers import NewtonTrainer, RoundMessages, Rows
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.runtime.setup import Setup
 from fedgranger.server.granger import ServerState
+from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
 
 __all__ = ["solve"]
 

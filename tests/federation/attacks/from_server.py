@@ -11,7 +11,7 @@ from nvflare.lighter.utils import load_private_key_file, sign_folders
 from nvflare.private.defs import RequestHeader
 from nvflare.private.scheduler_constants import ShareableHeader
 
-from fedgranger.runtime.flare.guard import JOB_ID
+from fedgranger.flare.guard import JOB_ID
 from tests.federation.attacks import from_client
 from tests.federation.attacks.attempts import Attack, carry_out
 from tests.federation.attacks.from_client import MAIN, request

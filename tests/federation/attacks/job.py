@@ -19,7 +19,7 @@ def alter():
     """Replace `handle` of this process's job object; ask `JobHand` what it does then."""
     from nvflare.collab import collab
 
-    from fedgranger.runtime.flare.job import FlareClient
+    from fedgranger.flare.job import FlareClient
 
     answer, hand = FlareClient.handle, JobHand()
 
@@ -43,7 +43,7 @@ class JobHand:
         from nvflare.collab import collab
         from nvflare.collab.api.context import get_call_context
 
-        from fedgranger.runtime.federated.codec import decode
+        from fedgranger.federation.codec import decode
         from tests.federation.attacks.altered import serve
         from tests.federation.attacks.wire import Wire
 
@@ -63,7 +63,7 @@ class JobHand:
 
     def bloated(self, payload):
         """Once, instead of the states: as many bytes as the test's environment says."""
-        from fedgranger.runtime.federated.codec import decode
+        from fedgranger.federation.codec import decode
 
         size = int(os.environ.get(BLOATED, 0))
         marker = Path(os.environ.get(SOCKET, "")).with_name("bloated")
@@ -93,7 +93,7 @@ class JobHand:
 
     def call(self, client, kind, *, origin=None, token="own", **values):
         """Send another client the request of a kind that came to this one; what it answers."""
-        from fedgranger.runtime.federated.codec import decode, encode
+        from fedgranger.federation.codec import decode, encode
 
         seen = decode(self._requests[kind])
         packet = seen._replace(client=client, values={**seen.values, **values})
@@ -134,7 +134,7 @@ def _named(proxy, name):
 
 
 def _facts(answer):
-    from fedgranger.runtime.federated.codec import decode
+    from fedgranger.federation.codec import decode
 
     packet = decode(answer)
     arrays = {name: (array.shape, float(abs(array).sum())) for name, array in packet.arrays.items()}

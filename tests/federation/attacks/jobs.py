@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from fedgranger.runtime.flare.kits import ORGANISATION, admin_name
+from fedgranger.flare.kits import ORGANISATION, admin_name
 from tests.federation.attacks.attempts import keep
 
 JOB_SECONDS = 60.0
@@ -26,7 +26,7 @@ def make_job(folder, settings):
     """A run's own job, as `federation run` sends it, to be altered."""
     from nvflare.collab import CollabRecipe
 
-    from fedgranger.runtime.flare.job import FlareClient, FlareServer
+    from fedgranger.flare.job import FlareClient, FlareServer
 
     recipe = CollabRecipe(
         job_name="x", server=FlareServer(), client=FlareClient(), min_clients=1,

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedgranger import convergence
 from fedgranger.client.augment import AugmentState
 from fedgranger.rounds import RoundState
-from fedgranger.runtime import convergence
 from fedgranger.server.granger import ServerState
 
 LIMIT = 5.0

@@ -18,11 +18,11 @@ from fedgranger.cli.federation.common import (
     federation,
     say,
 )
-from fedgranger.runtime.flare import enrolment, signing
-from fedgranger.runtime.flare.authority import issued_certificates, read_authority
-from fedgranger.runtime.flare.certificates import MEMBERS, day, fingerprint, read_certificate
-from fedgranger.runtime.flare.identity import describe, require_flare, root_path
-from fedgranger.runtime.flare.private_files import write_private
+from fedgranger.flare import enrolment, signing
+from fedgranger.flare.authority import issued_certificates, read_authority
+from fedgranger.flare.certificates import MEMBERS, day, fingerprint, read_certificate
+from fedgranger.flare.identity import describe, require_flare, root_path
+from fedgranger.flare.private_files import write_private
 
 __all__ = ["accept", "certificates", "renew", "request", "revoke", "sign"]
 

@@ -13,12 +13,12 @@ from rich.markup import escape
 from fedgranger.cli.console import err
 from fedgranger.cli.lazy import lazy_group
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.runtime.flare.certificates import check_certificates
+from fedgranger.flare.certificates import check_certificates
 
 if TYPE_CHECKING:
-    from fedgranger.runtime.federated.policy import SitePolicy
-    from fedgranger.runtime.federated.timing import LocalSeries
-    from fedgranger.runtime.flare.settings import ClientSettings
+    from fedgranger.federation.policy import SitePolicy
+    from fedgranger.federation.timing import LocalSeries
+    from fedgranger.flare.settings import ClientSettings
 
 __all__ = [
     "HEAVY_COMMANDS",
@@ -93,7 +93,7 @@ def client_of(kit: Path) -> str:
     Raises:
         RunError: the kit is not a client's.
     """
-    from fedgranger.runtime.flare.kits import role_of
+    from fedgranger.flare.kits import role_of
 
     role, name = role_of(kit)
     if role != "client":
@@ -114,8 +114,8 @@ def look_at_data(
 
     `sensors` are the options on single ones: difference, leave_out, suspect.
     """
-    from fedgranger.runtime.federated.policy import POLICY_FILE, read_policy
-    from fedgranger.runtime.flare.settings import ClientSettings, read_series
+    from fedgranger.federation.policy import POLICY_FILE, read_policy
+    from fedgranger.flare.settings import ClientSettings, read_series
 
     name = client_of(kit)
     if data is None:

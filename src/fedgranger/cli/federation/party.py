@@ -30,14 +30,14 @@ from fedgranger.cli.federation.common import (
     say,
 )
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.runtime.flare.kits import require_flare, role_of
-from fedgranger.runtime.flare.settings import audit_log, state_folder, write_settings
-from fedgranger.runtime.flare.supervisor import become_supervisor
+from fedgranger.flare.kits import require_flare, role_of
+from fedgranger.flare.settings import audit_log, state_folder, write_settings
+from fedgranger.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
-    from fedgranger.runtime.federated.policy import SitePolicy
-    from fedgranger.runtime.federated.preview import Preview
-    from fedgranger.runtime.federated.timing import LocalSeries
+    from fedgranger.federation.policy import SitePolicy
+    from fedgranger.federation.preview import Preview
+    from fedgranger.federation.timing import LocalSeries
 
 __all__ = ["allow", "log", "preview", "start"]
 
@@ -92,7 +92,7 @@ def preview(
     ] = False,
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
-    from fedgranger.runtime.federated.preview import look_ahead
+    from fedgranger.federation.preview import look_ahead
 
     sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
     _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
@@ -132,7 +132,7 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
 def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
     from dataclasses import asdict
 
-    from fedgranger.runtime.federated.secret import data_hash, read_secret
+    from fedgranger.federation.secret import data_hash, read_secret
 
     secret = read_secret(state_folder(kit) / "secret")
     audit_log(kit).add(
@@ -158,8 +158,8 @@ def allow(
     ] = "",
 ) -> None:
     """Show what a run asks for that waits for this site's word (ask = true), and let it go on."""
-    from fedgranger.runtime.federated.questions import ALLOWED, WAITING
-    from fedgranger.runtime.federated.store import DiskFiles, Store
+    from fedgranger.federation.questions import ALLOWED, WAITING
+    from fedgranger.federation.store import DiskFiles, Store
 
     client_of(kit)
     store = Store(DiskFiles(state_folder(kit)))
@@ -196,8 +196,8 @@ def log(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
 ) -> None:
     """Show everything that left this site or was refused; at the server, what was refused."""
-    from fedgranger.runtime.federated.audit import read_lines
-    from fedgranger.runtime.federated.audit import verify as check_chain
+    from fedgranger.federation.audit import read_lines
+    from fedgranger.federation.audit import verify as check_chain
 
     role_of(kit)  # any party has one
     path = state_folder(kit) / "audit.jsonl"

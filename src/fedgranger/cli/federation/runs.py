@@ -21,13 +21,13 @@ from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
 from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.timing import TimeRange, agree
+from fedgranger.flare.kits import require_flare
+from fedgranger.flare.session import connect, run_job
+from fedgranger.flare.settings import read_members
 from fedgranger.report.run import write_run_report
 from fedgranger.results import Result
-from fedgranger.runtime.federated.options import FederationOptions
-from fedgranger.runtime.federated.timing import TimeRange, agree
-from fedgranger.runtime.flare.kits import require_flare
-from fedgranger.runtime.flare.session import connect, run_job
-from fedgranger.runtime.flare.settings import read_members
 
 __all__ = ["check", "run"]
 

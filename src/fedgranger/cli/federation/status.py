@@ -14,12 +14,12 @@ from rich.table import Table
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
-from fedgranger.runtime.flare.certificates import read_certificate
-from fedgranger.runtime.flare.health import read_health
-from fedgranger.runtime.flare.identity import certificate_path
-from fedgranger.runtime.flare.kits import require_flare, role_of
-from fedgranger.runtime.flare.session import connect
-from fedgranger.runtime.flare.settings import read_members
+from fedgranger.flare.certificates import read_certificate
+from fedgranger.flare.health import read_health
+from fedgranger.flare.identity import certificate_path
+from fedgranger.flare.kits import require_flare, role_of
+from fedgranger.flare.session import connect
+from fedgranger.flare.settings import read_members
 
 __all__ = ["health", "status"]
 

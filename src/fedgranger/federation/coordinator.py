@@ -1,0 +1,226 @@
+"""The server of a federated run: it keeps asking until every client has answered.
+
+`protocol` tells what to ask next; here are lost, late, repeated and wrong answers, clients that
+stay away, and crashes. Engine-neutral: an engine is anything that carries bytes to a client and
+brings bytes back (`Engine`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
+from fedgranger.federation.exchanges import Ask
+from fedgranger.federation.ledger import Ledger
+from fedgranger.federation.protocol import Found, Plan, Stopped, Story, tell
+from fedgranger.federation.store import Store
+from fedgranger.federation.validation import check_answer, check_sender, largest_answer
+
+__all__ = ["Coordinator", "Engine", "drive"]
+
+LARGEST_RESTARTS = 1000
+NOTICE_SECONDS = 10.0
+PAUSE_SECONDS = 2.0
+"""Before a client is asked again whose disk failed or whose site must first allow the run."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Carries requests to clients and brings back whatever answers arrive."""
+
+    def exchange(
+        self, requests: Mapping[str, bytes], timeout: float
+    ) -> Iterable[tuple[str, bytes]]:
+        """Send every request to its client and return the answers of the next `timeout` seconds.
+
+        Answers may be missing, repeated, of an earlier exchange, or damaged.
+        """
+        ...
+
+
+class Coordinator:
+    """State machine of the server.
+
+    Args:
+        plan: the run.
+        store: the server's disk.
+        clock: seconds since 1970.
+        log: told what the user should know.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        clock: Callable[[], float] = time.time,
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.ledger = Ledger()
+        self.found: Found | None = None
+        self.dropped: tuple[str, ...] = ()
+        self.round_index = -1
+        self.phase = "offer"
+        self.should_pause = False
+        self._plan, self._store, self._clock, self._log = plan, store, clock, log
+        self._restarts = 0
+        self._begin()
+
+    @property
+    def plan(self) -> Plan:
+        """The run, without clients that were dropped."""
+        return self._plan
+
+    def requests(self) -> dict[str, bytes]:
+        """What to send now: the requests that nobody has answered yet."""
+        for client, payload in self._open.items():
+            self.ledger.sent(client, self.phase, self.round_index, len(payload))
+        return dict(self._open)
+
+    def receive(self, client: str, payload: bytes) -> None:
+        """Take in an answer; one that is not wanted changes nothing."""
+        try:
+            self._check_length(client, payload)
+            packet = decode(payload)
+            check_sender(packet, self._plan.run, client)
+            if client not in self._open or packet.answers != digest(self._open[client]):
+                self.ledger.repeated[client] += 1
+                return
+            if packet.kind == "refusal":
+                self._refused(client, packet)
+                return
+            ask = self._ask
+            shape = ask.shapes.get(client)
+            check_answer(ask.kind, ask.values[client], shape, packet)
+        except MessageError as error:
+            self.ledger.refused[client] += 1
+            self._log(f"client '{client}': answer refused: {error}")
+            return
+        self.ledger.received(client, self.phase, self.round_index, len(payload))
+        del self._open[client]
+        self._answers[client] = packet
+        if not self._open:
+            self._advance()
+
+    def _check_length(self, client: str, payload: bytes) -> None:
+        """An answer of any other length is not even looked into."""
+        largest = largest_answer(self._ask.kind, self._ask.shapes.get(client))
+        if len(payload) > largest:
+            raise MessageError(f"it has {len(payload)} bytes, more than {largest}")
+
+    def tick(self) -> None:
+        """Look at the clock: say who is awaited, and end the wait when it has lasted too long.
+
+        Raises:
+            Stopped: a client stays away and the run may not go on without it.
+        """
+        if not self._open:
+            return
+        waited = self._clock() - self._since
+        awaited = ", ".join(
+            f"'{name}'"
+            + (" (its site has not allowed the run yet)" if name in self._waiting else "")
+            for name in sorted(self._open)
+        )
+        if waited > self._plan.options.wait_seconds:
+            self._give_up(awaited, waited)
+        elif waited > self._noticed + NOTICE_SECONDS:
+            self._noticed = waited
+            left = self._plan.options.wait_seconds - waited
+            self._log(f"waiting for {awaited} since {waited:.0f} s; {left:.0f} s left")
+
+    def _begin(self) -> None:
+        self._story: Story = tell(self._plan, self._store, self._clock, self._log)
+        self._pose(next(self._story))
+
+    def _pose(self, ask: Ask) -> None:
+        self._ask, self._answers = ask, {}
+        self.phase, self.round_index = ask.kind, ask.round_index
+        self._since, self._noticed = self._clock(), 0.0
+        self._waiting: set[str] = set()
+        self._open = {
+            client: encode(
+                Packet(ask.kind, self._plan.run, client, ask.values[client], ask.arrays[client])
+            )
+            for client in ask.values
+        }
+
+    def _advance(self) -> None:
+        try:
+            following = self._story.send(self._answers)
+        except StopIteration as end:
+            self.found = end.value
+            return
+        self._pose(following)
+
+    def _refused(self, client: str, packet: Packet) -> None:
+        code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
+        self.ledger.refused[client] += 1
+        if code in ("data", "policy"):
+            raise Stopped(f"client '{client}': {sentence[:300]}")
+        if code == "stale":
+            raise Stopped(
+                f"client '{client}' follows a newer start of this run ({sentence[:100]}); this one "
+                "ends"
+            )
+        if code == "waiting":
+            self.should_pause = True
+            if client not in self._waiting:
+                self._log(f"client '{client}' must allow the run first: {sentence[:300]}")
+            self._waiting.add(client)
+            return
+        self._log(f"client '{client}' cannot answer: {sentence[:300]}")
+        if code in ("unavailable", "unknown"):
+            self._restart()
+        self.should_pause = code == "disk"
+
+    def _restart(self) -> None:
+        """Ask again where everybody stands, and go on from the last common round."""
+        self._restarts += 1
+        if self._restarts > LARGEST_RESTARTS:
+            raise Stopped("the clients keep losing their records; look at their disks")
+        self._plan = replace(self._plan, nonce=f"{self._plan.nonce}+")
+        self._begin()
+
+    def _give_up(self, awaited: str, waited: float) -> None:
+        if self._plan.options.on_missing == "stop":
+            raise Stopped(
+                f"no answer from {awaited} for {waited:.0f} s; the run can be resumed when they "
+                "are back"
+            )
+        remaining = tuple(name for name in self._plan.clients if name not in self._open)
+        if len(remaining) < 2:
+            raise Stopped(f"no answer from {awaited} for {waited:.0f} s; too few clients are left")
+        self._log(f"going on without {awaited}: no answer for {waited:.0f} s")
+        self.dropped = (*self.dropped, *sorted(self._open))
+        self._plan = replace(self._plan, clients=remaining)
+        self._restart()
+
+
+def drive(
+    coordinator: Coordinator,
+    engine: Engine,
+    timeout: float = 30.0,
+    pause: Callable[[float], None] = time.sleep,
+) -> Found:
+    """Run to the end.
+
+    Raises:
+        Stopped: the run ends by a rule; its records are kept.
+        FedGrangerError: the data or options cannot work.
+    """
+    while coordinator.found is None:
+        phase, before = coordinator.phase, time.perf_counter()
+        answers = engine.exchange(coordinator.requests(), timeout)
+        coordinator.ledger.took(phase, time.perf_counter() - before)
+        for client, payload in answers:
+            coordinator.receive(client, payload)
+            if coordinator.found is not None:
+                break
+        coordinator.tick()
+        if coordinator.should_pause and coordinator.found is None:
+            coordinator.should_pause = False
+            pause(PAUSE_SECONDS)
+    return coordinator.found

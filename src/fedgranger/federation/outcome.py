@@ -1,0 +1,161 @@
+"""From what the server found to a run folder like any other."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedgranger._version import __version__
+from fedgranger.config import RunConfig
+from fedgranger.convergence import CRITERION, NOT_TRAINED
+from fedgranger.federation.coordinator import Coordinator
+from fedgranger.federation.protocol import Found
+from fedgranger.inference.edges import EdgeInference
+from fedgranger.results import Result
+from fedgranger.server.trainer import NEWTON_TOLERANCE
+
+__all__ = ["to_result"]
+
+
+def to_result(
+    coordinator: Coordinator, found: Found, engine: str, seconds: float, left_out: tuple[str, ...]
+) -> Result:
+    """Build the result; θ, sensors and local models stay with their clients.
+
+    Args:
+        coordinator: the server, with its ledger.
+        found: what it found.
+        engine: name of the engine.
+        seconds: how long this server ran.
+        left_out: clients that did not take part; their edges are not tested.
+    """
+    config = coordinator.plan.options.config
+    inference = found.inference
+    if inference is not None and left_out:
+        inference = _with_absent(inference, found.clients, left_out)
+    facts = dict(found.facts)
+    facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
+    whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
+    manifest: dict[str, Any] = {
+        "fedgranger_version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("jax", "numpy", "scipy")},
+        },
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "runtime": engine,
+        "seed": config.seed,
+        "data": {
+            "hash": hashlib.sha256(whole.encode()).hexdigest(),
+            "num_steps": found.grid.num_steps,
+            "num_segments": 1,
+            "notes": found.notes,
+            "clients": {
+                name: {
+                    "state_dim": dim,
+                    "state_model": "own",
+                    "hash": found.data_hashes[name],
+                    "notes": _season_notes(found.periods[name]),
+                    "season": {"periods": found.periods[name]},
+                }
+                for name, dim in zip(found.clients, found.dims, strict=True)
+            },
+        },
+        "training": _training(found, config),
+        "bytes": coordinator.ledger.totals(),
+        "left_out": list(left_out),
+        "timings": {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()},
+        "config": config.to_mapping(),
+        "inference": facts,
+    }
+    return Result(
+        found.clients, found.dims, found.granger, {}, inference, found.trace, manifest, config
+    )
+
+
+def _season_notes(periods: list[int]) -> list[str]:
+    if not periods:
+        return []
+    steps = " and ".join(str(steps) for steps in periods)
+    return [f"what repeats every {steps} steps was removed at the client"]
+
+
+def _training(found: Found, config: RunConfig) -> dict[str, Any]:
+    """How FedGC's rounds went, or that there were none."""
+    if config.solver == "none":
+        return dict(NOT_TRAINED)
+    exact = config.training_solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    num_pairs = found.grid.num_steps - 1
+    window = num_pairs if exact else config.window
+    converged = bool(found.distance <= tolerance)
+    state = "converged" if converged else "stopped"
+    return {
+        "solver": config.training_solver,
+        "window": window,
+        "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
+        "rounds": found.rounds,
+        "converged": converged,
+        "criterion": CRITERION,
+        "distance": found.distance if np.isfinite(found.distance) else None,
+        "status": f"{state} after {found.rounds} rounds: {CRITERION} {found.distance:.2g}, "
+        f"tolerance {tolerance:g}",
+        "step_size_reason": "each client chose its own",
+    }
+
+
+def _absence(left_out: tuple[str, ...]) -> list[str]:
+    """What it means for every edge that clients did not take part."""
+    if not left_out:
+        return []
+    names = ", ".join(f"'{name}'" for name in left_out)
+    who = f"client {names}" if len(left_out) == 1 else f"clients {names}"
+    return [
+        f"{who} stayed away: every edge below was tested without it, so an influence that runs "
+        "through it can look like a direct edge between two others, and its own edges were not "
+        "tested"
+    ]
+
+
+def _absent_pairs(clients: tuple[str, ...], left_out: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Every (cause, effect) of which one side did not take part."""
+    everyone = (*clients, *left_out)
+    return [
+        (cause, effect)
+        for effect in everyone
+        for cause in everyone
+        if cause != effect and (cause in left_out or effect in left_out)
+    ]
+
+
+def _stayed_away(cause: str, effect: str, left_out: tuple[str, ...]) -> str:
+    names = [f"'{name}'" for name in (cause, effect) if name in left_out]
+    return f"{' and '.join(names)} stayed away"
+
+
+def _with_absent(
+    found: EdgeInference, clients: tuple[str, ...], left_out: tuple[str, ...]
+) -> EdgeInference:
+    """Add the pairs of absent clients to the tables, and why they have no numbers to the facts."""
+    for cause, effect in _absent_pairs(clients, left_out):
+        reason = _stayed_away(cause, effect, left_out)
+        found.facts.setdefault("reasons", {})[f"{cause} -> {effect}"] = reason
+    beside = None if found.beside is None else _with_absent(found.beside, clients, left_out)
+    return found._replace(edges=_with_untested(found.edges, clients, left_out), beside=beside)
+
+
+def _with_untested(
+    edges: pd.DataFrame, clients: tuple[str, ...], left_out: tuple[str, ...]
+) -> pd.DataFrame:
+    """Add the pairs with clients that did not take part, without any number."""
+    absent = _absent_pairs(clients, left_out)
+    pairs = [{"cause": cause, "effect": effect, "df": 0, "delay": 0} for cause, effect in absent]
+    added = pd.DataFrame(pairs).reindex(columns=edges.columns)
+    kinds = {name: edges[name].dtype for name in edges.columns}
+    return pd.concat([edges, added.astype(kinds)], ignore_index=True)

@@ -1,0 +1,112 @@
+"""What a site would let out, before it takes part: how much, and how well its sensors show in it.
+
+The measure is the R² of every own sensor predicted linearly from what the server would hold of the
+same and the neighbouring time steps, with the best weights that exist. A server does not know
+those weights, so this is an upper bound for linear prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.config import RunConfig
+from fedgranger.federation.options import ClientOptions, FederationOptions
+from fedgranger.federation.policy import SitePolicy
+from fedgranger.federation.preparation import Prepared, prepare_party
+from fedgranger.federation.questions import question_of
+from fedgranger.federation.timing import LocalSeries, TimeGrid, range_of
+from fedgranger.messages import hello_bytes, state_bytes
+
+__all__ = ["Preview", "explained", "look_ahead"]
+
+
+class Preview(NamedTuple):
+    """What the default run and one with rounds would let out.
+
+    Attributes:
+        question: name of the question that the default run asks.
+        num_steps: time steps.
+        state_dim: p.
+        num_sensors: d.
+        bytes_default: payload that leaves in the default run.
+        bytes_rounds: payload that leaves with the rounds.
+        rounds: how many rounds `after` speaks of.
+        default: R² per sensor with the default run.
+        after: R² per sensor after the rounds.
+    """
+
+    question: str
+    num_steps: int
+    state_dim: int
+    num_sensors: int
+    bytes_default: int
+    bytes_rounds: int
+    rounds: int
+    default: np.ndarray
+    after: np.ndarray
+
+
+def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
+    """Prepare as for a run over all of the site's own time, and measure.
+
+    Raises:
+        PolicyError: the policy does not even allow the default run.
+        FedGrangerError: the data cannot be used.
+    """
+    mine = range_of(series)
+    steps = round((mine.last - mine.first) / mine.interval) + 1
+    grid = TimeGrid(mine.time_kind, mine.first, mine.interval, steps)
+    largest = policy.largest_for(series.client.num_sensors)
+    size = policy.largest_message_steps
+    asked = FederationOptions(RunConfig(solver="none"), size).for_client(series.client.name)
+    policy.check_options(asked, series.client.num_sensors)
+    capped = min(asked.config.max_state_dim, largest)
+    own = ClientOptions(replace(asked.config, max_state_dim=capped), asked.message_steps)
+    prepared = prepare_party(series, grid, own, np.zeros)
+    p, d = prepared.model.augmentation_shape
+    hello, state_hello = hello_bytes(p, len(prepared.season.lengths))
+    once = state_hello + state_bytes(p) * steps
+    per_round = state_bytes(p) * (steps - 1)
+    default, after = _shares(prepared, rounds)
+    return Preview(
+        question_of(asked, grid, largest),
+        steps,
+        p,
+        d,
+        once,
+        once + hello + 8 * p * (steps - 1) + rounds * per_round,
+        rounds,
+        default,
+        after,
+    )
+
+
+def _shares(prepared: Prepared, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """R² of every sensor, without rounds and after them.
+
+    Every round shows θy with another θ; any p rows in general position stand for them.
+    """
+    y = prepared.model.scaled(prepared.data.values)
+    held, complete = prepared.states, prepared.is_observed
+    default = explained(y, held, complete)
+    if rounds == 0:
+        return default, default
+    p, d = prepared.model.augmentation_shape
+    theta = np.random.default_rng(0).standard_normal((rounds * p, d))
+    return default, explained(y, np.hstack([held, y @ theta.T]), complete)
+
+
+def explained(y: np.ndarray, held: np.ndarray, complete: np.ndarray) -> np.ndarray:
+    """R² of every column of y on what is held of the same and the neighbouring time steps."""
+    rows = np.flatnonzero(complete[:-2] & complete[1:-1] & complete[2:]) + 1
+    if len(rows) < 2:
+        return np.full(y.shape[1], np.nan)
+    around = np.hstack([held[rows - 1], held[rows], held[rows + 1]])
+    X = around - around.mean(axis=0)
+    Y = y[rows] - y[rows].mean(axis=0)
+    left = Y - X @ np.linalg.lstsq(X, Y, rcond=1e-12)[0]
+    total = (Y**2).sum(axis=0)
+    return 1 - (left**2).sum(axis=0) / np.where(total > 0, total, 1.0)

@@ -1,0 +1,74 @@
+"""What a client demands of a request before it allocates, computes or writes anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fedgranger.federation.codec import MessageError
+from fedgranger.federation.timing import TimeGrid, TimeRange
+from fedgranger.federation.validation import read_fraction
+
+__all__ = ["read_edges", "read_grid"]
+
+NAME = re.compile(r"[^\W_][\w .-]{0,99}")
+LARGEST_EPOCH_JUMP = 10_000
+"""A server starts again with the next epoch; another client may have seen more starts."""
+
+
+def read_grid(values: Mapping[str, Any], mine: TimeRange, epoch: int) -> tuple[TimeGrid, int, int]:
+    """The time axis, epoch and round of a `begin`, within the client's own data.
+
+    Args:
+        values: of the request.
+        mine: the client's own time axis.
+        epoch: the client's present one.
+
+    Raises:
+        MessageError: it asks for time that the client does not have.
+    """
+    grid = TimeGrid(
+        str(values["time_kind"]),
+        read_fraction(values["first"]),
+        read_fraction(values["interval"]),
+        int(values["num_steps"]),
+    )
+    same = grid.time_kind == mine.time_kind
+    if not same or abs(grid.interval - mine.interval) > mine.interval / 10**6:
+        raise MessageError("the request samples time in another way than the client")
+    span = (mine.last - grid.first) / mine.interval
+    if grid.first < mine.first - mine.interval / 2 or not 2 <= grid.num_steps <= span + 2:
+        raise MessageError("the request asks for time outside the client's data")
+    wanted, round_index = int(values["epoch"]), int(values["round"])
+    if not 0 <= wanted <= epoch + LARGEST_EPOCH_JUMP or round_index < 0:
+        raise MessageError("the request's epoch or round is out of range")
+    return grid, wanted, round_index
+
+
+def read_edges(text: str) -> list[tuple[str, str, float, float]]:
+    """The edges of a `finish`: cause, effect, p-value, strength; NaN where one was not tested.
+
+    Raises:
+        MessageError: it is anything else.
+    """
+    try:
+        rows = json.loads(text)
+        found = [(cause, effect, _number(p), _number(size)) for cause, effect, p, size in rows]
+    except (ValueError, TypeError, RecursionError):
+        raise MessageError("the edges cannot be read") from None
+    for cause, effect, *_ in found:
+        for name in (cause, effect):
+            if not isinstance(name, str) or not NAME.fullmatch(name):
+                raise MessageError("the edges name a client that cannot be one")
+    return found
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)

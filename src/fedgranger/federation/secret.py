@@ -1,0 +1,79 @@
+"""A site's secret: random bytes that never leave it, and what is derived from them.
+
+The hash of a site's data is keyed with it, so that nobody can test a guess of the data against the
+hash. θ⁰ is drawn from it, so that nobody who sees θ⁰y knows θ⁰. Both are the same after any
+restart, because the secret lies on the site's disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from fedgranger.errors import RunError
+from fedgranger.federation.timing import LocalSeries
+
+__all__ = ["PRIOR_SCALE", "data_hash", "draw_start", "keyed_hash", "read_secret"]
+
+SECRET_BYTES = 32
+PRIOR_SCALE = 0.1
+"""Standard deviation of θ⁰; the server cannot choose it."""
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a site's secret, or make it when there is none.
+
+    Raises:
+        RunError: the file is not a secret.
+    """
+    if not path.exists():
+        _make(path)
+    content = path.read_bytes()
+    if len(content) != SECRET_BYTES:
+        raise RunError(
+            f"{path}: is not {SECRET_BYTES} bytes long; take it from a copy, or delete it: the "
+            "site then counts its questions anew"
+        )
+    return content
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, and never over one that is there."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def keyed_hash(secret: bytes, *parts: bytes | np.ndarray) -> str:
+    """A hash that only the site can compute or check."""
+    found = hashlib.blake2b(key=secret, digest_size=16)
+    for part in parts:
+        content = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+        found.update(len(content).to_bytes(8, "little"))
+        found.update(content)
+    return found.hexdigest()
+
+
+def data_hash(secret: bytes, series: LocalSeries) -> str:
+    """Tell a site's data from others, without letting anybody test a guess."""
+    return keyed_hash(secret, series.time, series.client.values, series.client.observed)
+
+
+def draw_start(secret: bytes, data: str, shape: tuple[int, int]) -> np.ndarray:
+    """θ⁰ of a site: the same for the same data and shape, unknown to everybody else."""
+    text = f"augmentation {data} {shape[0]} {shape[1]}".encode()
+    key = int(keyed_hash(secret, text), 16)
+    return PRIOR_SCALE * np.random.Generator(np.random.Philox(key=key)).standard_normal(shape)

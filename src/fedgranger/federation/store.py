@@ -1,0 +1,122 @@
+"""A party's own disk: a record is written whole or not at all, and survives a crash.
+
+The order (write beside, flush, rename, flush the folder) is what makes that true; the fault
+simulation runs the same `Store` on a disk that loses whatever was not flushed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedgranger.errors import FedGrangerError
+from fedgranger.federation.codec import MessageError, pack, unpack
+
+__all__ = ["DamagedRecordError", "DiskFiles", "Files", "Store"]
+
+
+class DamagedRecordError(FedGrangerError):
+    """A record is there and cannot be read."""
+
+
+@runtime_checkable
+class Files(Protocol):
+    """The few operations on one folder that `Store` needs."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's content, None when there is none."""
+        ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; a crash may lose or tear it until it is flushed."""
+        ...
+
+    def flush(self, name: str) -> None:
+        """Force a file's content to the disk."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name, replacing what had it."""
+        ...
+
+    def flush_folder(self) -> None:
+        """Force renames to the disk."""
+        ...
+
+
+class DiskFiles:
+    """A folder of the real disk, readable by its owner only."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's content, None when there is none."""
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+
+    def flush(self, name: str) -> None:
+        """Force a file's content to the disk."""
+        self._sync(self._folder / name)
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name."""
+        os.replace(self._folder / source, self._folder / target)
+
+    def flush_folder(self) -> None:
+        """Force renames to the disk."""
+        self._sync(self._folder)
+
+    @staticmethod
+    def _sync(path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class Store:
+    """Named records of values and arrays."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Replace a record; when this returns, it survives a crash."""
+        self._files.write(f"{name}.new", pack({"values": dict(values)}, arrays))
+        self._files.flush(f"{name}.new")
+        self._files.rename(f"{name}.new", name)
+        self._files.flush_folder()
+
+    def load(
+        self, name: str, *, fail_closed: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """Return a record; None when there is none or the disk has damaged it.
+
+        Raises:
+            DamagedRecordError: it is damaged, and with `fail_closed` that is not like none.
+        """
+        content = self._files.read(name)
+        if content is None:
+            return None
+        try:
+            header, arrays = unpack(content, largest_header=len(content))
+        except MessageError:
+            if fail_closed:
+                raise DamagedRecordError(f"the record '{name}' is damaged") from None
+            return None
+        return header["values"], arrays

@@ -1,0 +1,64 @@
+"""Parts of ours that FLARE builds into a site: how a job is started, and which jobs may be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nvflare.apis.app_validation import AppValidator
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.job_launcher_spec import JobProcessArgs
+from nvflare.app_common.job_launcher import process_launcher
+from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
+
+from fedgranger.errors import ConfigError
+from fedgranger.flare.job_files import check_job
+
+__all__ = ["ClientLauncher", "OnlyRuns", "ServerLauncher"]
+
+ENTRY = "fedgranger.flare.entry"
+process_launcher.add_custom_dir_to_path = lambda *_: None  # a job brings no code to import
+
+
+class ClientLauncher(ClientProcessJobLauncher):
+    """Starts a client's job behind the guard."""
+
+    def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
+        """FLARE's command line, with our entry."""
+        _point_to(fl_ctx, "client-job")
+        return super().get_command(job_meta, fl_ctx)
+
+
+class ServerLauncher(ServerProcessJobLauncher):
+    """Starts the server's job behind the guard."""
+
+    def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
+        """FLARE's command line, with our entry."""
+        _point_to(fl_ctx, "server-job")
+        return super().get_command(job_meta, fl_ctx)
+
+
+def _point_to(fl_ctx: Any, role: str) -> None:
+    fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)[JobProcessArgs.EXE_MODULE] = (
+        "-P -m",  # nothing in the kit is ever imported
+        f"{ENTRY} {role}",
+    )
+
+
+class OnlyRuns(AppValidator):
+    """Lets in runs of fedgranger and no other job; `report` is told of every other one."""
+
+    report: ClassVar[Callable[..., object]] = lambda *_, **__: None
+
+    def validate(self, app_folder: str) -> tuple[str, dict]:
+        """Return what is wrong with a job, and its properties: none."""
+        try:
+            check_job(Path(app_folder))
+        except ConfigError as error:
+            with contextlib.suppress(OSError):  # refused all the same
+                OnlyRuns.report("refused", reason=str(error), request="job")
+            return str(error), {}
+        return "", {}

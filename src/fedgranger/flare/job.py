@@ -1,0 +1,237 @@
+"""What FLARE runs: one object at the server, one at every client, around the parties' machines."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+from nvflare.collab import collab
+from nvflare.collab.api.context import get_call_context
+
+from fedgranger.errors import FedGrangerError
+from fedgranger.federation.codec import Packet, decode, digest, encode
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.party import Edges, Party
+from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
+from fedgranger.federation.preparation import prepare_party, seeded_preparation
+from fedgranger.federation.secret import read_secret
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.validation import check_answer, check_sender
+from fedgranger.flare.engine import FlareEngine
+from fedgranger.flare.private_files import write_private
+from fedgranger.flare.session import OUTCOME, PROGRESS
+from fedgranger.flare.settings import (
+    audit_log,
+    read_series,
+    read_settings,
+    read_simulation,
+    site_log,
+    state_folder,
+)
+
+if TYPE_CHECKING:
+    from fedgranger.federation.coordinator import Coordinator
+
+__all__ = ["FlareClient", "FlareServer"]
+
+logger = logging.getLogger("fedgranger")
+
+SERVER = "server"
+"""What FLARE calls the server's job object."""
+
+
+class FlareClient:
+    """A client's job object; everything it knows of its site comes from its own kit."""
+
+    def __init__(self) -> None:
+        self._party: Party | None = None
+        self._lock = threading.Lock()
+        self._problem = ""
+
+    @collab.publish
+    def ping(self) -> str:
+        """Say that the process is there."""
+        if not _is_server("ping", b""):
+            raise PermissionError("only the server may call a client")
+        return "here"
+
+    @collab.publish
+    def handle(self, payload: bytes) -> bytes:
+        """Answer a request of the server; a repeated one waits for the first."""
+        if not _is_server("handle", payload):
+            return _cannot(payload, "invalid", "only the server may call a client")
+        with self._lock, jax.enable_x64(True):
+            try:
+                if self._party is None and not self._problem:
+                    if not self._is_alone():
+                        return _cannot(payload, "waiting", "another run's process is at work there")
+                    self._party = _party(state_folder(_kit()))
+            except Exception as error:  # whatever it is, the server is not told
+                self._note(error)
+            if self._party is None:
+                return _cannot(payload, "data", "it cannot take part; its own log says why")
+            return self._party.handle(payload)
+
+    def _is_alone(self) -> bool:
+        """Hold the site's records until this object or its process ends: one run at a time."""
+        path = state_folder(_kit()) / f"{collab.site_name}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        weakref.finalize(self, os.close, descriptor)
+        return True
+
+    def _note(self, error: Exception) -> None:
+        ours = isinstance(error, FedGrangerError | OSError)
+        self._problem = str(error) if ours else repr(error)
+        with contextlib.suppress(OSError):
+            site_log(state_folder(_kit()), self._problem)
+            audit_log(_kit()).add("refused", code="data", reason="the site cannot take part")
+
+
+def _party(folder: Path) -> Party:
+    """Build the party from what lies in the kit; in FLARE's simulator, from its folder."""
+    name, kit = collab.site_name, _kit()
+    settings, simulated = read_settings(kit, name), read_simulation(kit)
+    policy = SitePolicy(**UNLIMITED) if simulated else read_policy(kit / POLICY_FILE)
+    series, notes = read_series(name, settings, policy)
+    for note in notes:
+        site_log(folder, note)
+
+    def finish(edges: Edges) -> None:
+        rows = ["cause,effect,p_value,strength"]
+        rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
+        text = "\n".join(rows) + "\n"
+        write_private(folder / "edges.csv", text.encode())
+
+    return Party(
+        series,
+        Store(DiskFiles(folder)),
+        prepare_party if simulated is None else seeded_preparation(simulated),
+        policy=policy,
+        secret=read_secret(folder / "secret"),
+        clock=time.time,
+        log=lambda sentence: site_log(folder, sentence),
+        audit=audit_log(kit).add,
+        on_finish=finish,
+    )
+
+
+def _kit() -> Path:
+    return Path(collab.workspace.get_root_dir())
+
+
+def _is_server(method: str, payload: bytes) -> bool:
+    """Whether FLARE says that the server calls; anybody else is written down."""
+    caller = collab.caller
+    if caller == SERVER:
+        return True
+    size = len(payload) if isinstance(payload, bytes) else 0
+    reason = "only the server may call a client"
+    with contextlib.suppress(OSError):
+        audit_log(_kit()).add(
+            "refused", caller=str(caller), method=method, size=size, reason=reason
+        )
+    site_log(state_folder(_kit()), f"'{str(caller)[:100]}' called {method}; only the server may")
+    return False
+
+
+def _cannot(payload: bytes, code: str, sentence: str) -> bytes:
+    """A refusal that says nothing about the site's files."""
+    try:
+        run = decode(payload).run
+    except FedGrangerError:
+        run = ""
+    answers = digest(payload) if isinstance(payload, bytes) else ""
+    values = {"code": code, "sentence": sentence}
+    return encode(Packet("refusal", run, collab.site_name, values, {}, answers))
+
+
+class FlareServer:
+    """The server's job object: runs the coordinator and writes what it found."""
+
+    @collab.main
+    def run(self) -> str:
+        """Drive one run to its end; a lost client ends the job so that it is submitted again."""
+        # 60 MB of statistics that no client needs
+        from fedgranger.federation.coordinator import Coordinator, drive
+        from fedgranger.federation.outcome import to_result
+        from fedgranger.federation.protocol import Plan, Stopped
+
+        given: dict[str, Any] = collab.get_app_prop("fedgranger")
+        workspace = collab.workspace
+        job = collab.fl_ctx.get_job_id()
+        options = FederationOptions.from_mapping(given["options"])
+        clients = tuple(given["clients"])
+        plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
+        folder = Path(workspace.get_run_dir(job)) / "fedgranger"
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
+        proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
+        lines: list[str] = []
+        started = time.time()
+
+        def log(sentence: str) -> None:
+            lines.append(sentence)
+            logger.warning(sentence)
+
+        with jax.enable_x64(True):
+            coordinator = Coordinator(plan, store, log=log)
+
+            def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+                return {
+                    "phase": coordinator.phase,
+                    "round": coordinator.round_index,
+                    "lines": lines[-5:],
+                    "totals": coordinator.ledger.totals(),
+                }
+
+            collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
+            engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
+            outcome: dict[str, Any] = {"status": "done", "sentence": ""}
+            try:
+                if given["mode"] == "check":
+                    outcome["ranges"] = _ask_ranges(coordinator, engine)
+                else:
+                    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
+                    left_out = (*given["left_out"], *coordinator.dropped)
+                    seconds = time.time() - started
+                    result = to_result(coordinator, found, "flare", seconds, left_out)
+                    result.save(folder)
+                    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+            except Stopped as stop:
+                outcome = {"status": "stopped", "sentence": str(stop)}
+            except FedGrangerError as error:
+                outcome = {"status": "refused", "sentence": str(error)}
+        outcome["lines"] = lines
+        (folder / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
+        return outcome["status"]
+
+
+def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]:
+    """The first question only: what every client says of its time axis, clock and version."""
+    found: dict[str, Any] = {}
+    for _ in range(3):
+        asked = {k: v for k, v in coordinator.requests().items() if k not in found}
+        if not asked:
+            break
+        before = time.time()
+        for client, payload in engine.exchange(asked, 30.0):
+            packet = decode(payload)
+            check_sender(packet, coordinator.plan.run, client)
+            if packet.kind != "refusal":
+                check_answer("offer", {}, None, packet)
+            found[client] = {**packet.values, "kind": packet.kind, "asked": before}
+    return found

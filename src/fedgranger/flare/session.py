@@ -1,0 +1,299 @@
+"""Start a run on a federation and stay with it: submit, watch, submit again, fetch the result."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedgranger.errors import RunError
+from fedgranger.flare.job_files import write_job
+from fedgranger.flare.kits import admin_name, role_of
+
+if TYPE_CHECKING:
+    from fedgranger.federation.options import FederationOptions
+
+__all__ = ["Federation", "connect", "run_job"]
+
+POLL_SECONDS = 0.5
+LOGIN_SECONDS = 10.0
+LARGEST_SUBMISSIONS = 50
+LARGEST_REFUSALS = 5
+"""A party that is just coming back may miss a job or two; one that refuses it always will."""
+NOT_STARTED_SECONDS = 2.0
+CALL_SECONDS = 60.0
+PROGRESS_SECONDS = 2.0
+SILENT_SECONDS = 90.0
+NOTICE_SECONDS = 10.0
+KEPT_JOBS = 20
+STAGES = {
+    "SUBMITTED": "submitted; waiting for the server to start it (another run may be going on)",
+    "DISPATCHED": "the server sends it to the clients",
+    "RUNNING": "the parties start their processes",
+}
+OUTCOME = "outcome.json"
+PROGRESS = "fedgranger.progress"
+
+
+class Federation:
+    """An administrator's session, opened again whenever the server was away."""
+
+    def __init__(self, kit: Path) -> None:
+        if role_of(kit)[0] != "admin":
+            raise RunError(f"{kit}: is not the admin's kit; pass the folder 'admin'")
+        logging.getLogger().addHandler(logging.NullHandler())
+        self._kit = kit.resolve()
+        self._session: Any = None
+
+    def call(self, act: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
+        """Do something with the session; None when the server cannot be reached.
+
+        What is optional the server may also refuse; the session then stays as it is.
+        """
+        try:
+            if self._session is None:
+                self._session = _login(self._kit)
+            with contextlib.redirect_stdout(io.StringIO()):
+                return act(self._session)
+        except Exception:
+            if not is_optional:
+                self.close()
+            return None
+
+    def close(self) -> None:
+        """End the session; an open one keeps the process alive."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
+        self._session = None
+
+    def last_heard(self) -> dict[str, float] | None:
+        """When the server last heard of each connected client; None without a server."""
+        found = self.call(lambda session: session.get_connected_client_list())
+        return None if found is None else {c.name: float(c.last_connect_time) for c in found}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Jobs that the server keeps, oldest first: id, name, submitted, state, is_finished."""
+        found = [
+            {
+                "id": job["job_id"],
+                "name": job.get("job_name", ""),
+                "submitted": str(job.get("submit_time", "")),
+                "state": str(job.get("status", "")).removeprefix("FINISHED:").lower(),
+                "is_finished": str(job.get("status", "FINISHED")).startswith("FINISHED"),
+            }
+            for job in self.call(lambda session: session.list_jobs()) or []
+        ]
+        return sorted(found, key=lambda job: job["submitted"])
+
+    def abort(self, run: str) -> None:
+        """End jobs that earlier starts of a run left behind: only one at a time gets its turn."""
+        for job in self.jobs():
+            if job["name"] == run and not job["is_finished"]:
+                self.call(lambda session, job=job: session.abort_job(job["id"]), is_optional=True)
+
+    def forget_old_jobs(self, kept: int = KEPT_JOBS) -> None:
+        """Have the server delete finished jobs with their results, except the last ones."""
+        finished = [job for job in self.jobs() if job["is_finished"]]
+        for job in finished[: max(len(finished) - kept, 0)]:
+            self.call(lambda session, job=job: session.delete_job(job["id"]), is_optional=True)
+
+    def progress(self, job: str) -> dict[str, Any]:
+        """What the server's job says of itself; nothing while it starts or ends."""
+        told = self.call(
+            lambda session: session.do_app_command(job, PROGRESS, {}), is_optional=True
+        )
+        return told or {}
+
+
+@contextlib.contextmanager
+def connect(kit: Path) -> Iterator[Federation]:
+    """Open a federation and close it."""
+    federation = Federation(kit)
+    try:
+        yield federation
+    finally:
+        federation.close()
+
+
+def run_job(
+    federation: Federation,
+    run: str,
+    clients: tuple[str, ...],
+    options: FederationOptions,
+    out: Path | None,
+    *,
+    mode: str = "run",
+    log: Callable[[str], None] = lambda _: None,
+    report: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a job to its end, however often it must be submitted.
+
+    Args:
+        federation: where.
+        run: name of the run; the same name goes on where it stopped.
+        clients: who takes part.
+        options: of the run.
+        out: folder for the result.
+        mode: "run", or "check" for the first question only.
+        log: told what the user should know.
+        report: told the server's progress.
+
+    Returns:
+        The server's outcome.
+
+    Raises:
+        RunError: a client or the server stays away, or the run cannot work.
+    """
+    refusals = 0
+    for _ in range(LARGEST_SUBMISSIONS):
+        present = _await(federation, clients, options, log)
+        left_out = tuple(sorted(set(clients) - present))
+        federation.abort(run)
+        settings = {
+            "run": run,
+            "mode": mode,
+            "clients": sorted(present),
+            "left_out": list(left_out),
+            "call_seconds": CALL_SECONDS,
+            "options": json.loads(options.to_text()),
+        }
+        try:
+            outcome, refusals = _attempt(federation, settings, out, log, report), 0
+        except _NotStartedError as error:
+            outcome, refusals = None, refusals + 1
+            if refusals == LARGEST_REFUSALS:
+                raise RunError(f"the job cannot be started: {error}; look at the logs") from None
+            time.sleep(refusals * NOT_STARTED_SECONDS)
+        if outcome is not None:
+            federation.forget_old_jobs()
+            return outcome
+        log("the job was lost; submitting it again, with what the parties have on record")
+    raise RunError(f"the job was lost {LARGEST_SUBMISSIONS} times; look at the parties' logs")
+
+
+class _NotStartedError(Exception):
+    """A party did not take the job; who, and why as far as it says so."""
+
+
+def _await(
+    federation: Federation,
+    clients: tuple[str, ...],
+    options: FederationOptions,
+    log: Callable[[str], None],
+) -> set[str]:
+    """Wait until everybody is connected; then, or when the time is over, say who takes part."""
+    since, noticed = time.monotonic(), 0.0
+    while True:
+        found = federation.last_heard()
+        missing = sorted(set(clients) - set(found or ()))
+        if found is not None and not missing:
+            return set(clients)
+        waited = time.monotonic() - since
+        who = "the server" if found is None else ", ".join(f"'{name}'" for name in missing)
+        if waited > options.wait_seconds:
+            present = set(clients) & set(found or ())
+            if found is not None and options.on_missing == "drop" and len(present) >= 2:
+                log(f"going on without {who}: not connected for {waited:.0f} s")
+                return present
+            raise RunError(
+                f"{who} not connected for {waited:.0f} s; start it, then give the same command "
+                "again: what the parties have on record is used"
+            )
+        if waited > noticed + 5:
+            noticed = waited
+            log(f"waiting for {who} ({waited:.0f} s of at most {options.wait_seconds:.0f})")
+        time.sleep(POLL_SECONDS)
+
+
+def _attempt(
+    federation: Federation,
+    settings: dict[str, Any],
+    out: Path | None,
+    log: Callable[[str], None],
+    report: Callable[[dict[str, Any]], None],
+) -> dict[str, Any] | None:
+    """Submit once and watch; None when the job was lost on the way."""
+    with tempfile.TemporaryDirectory() as folder:
+        job_folder = write_job(Path(folder), settings)
+        job = federation.call(lambda session: session.submit_job(str(job_folder)))
+    if job is None:
+        return None
+    told: set[str] = set()
+    stage, submitted = "", time.monotonic()
+    asked = heard = noticed = submitted
+    while True:
+        time.sleep(POLL_SECONDS)
+        now = time.monotonic()
+        status = federation.call(lambda session: session.get_job_status(job))
+        if status is None:
+            log("the server does not answer")
+            return None
+        if status == "FINISHED:COMPLETED":
+            return _fetch(federation, job, out)
+        if status == "FINISHED:FAILED_TO_RUN":
+            meta = federation.call(lambda session: session.get_job_meta(job)) or {}
+            details = [str(part) for part in meta.get("job_deploy_detail") or []]
+            why = "; ".join(part for part in details if not part.endswith(": OK"))
+            log(f"the job could not be started ({why or 'no reason was given'})")
+            raise _NotStartedError(why or "no reason was given")
+        if status.startswith("FINISHED"):
+            log(f"the job ended early ({status.removeprefix('FINISHED:').lower()})")
+            return None
+        if status in STAGES and (status != stage or now > noticed + NOTICE_SECONDS):
+            stage, noticed = status, now
+            log(f"{STAGES[status]} ({now - submitted:.0f} s)")
+        if status == "SUBMITTED":
+            heard = now
+            continue
+        if now < asked + PROGRESS_SECONDS:
+            continue
+        asked, progress = now, federation.progress(job)
+        if progress:
+            heard, noticed = now, math.inf  # from here on it speaks for itself
+            report(progress)
+        elif now > heard + SILENT_SECONDS:
+            log(f"the job has not said anything for {now - heard:.0f} s")
+            return None
+        new = [sentence for sentence in progress.get("lines", []) if sentence not in told]
+        told.update(new)
+        for sentence in new:
+            log(sentence)
+
+
+def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any] | None:
+    """Bring the result here; None when the server went away before."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = federation.call(
+            lambda session: session.download_job_result(job, destination=folder)
+        )
+        if place is None:
+            return None
+        found = next(Path(place).rglob(f"fedgranger/{OUTCOME}"), None)
+        if found is None:
+            return None
+        outcome = json.loads(found.read_text("utf-8"))
+        if out is not None and outcome["status"] == "done":
+            out.mkdir(parents=True, exist_ok=True)
+            files = sorted(found.parent.iterdir(), key=lambda path: path.name == "manifest.json")
+            for path in files:
+                if path.name != OUTCOME:
+                    shutil.copy(path, out / path.name)
+        return outcome
+
+
+def _login(kit: Path) -> Any:
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        return new_secure_session(
+            username=admin_name(), startup_kit_location=str(kit), timeout=LOGIN_SECONDS
+        )

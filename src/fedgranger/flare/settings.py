@@ -1,0 +1,180 @@
+"""What lies in a party's kit: how a client reads its data, its records and logs; never sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedgranger.config import RunConfig
+from fedgranger.errors import ConfigError
+from fedgranger.federation.audit import AuditLog
+
+if TYPE_CHECKING:
+    from fedgranger.federation.policy import SitePolicy
+    from fedgranger.federation.timing import LocalSeries
+
+__all__ = [
+    "SIMULATED",
+    "SIMULATED_CONFIG",
+    "ClientSettings",
+    "audit_log",
+    "read_members",
+    "read_series",
+    "read_settings",
+    "read_simulation",
+    "settings_text",
+    "site_log",
+    "state_folder",
+    "write_members",
+    "write_policy",
+    "write_settings",
+]
+
+FILE = "fedgranger.json"
+SIMULATED = "FEDGRANGER_SIMULATION"
+"""Environment variable: a folder with the settings of every simulated client."""
+SIMULATED_CONFIG = "simulation.json"
+"""In that folder: the options of the run, whose seed and prior simulated clients use."""
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How a client reads its data.
+
+    Attributes:
+        data: path of its CSV or Parquet file.
+        time_column: name of the time column, "auto" or "none".
+        interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
+        missing: "error", or "mask" to treat empty cells and codes as missing samples.
+        constant: "error", or "drop" to leave out sensors that never change.
+        difference: "auto", "none" or sensors whose change per row is used.
+        leave_out: sensors that are not used.
+        suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
+    """
+
+    data: str
+    time_column: str = "auto"
+    interval: float | None = None
+    missing: str = "error"
+    constant: str = "error"
+    difference: str = "auto"
+    leave_out: str = ""
+    suspect: str = "error"
+
+
+def write_settings(kit: Path, settings: ClientSettings) -> None:
+    """Write them into the kit, readable by its owner only."""
+    path = kit / "local" / FILE
+    path.write_text(settings_text(settings), "utf-8")
+    path.chmod(0o600)
+
+
+def settings_text(settings: ClientSettings) -> str:
+    """Settings as JSON."""
+    return json.dumps(asdict(settings), indent=1) + "\n"
+
+
+def read_settings(kit: Path, name: str) -> ClientSettings:
+    """Read a client's settings.
+
+    Raises:
+        ConfigError: there are none, or they cannot be read.
+    """
+    simulated = _simulated(kit)
+    path = kit / "local" / FILE if simulated is None else simulated / f"{name}.json"
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        known = {field.name for field in fields(ClientSettings)}  # older kits have fewer
+        return ClientSettings(**{name: values[name] for name in values if name in known})
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"{path}: no settings; start the client with 'fedgranger federation start KIT --data "
+            "FILE'"
+        ) from None
+
+
+def _simulated(kit: Path) -> Path | None:
+    """The folder of a simulation; a kit with certificates is never part of one."""
+    folder = os.environ.get(SIMULATED)
+    is_provisioned = (kit / "startup" / "rootCA.pem").exists() or (kit / "policy.toml").exists()
+    return Path(folder) if folder and not is_provisioned else None
+
+
+def read_simulation(kit: Path) -> RunConfig | None:
+    """The options of a simulated run; None in a deployment, where no client is told a seed."""
+    folder = _simulated(kit)
+    if folder is None:
+        return None
+    values = json.loads((folder / SIMULATED_CONFIG).read_text("utf-8"))
+    return RunConfig.from_mapping(values)
+
+
+def write_policy(kit: Path) -> None:
+    """Put the default policy into a client's kit."""
+    from fedgranger.federation.policy import POLICY_FILE, policy_text
+
+    (kit / POLICY_FILE).write_text(policy_text(), "utf-8")
+
+
+def read_series(
+    name: str, settings: ClientSettings, policy: SitePolicy
+) -> tuple[LocalSeries, list[str]]:
+    """Read a client's data within the period that its policy allows, and notes on them."""
+    from fedgranger.data.reading import read_client
+    from fedgranger.federation.timing import LocalSeries
+
+    data, times, notes = read_client(
+        name,
+        Path(settings.data),
+        time_column=settings.time_column,
+        missing=settings.missing,
+        constant=settings.constant,
+        difference=settings.difference,
+        leave_out=settings.leave_out,
+        suspect=settings.suspect,
+    )
+    return policy.within(LocalSeries(data, times, settings.interval)), notes
+
+
+def audit_log(kit: Path) -> AuditLog:
+    """The log of everything that left a site or was refused."""
+    return AuditLog(state_folder(kit) / "audit.jsonl")
+
+
+def site_log(folder: Path, sentence: str) -> None:
+    """Tell the people at a site; a full disk does not hide what is said."""
+    line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n"
+    try:
+        with (folder / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError as error:
+        sys.stderr.write(f"{line}(log.txt cannot be written: {error})\n")
+
+
+def state_folder(kit: Path) -> Path:
+    """Where a party keeps its records; survives jobs and restarts."""
+    folder = kit / "fedgranger-state"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def write_members(kit: Path, clients: Sequence[str]) -> None:
+    """Tell the admin's kit who belongs to the federation."""
+    path = kit / "local" / FILE
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    path.write_text(json.dumps({"clients": list(clients)}) + "\n", "utf-8")
+
+
+def read_members(kit: Path) -> tuple[str, ...]:
+    """The clients of the federation."""
+    path = kit / "local" / FILE
+    try:
+        return tuple(json.loads(path.read_text("utf-8"))["clients"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path}: no list of clients; pass the folder 'admin'") from None
