@@ -126,7 +126,7 @@ def line_log_p(
         angle = np.outer(np.arange(len(series)), 2 * np.pi / size * bins)
         y = (tapers * series) @ np.exp(-1j * angle)
     else:
-        y = np.asarray(scipy.fft.rfft(tapers * series, size, axis=1))[:, bins]
+        y = np.asarray(scipy.fft.rfft(tapers * series, size, axis=1, workers=-1))[:, bins]
     mu = sums @ y / (sums @ sums)
     rest = (np.abs(y - sums[:, None] * mu) ** 2).sum(axis=0)
     line = np.abs(mu) ** 2 * (sums @ sums)

@@ -124,9 +124,7 @@ class _General:
         real = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
         phi = influence(self.source, self.fit, pairs, weight)
         blocks = phi[:, rows[:, None, :, None], columns[None, :, None, :]] * real
-        residual_metric, state_metric = self.metric
-        whitened = residual_metric[:, None] @ blocks @ state_metric
-        q = (whitened * blocks).sum(axis=(3, 4))
+        q = self._sizes(blocks)
         self.first += q.sum(axis=0)
         self.second += (q**2).sum(axis=0)
         new = blocks.reshape(len(weight), M, M, -1)
@@ -137,6 +135,15 @@ class _General:
         sums = sparse.csr_array((w, (later - num_tail, earlier)), (len(new), len(self.tail)))
         past = (sums @ self.tail.reshape(len(self.tail), -1)).reshape(new.shape)
         self.half += new.transpose(1, 2, 3, 0) @ past.transpose(1, 2, 0, 3)
+
+    def _sizes(self, blocks: np.ndarray) -> np.ndarray:
+        """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
+        residual_metric, state_metric = self.metric
+        turned = np.empty_like(blocks)
+        for n, S in enumerate(state_metric):  # few large products
+            part = blocks[:, :, n]
+            turned[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
+        return np.einsum("tmnij,mij->tmn", blocks @ turned.swapaxes(-1, -2), residual_metric)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
