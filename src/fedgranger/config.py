@@ -45,7 +45,7 @@ class RunConfig:
             round of newton always takes all data.
         passes: largest number of passes over the data (rounds of newton).
         tolerance: stop when the estimated relative distance to the limit falls below this;
-            0 runs all passes. newton goes to 1e-10 whatever it is.
+            0 runs all passes. newton ignores it and always goes to 1e-10.
         local_step_size: η1, or "auto".
         feedback_step_size: η2, or "auto".
         server_step_size: γ, or "auto".

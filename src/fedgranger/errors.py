@@ -19,7 +19,7 @@ __all__ = [
 
 
 class FedGrangerError(ValueError):
-    """Base of every error that a user can mend."""
+    """Base of every error that a user can fix."""
 
 
 class DataError(FedGrangerError):

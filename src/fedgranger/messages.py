@@ -2,7 +2,7 @@
 
 | kind | direction | when | content |
 |---|---|---|---|
-| `offer` | down | at every start | the options a client needs, a random word |
+| `offer` | down | at every start | the options a client needs, a nonce |
 | `range` | up | answer | first and last time stamp, interval, clock, version, progress, data hash |
 | `begin` | down | at every start | the common time range, the round to go on from |
 | `hello` | up | answer | `StateHello`, with the periods it took out of its data, in steps |

@@ -361,7 +361,7 @@ def test_states_without_remainder_are_doubted(data, tmp_path):
     result = call(
         "fit", data, "--out", tmp_path / "r", "--state-dim", 8, "--passes", 1, "--tolerance", 0
     )
-    assert "measurement noise could not be told from the state" in result.stderr
+    assert "measurement noise could not be separated from the state" in result.stderr
 
 
 def test_demo_in_a_fresh_process(tmp_path):

@@ -17,7 +17,7 @@ from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.store import Store
 from fedgranger.federation.timing import LocalSeries
 
@@ -185,7 +185,7 @@ class World:
             except Crash:
                 self.server_disk.crash()
                 self.now += self.rng.exponential(2.0)
-            except (Stopped, OSError) as stop:
+            except (RunStopped, OSError) as stop:
                 stops.append(str(stop))
                 self.now += 10.0
 

@@ -13,7 +13,7 @@ from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
@@ -320,7 +320,7 @@ def test_what_is_wrong_with_a_clients_data_stays_at_its_site(tmp_path):
     federation = Federation(
         panel, tmp_path, formula_config(state_model="factor", solver="newton", state_dim=6)
     )
-    with pytest.raises(Stopped, match="client 'client1': it cannot take part; its own log says"):
+    with pytest.raises(RunStopped, match="client 'client1': it cannot take part; its own log says"):
         federation.run()
     assert any("factor" in line and "client1" in line for line in federation.log)
 
@@ -394,7 +394,7 @@ class Ticking(LoopbackEngine):
 def test_a_client_that_never_returns_stops_the_run_with_a_sentence(panel, tmp_path):
     config = fg.RunConfig(solver="newton", test="none")
     federation = Federation(panel, tmp_path, config, silent_after(5, "client3"), wait_seconds=60)
-    with pytest.raises(Stopped, match=r"no answer from 'client3' for 61 s; .* can be resumed"):
+    with pytest.raises(RunStopped, match=r"no answer from 'client3' for 61 s; .* can be resumed"):
         drive(federation.coordinator(), Ticking(federation))
     assert any(line.startswith("waiting for 'client3' since 11 s; 49 s") for line in federation.log)
 
@@ -432,7 +432,7 @@ def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
         for name, payload in older.requests().items():
             older.receive(name, handlers[name](payload))
     found = federation.run(federation.coordinator("two"))
-    with pytest.raises(Stopped, match="follows a newer start"):
+    with pytest.raises(RunStopped, match="follows a newer start"):
         drive(older, LoopbackEngine(handlers))
     assert found.rounds > 3
 

@@ -16,7 +16,7 @@ from fedgranger.federation.policy import (
     policy_text,
     read_policy,
 )
-from fedgranger.federation.protocol import Plan, Stopped
+from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.questions import ALLOWED, WAITING, Questions, WaitingError
 from fedgranger.federation.requests import read_edges
 from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
@@ -234,7 +234,7 @@ def panel():
 def test_the_coordinator_waits_for_a_site_that_asks(panel, tmp_path):
     config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(ask=True), wait_seconds=20)
-    with pytest.raises(Stopped, match=r"'client1' \(its site has not allowed the run yet\)"):
+    with pytest.raises(RunStopped, match=r"'client1' \(its site has not allowed the run yet\)"):
         federation.run(pause=federation.pass_time)
     for name in panel.names:
         store = Store(DiskFiles(tmp_path / name))
@@ -255,7 +255,9 @@ def test_a_limit_that_may_have_cut_the_states_is_said_at_the_site(panel, tmp_pat
 
 def test_a_policy_stops_the_run_with_the_clients_name(panel, tmp_path):
     federation = Federation(panel, tmp_path, formula_config(solver="newton"), policy=SitePolicy())
-    with pytest.raises(Stopped, match=r"client 'client\d': its policy allows no rounds of FedGC"):
+    with pytest.raises(
+        RunStopped, match=r"client 'client\d': its policy allows no rounds of FedGC"
+    ):
         federation.run()
     refused = [facts for _, event, facts in federation.audit if event == "refused"]
     assert refused[0]["code"] == "policy"

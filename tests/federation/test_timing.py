@@ -62,7 +62,7 @@ def test_missing_rows_are_marked_and_others_stay_in_place():
     ("other", "sentence"),
     [
         (np.arange(0, 100, 2), "samples every 1 and client 'b' every 2"),
-        (np.arange(0, 100) + 0.5, "samples .*0.50 intervals beside"),
+        (np.arange(0, 100) + 0.5, "offset by .*0.50 sampling intervals from"),
         (np.arange(200, 300), "no time in common: 'b' begins after 'a' ends"),
         (stamps("2026-01-01", 50, 1000), "numbers and client 'b' in stamps"),
     ],
@@ -75,7 +75,7 @@ def test_parties_that_do_not_fit_are_told_why(other, sentence):
 @pytest.mark.parametrize(
     ("time", "sentence"),
     [
-        ([0.0, 1.0, 2.3, 3.0], r"row 3 \(2.3\) lies \+0.30 sampling intervals beside"),
+        ([0.0, 1.0, 2.3, 3.0], r"row 3 \(2.3\) is offset by \+0.30 sampling intervals"),
         ([0.0, 1.0, 1.05, 2.0, 3.0], "rows 2 and 3 fall on the same point"),
     ],
 )

@@ -120,7 +120,7 @@ def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
         f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
     )
     table = Table(box=None, header_style="bold")
-    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "samples worth"):
+    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "effective samples"):
         table.add_column(name, justify="left" if name == "client" else "right")
     for client in (name for name in result.clients if name in facts["portmanteau"]):
         values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
@@ -148,7 +148,13 @@ def _print_stability(facts: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     table = Table(box=None, header_style="bold")
-    for name in ("client", "radius, mean", "radius, mean square", "time constant", "steps x"):
+    for name in (
+        "client",
+        "radius, mean",
+        "radius, mean square",
+        "time constant",
+        "step-size margin",
+    ):
         table.add_column(name, justify="left" if name == "client" else "right")
     for client, row in facts["stability"].items():
         table.add_row(
@@ -159,4 +165,4 @@ def _print_stability(facts: dict[str, Any]) -> None:
             f"{row['largest_factor']:.2f}",
         )
     out.print(table)
-    out.print("steps x: all three step sizes may be multiplied by less than this.")
+    out.print("step-size margin: all three step sizes may be multiplied by less than this.")

@@ -110,7 +110,7 @@ def _principal(
     if noise <= floor:
         notes = (
             f"{d} sensors are explained by {state_dim} states without remainder, so measurement "
-            "noise cannot be told from the state and is taken as zero",
+            "noise cannot be separated from the state and is taken as zero",
         )
         noise = 0.0
     return vectors[:, :state_dim], values[:state_dim], noise * np.eye(d), notes

@@ -13,9 +13,15 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
-from fedgranger.federation.exchanges import Ask
+from fedgranger.federation.exchanges import Request
 from fedgranger.federation.ledger import Ledger
-from fedgranger.federation.protocol import Found, Plan, Stopped, Story, tell
+from fedgranger.federation.protocol import (
+    Plan,
+    RunStopped,
+    ServerProtocol,
+    ServerResult,
+    server_protocol,
+)
 from fedgranger.federation.store import Store
 from fedgranger.federation.validation import check_answer, check_sender, largest_answer
 
@@ -59,7 +65,7 @@ class Coordinator:
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.ledger = Ledger()
-        self.found: Found | None = None
+        self.found: ServerResult | None = None
         self.dropped: tuple[str, ...] = ()
         self.round_index = -1
         self.phase = "offer"
@@ -114,7 +120,7 @@ class Coordinator:
         """Look at the clock: say who is awaited, and end the wait when it has lasted too long.
 
         Raises:
-            Stopped: a client stays away and the run may not go on without it.
+            RunStopped: a client stays away and the run may not go on without it.
         """
         if not self._open:
             return
@@ -132,10 +138,12 @@ class Coordinator:
             self._log(f"waiting for {awaited} since {waited:.0f} s; {left:.0f} s left")
 
     def _begin(self) -> None:
-        self._story: Story = tell(self._plan, self._store, self._clock, self._log)
-        self._pose(next(self._story))
+        self._protocol: ServerProtocol = server_protocol(
+            self._plan, self._store, self._clock, self._log
+        )
+        self._send(next(self._protocol))
 
-    def _pose(self, ask: Ask) -> None:
+    def _send(self, ask: Request) -> None:
         self._ask, self._answers = ask, {}
         self.phase, self.round_index = ask.kind, ask.round_index
         self._since, self._noticed = self._clock(), 0.0
@@ -149,19 +157,19 @@ class Coordinator:
 
     def _advance(self) -> None:
         try:
-            following = self._story.send(self._answers)
+            following = self._protocol.send(self._answers)
         except StopIteration as end:
             self.found = end.value
             return
-        self._pose(following)
+        self._send(following)
 
     def _refused(self, client: str, packet: Packet) -> None:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
         if code in ("data", "policy"):
-            raise Stopped(f"client '{client}': {sentence[:300]}")
+            raise RunStopped(f"client '{client}': {sentence[:300]}")
         if code == "stale":
-            raise Stopped(
+            raise RunStopped(
                 f"client '{client}' follows a newer start of this run ({sentence[:100]}); this one "
                 "ends"
             )
@@ -180,19 +188,21 @@ class Coordinator:
         """Ask again where everybody stands, and go on from the last common round."""
         self._restarts += 1
         if self._restarts > LARGEST_RESTARTS:
-            raise Stopped("the clients keep losing their records; look at their disks")
+            raise RunStopped("the clients keep losing their records; look at their disks")
         self._plan = replace(self._plan, nonce=f"{self._plan.nonce}+")
         self._begin()
 
     def _give_up(self, awaited: str, waited: float) -> None:
         if self._plan.options.on_missing == "stop":
-            raise Stopped(
+            raise RunStopped(
                 f"no answer from {awaited} for {waited:.0f} s; the run can be resumed when they "
                 "are back"
             )
         remaining = tuple(name for name in self._plan.clients if name not in self._open)
         if len(remaining) < 2:
-            raise Stopped(f"no answer from {awaited} for {waited:.0f} s; too few clients are left")
+            raise RunStopped(
+                f"no answer from {awaited} for {waited:.0f} s; too few clients are left"
+            )
         self._log(f"going on without {awaited}: no answer for {waited:.0f} s")
         self.dropped = (*self.dropped, *sorted(self._open))
         self._plan = replace(self._plan, clients=remaining)
@@ -204,11 +214,11 @@ def drive(
     engine: Engine,
     timeout: float = 30.0,
     pause: Callable[[float], None] = time.sleep,
-) -> Found:
+) -> ServerResult:
     """Run to the end.
 
     Raises:
-        Stopped: the run ends by a rule; its records are kept.
+        RunStopped: the run ends by a rule; its records are kept.
         FedGrangerError: the data or options cannot work.
     """
     while coordinator.found is None:

@@ -13,12 +13,20 @@ from fedgranger.federation.timing import TimeGrid
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.server.trainer import RoundMessages, Trainer
 
-__all__ = ["Answers", "Ask", "ask_all", "ask_each", "ask_models", "collect_states", "train"]
+__all__ = [
+    "Answers",
+    "Request",
+    "collect_states",
+    "request_all",
+    "request_each",
+    "request_models",
+    "train",
+]
 
 Answers = dict[str, Packet]
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """What to ask of every client.
 
     Attributes:
@@ -44,7 +52,7 @@ def train(
     trainer: Trainer,
     trace: list[list[float]],
     keep: Callable[[int, Trainer, list], None],
-) -> Generator[Ask, Answers, int]:
+) -> Generator[Request, Answers, int]:
     """Rounds until the trainer has enough; return how many."""
     filtered: Sequence[np.ndarray] | None = None
     gradients: list[np.ndarray] | None = None
@@ -76,7 +84,7 @@ def _step_asks(
     gradients: list[np.ndarray] | None,
     trainer: Trainer,
     is_restart: bool,
-) -> Iterator[tuple[Ask, int]]:
+) -> Iterator[tuple[Request, int]]:
     """Gradients of the round before go down in pieces; with the last, states begin to come up."""
     spans = trainer.spans(round_index)
     nothing = {name: np.zeros((0, 0)) for name in names}
@@ -90,7 +98,7 @@ def _step_asks(
             for k in range(len(learned))
         ]
 
-    def ask(learn: int, want: int, arrays: dict[str, np.ndarray]) -> tuple[Ask, int]:
+    def ask(learn: int, want: int, arrays: dict[str, np.ndarray]) -> tuple[Request, int]:
         values = {
             "epoch": epoch,
             "round": round_index,
@@ -102,7 +110,7 @@ def _step_asks(
         by_client = {name: {"gradients": arrays[name]} for name in names}
         steps = spans[max(want, 0)]
         shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
-        return Ask("step", round_index, dict.fromkeys(names, values), by_client, shapes), want
+        return Request("step", round_index, dict.fromkeys(names, values), by_client, shapes), want
 
     for k, arrays in enumerate(downs[:-1]):
         yield ask(k, -1, arrays)
@@ -128,12 +136,12 @@ def _messages(
     return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
 
 
-def ask_models(
+def request_models(
     names: tuple[str, ...], dims: tuple[int, ...], epoch: int
-) -> Generator[Ask, Answers, Answers]:
+) -> Generator[Request, Answers, Answers]:
     """What FedGC's rounds need to know of every client before the first."""
     shapes = {name: (dim, dim) for name, dim in zip(names, dims, strict=True)}
-    return (yield ask_all(names, "train", {"epoch": epoch})._replace(shapes=shapes))
+    return (yield request_all(names, "train", {"epoch": epoch})._replace(shapes=shapes))
 
 
 def collect_states(
@@ -142,13 +150,13 @@ def collect_states(
     hellos: Answers,
     grid: TimeGrid,
     options: FederationOptions,
-) -> Generator[Ask, Answers, StateSource]:
+) -> Generator[Request, Answers, StateSource]:
     """Every client's least-squares states, once."""
     covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
     dims = tuple(len(cov) for cov in covs)
     states, observed = [], []
     for piece, begin in enumerate(range(0, grid.num_steps, options.message_steps)):
-        ask = ask_all(names, "upload", {"epoch": epoch, "piece": piece})
+        ask = request_all(names, "upload", {"epoch": epoch, "piece": piece})
         steps = min(options.message_steps, grid.num_steps - begin)
         shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
         answers = yield ask._replace(shapes=shapes)
@@ -168,12 +176,12 @@ def collect_states(
     return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags, periods)
 
 
-def ask_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Ask:
+def request_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Request:
     """The same question to every client."""
-    return ask_each(kind, dict.fromkeys(names, values))
+    return request_each(kind, dict.fromkeys(names, values))
 
 
-def ask_each(kind: str, values: Mapping[str, Mapping[str, Any]]) -> Ask:
+def request_each(kind: str, values: Mapping[str, Mapping[str, Any]]) -> Request:
     """A question of its own to every client."""
     round_index = int(next(iter(values.values())).get("round", -1))
-    return Ask(kind, round_index, values, {name: {} for name in values})
+    return Request(kind, round_index, values, {name: {} for name in values})

@@ -15,7 +15,7 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.federation.coordinator import Coordinator
-from fedgranger.federation.protocol import Found
+from fedgranger.federation.protocol import ServerResult
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
@@ -24,7 +24,11 @@ __all__ = ["to_result"]
 
 
 def to_result(
-    coordinator: Coordinator, found: Found, engine: str, seconds: float, left_out: tuple[str, ...]
+    coordinator: Coordinator,
+    found: ServerResult,
+    engine: str,
+    seconds: float,
+    left_out: tuple[str, ...],
 ) -> Result:
     """Build the result; θ, sensors and local models stay with their clients.
 
@@ -86,7 +90,7 @@ def _season_notes(periods: list[int]) -> list[str]:
     return [f"what repeats every {steps} steps was removed at the client"]
 
 
-def _training(found: Found, config: RunConfig) -> dict[str, Any]:
+def _training(found: ServerResult, config: RunConfig) -> dict[str, Any]:
     """How FedGC's rounds went, or that there were none."""
     if config.solver == "none":
         return dict(NOT_TRAINED)

@@ -342,7 +342,7 @@ class Party:
     def _write(
         self, epoch: int, round_index: int, rounds: dict[int, ClientMemory], grid: TimeGrid | None
     ) -> None:
-        """Make it last, then make it so: a failed disk leaves everything as it was."""
+        """Write to disk first, then change memory: a failed write changes nothing."""
         values = {
             "run": self._run,
             "options": self._options,

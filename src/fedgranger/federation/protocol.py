@@ -1,9 +1,9 @@
-"""The server's side of a run, told as one story: ask, agree, train, collect, test.
+"""The server's side of a run as a generator: ask, agree, train, collect, test.
 
 A generator that yields what to ask of every client and is resumed with all their answers. It
 knows no engine, no clock and no lost message: `coordinator` takes care of those. Whenever all
-clients have confirmed a round, the server's part of it is on its own disk; after a crash the story
-is told again from there, with a higher epoch.
+clients have confirmed a round, the server's part of it is on its own disk; after a crash the
+protocol begins again from there, with a higher epoch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fedgranger.errors import ConfigError, DataError, InferenceError
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import (
     Answers,
-    Ask,
-    ask_all,
-    ask_each,
-    ask_models,
+    Request,
     collect_states,
+    request_all,
+    request_each,
+    request_models,
     train,
 )
 from fedgranger.federation.options import FederationOptions, check_run_name
@@ -37,7 +37,7 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Rows, Trainer, make_trainer
 
-__all__ = ["Found", "Plan", "Stopped", "Story", "tell"]
+__all__ = ["Plan", "RunStopped", "ServerProtocol", "ServerResult", "server_protocol"]
 
 RECORD = "server"
 DATA_RECORD = "data"
@@ -58,7 +58,7 @@ class Plan:
         check_run_name(self.run)
 
 
-class Found(NamedTuple):
+class ServerResult(NamedTuple):
     """What a run found, as the server knows it.
 
     Attributes:
@@ -90,18 +90,22 @@ class Found(NamedTuple):
     periods: dict[str, list[int]]
 
 
-class Stopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
+class RunStopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
     """The run cannot go on; the sentence says why and what to do."""
 
 
-Story = Generator[Ask, Answers, Found]
+ServerProtocol = Generator[Request, Answers, ServerResult]
 
 
-def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[str], None]) -> Story:
+def server_protocol(
+    plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[str], None]
+) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
     told = {name: plan.options.for_client(name).to_text() for name in names}
-    ranges = yield ask_each("offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names})
+    ranges = yield request_each(
+        "offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names}
+    )
     _check_clocks(ranges, plan.options, clock())
     grid = agree({name: _time_range(packet) for name, packet in ranges.items()})
     hashes = {name: str(ranges[name].values["data"]) for name in names}
@@ -119,12 +123,12 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
         "interval": str(grid.interval),
         "num_steps": grid.num_steps,
     }
-    hellos = yield ask_all(names, "begin", agreed)
+    hellos = yield request_all(names, "begin", agreed)
     dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
-    yield ask_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
+    yield request_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
     granger, trace, rounds, distance = None, [], 0, np.inf
     if plan.options.config.solver != "none":
-        models = yield from ask_models(names, dims, epoch)
+        models = yield from request_models(names, dims, epoch)
         rows = _rows(names, models, grid)
         window = _window(plan.options, rows.num_pairs)
         trainer = make_trainer(rows, plan.options.config, window, plan.options.message_steps)
@@ -138,10 +142,10 @@ def tell(plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[st
     if plan.options.config.test != "none":
         source = yield from collect_states(names, epoch, hellos, grid, plan.options)
         inference, facts = _test(source, plan.options)
-    yield ask_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
+    yield request_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
     table = _trace_table(names, trace)
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
-    return Found(
+    return ServerResult(
         names,
         dims,
         granger,

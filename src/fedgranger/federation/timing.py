@@ -106,8 +106,9 @@ def agree(ranges: Mapping[str, TimeRange]) -> TimeGrid:
         shift = (found.first - one.first) / one.interval
         if abs(shift - round(shift)) > TOLERANCE:
             raise DataError(
-                f"client '{name}' samples {float(shift - round(shift)):+.2f} intervals beside "
-                f"client '{names[0]}'; shift its time stamps or resample it"
+                f"client '{name}': its time stamps are offset by "
+                f"{float(shift - round(shift)):+.2f} sampling intervals from those of client "
+                f"'{names[0]}'; shift or resample them"
             )
     first = max(ranges[name].first for name in names)
     last = min(ranges[name].last for name in names)
@@ -138,9 +139,9 @@ def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
     if off.any():
         row = int(np.argmax(off))
         raise DataError(
-            f"client '{client.name}': the time stamp in row {row + 1} ({time[row]}) lies "
-            f"{place[row] - index[row]:+.2f} sampling intervals beside the common time axis; "
-            "resample the data or declare another interval"
+            f"client '{client.name}': the time stamp in row {row + 1} ({time[row]}) is "
+            f"offset by {place[row] - index[row]:+.2f} sampling intervals from the common time "
+            "axis; resample the data or declare another interval"
         )
     kept = np.flatnonzero(inside)
     if len(np.unique(index[kept])) != len(kept):

@@ -94,7 +94,8 @@ def _check_range(packet: Packet) -> None:
         read_fraction(values[name])
     _demand(values["time_kind"] in ("stamps", "numbers"), "its time axis is of no known kind")
     _demand(read_fraction(values["interval"]) > 0, "its sampling interval is not above 0")
-    _demand(read_fraction(values["first"]) <= read_fraction(values["last"]), "its data end first")
+    is_ordered = read_fraction(values["first"]) <= read_fraction(values["last"])
+    _demand(is_ordered, "its last time stamp is before its first")
     _demand(0 <= int(values["epoch"]) < LARGEST_EPOCH, "its epoch is out of range")
     try:
         rounds = json.loads(str(values["rounds"]))
@@ -103,7 +104,7 @@ def _check_range(packet: Packet) -> None:
     is_list = isinstance(rounds, list) and all(type(k) is int and k >= 0 for k in rounds)
     _demand(is_list, "its list of rounds cannot be read")
     is_hash = re.fullmatch(r"[0-9a-f]{32}", str(values["data"])) is not None
-    _demand(is_hash, "its data hash is not one")
+    _demand(is_hash, "its data hash is not 32 hexadecimal digits")
     is_version = re.fullmatch(r"[0-9A-Za-z.+-]{1,40}", str(values["version"])) is not None
     _demand(is_version, "its version cannot be read")
 
@@ -115,9 +116,9 @@ def _check_hello(packet: Packet) -> None:
     scale = float(np.abs(E).max())
     is_cov = bool(np.abs(E - E.T).max() <= 1e-9 * scale)
     is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
-    _demand(is_cov, "its error covariance is not one")
+    _demand(is_cov, "its error covariance is not symmetric positive semidefinite")
     order = int(packet.values["own_lags"])
-    _demand(1 <= order <= LARGEST_ORDER, "its number of own lags is not one")
+    _demand(1 <= order <= LARGEST_ORDER, "its number of own lags is out of range")
     periods = packet.arrays["periods"]
     fits = len(periods) <= MOST_PERIODS and len(np.unique(periods)) == len(periods)
     fits = fits and all(2 <= steps <= LONGEST_PERIOD for steps in periods.tolist())

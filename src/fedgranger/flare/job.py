@@ -168,7 +168,7 @@ class FlareServer:
         # 60 MB of statistics that no client needs
         from fedgranger.federation.coordinator import Coordinator, drive
         from fedgranger.federation.outcome import to_result
-        from fedgranger.federation.protocol import Plan, Stopped
+        from fedgranger.federation.protocol import Plan, RunStopped
 
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
         workspace = collab.workspace
@@ -211,7 +211,7 @@ class FlareServer:
                     result = to_result(coordinator, found, "flare", seconds, left_out)
                     result.save(folder)
                     coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
-            except Stopped as stop:
+            except RunStopped as stop:
                 outcome = {"status": "stopped", "sentence": str(stop)}
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}

@@ -84,7 +84,7 @@ def require_normal(result: Result) -> tuple[dict[str, Monitor], Reference]:
     if not result.monitors or result.reference is None:
         reason = result.manifest.get("normal", {}).get("reason")
         raise RunError(
-            "this run holds nothing to tell what is normal"
+            "this run has no model of normal operation"
             + (f" ({reason})" if reason else "; fit again with this version, in one process")
         )
     return result.monitors, result.reference

@@ -196,8 +196,8 @@ def _infer(
         return None, {"test": config.test, "reason": reason, "warnings": [sentence, *told]}
     found.facts["warnings"].extend(told)
     found.facts["warnings"].extend(
-        f"client '{stream.name}': measurement noise could not be told from the state and was taken "
-        "as zero, so its edges may be false; use fewer states"
+        f"client '{stream.name}': measurement noise could not be separated from the state and was "
+        "taken as zero, so its edges may be false; use fewer states"
         for stream in setup.streams
         if found.facts["test"] == "debiased"
         and stream.model.method != "given"

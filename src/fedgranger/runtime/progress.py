@@ -50,8 +50,8 @@ class RunProgress(NamedTuple):
 
     Attributes:
         process: number of the process.
-        born: when that process began, in the words of the system; empty when not known. A number
-            is given again, number and birth are not.
+        born: start time of that process as the system reports it; empty when not known. Process
+            numbers are used again, number and start time together are not.
         host: name of the machine.
         started: when the fit began.
         updated: when the file was written.
@@ -223,7 +223,7 @@ def read_progress(folder: Path) -> RunProgress | None:
 
 def is_process_gone(progress: RunProgress) -> bool | None:
     """Whether the process of a run has ended; None when that cannot be seen from here."""
-    if progress.host != platform.node() or sys.platform == "win32":  # there kill(0) is no question
+    if progress.host != platform.node() or sys.platform == "win32":  # kill(pid, 0) would end it
         return None
     try:
         os.kill(progress.process, 0)
@@ -292,7 +292,7 @@ def _mean(losses: list[np.ndarray]) -> float | None:
 
 
 def _birth(process: int) -> str:
-    """Start of a process in clock ticks since boot (Linux); "ended" for one not yet buried."""
+    """Start of a process in clock ticks since boot (Linux); "ended" for a zombie."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -24,7 +24,7 @@ __all__ = ["reproduce"]
 
 reproduce = typer.Typer(no_args_is_help=True, help="The paper's figures and tables, made again.")
 
-Name = Annotated[str, typer.Argument(help="Which one, or 'all'; nothing lists them.")]
+Name = Annotated[str, typer.Argument(help="Name of one, or 'all'; leave it out to list the names.")]
 Output = Annotated[Path, typer.Option("--output", help="Folder for pictures, numbers and text.")]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Few settings and rounds, to see that everything works.")

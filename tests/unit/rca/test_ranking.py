@@ -147,7 +147,7 @@ def test_refusals(run):
     with pytest.raises(DataError, match="lack client 'c'"):
         gather(run, made_panel(20).select(["a", "b"]))
     bare = replace(run, monitors={}, reference=None, manifest={"normal": {"reason": "too short"}})
-    with pytest.raises(RunError, match=r"what is normal \(too short\)"):
+    with pytest.raises(RunError, match=r"no model of normal operation \(too short\)"):
         gather(bare, made_panel(20))
 
 

@@ -47,7 +47,7 @@ HEAVY_COMMANDS = {
     ),
     "run": (
         "fedgranger.cli.federation.runs",
-        "Learn which client drives which; goes on by itself after faults, and when given again.",
+        "Learn which client drives which; resumes after faults, and when the command is repeated.",
     ),
 }
 """Commands that need numerical libraries; the others register themselves."""

@@ -91,7 +91,7 @@ def run(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Learn which client drives which; goes on by itself after faults, and when given again.
+    """Learn which client drives which; resumes after faults, and when the command is repeated.
 
     Exit status 0; 2: refused or failed; 3: the run is written but nothing could be tested.
     """
