@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.lag_bases import LagBasis, LagWindow
+from fedgranger.inference.lag_bases import LagBasis, LagWindow, lag_windows
+from fedgranger.inference.states import StateSource
 
-__all__ = ["Block", "Equation", "Turned", "turn"]
+__all__ = ["Block", "Equation", "Turned", "turned_windows"]
 
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
@@ -44,11 +45,14 @@ class Turned(NamedTuple):
     news: list[np.ndarray]
 
 
-def turn(window: LagWindow, bases: Sequence[LagBasis]) -> Turned:
-    """Turn the lags of all clients by their bases."""
-    columns = [basis.columns(window) for basis in bases]
-    pairs = zip(bases, columns, strict=True)
-    return Turned(columns, [basis.news(window, own) for basis, own in pairs])
+def turned_windows(
+    source: StateSource, depth: int, bases: Sequence[LagBasis]
+) -> Iterator[tuple[LagWindow, Turned]]:
+    """Read the source once, with the lags of all clients turned by their bases."""
+    for window in lag_windows(source, depth):
+        columns = [basis.columns(window) for basis in bases]
+        pairs = zip(bases, columns, strict=True)
+        yield window, Turned(columns, [basis.news(window, own) for basis, own in pairs])
 
 
 class Equation:

@@ -14,15 +14,19 @@ where sensors are noisy, a link through a third client can look direct.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.inference.equation import Block, Equation, turn
-from fedgranger.inference.lag_bases import LagBasis, lag_bases, lag_windows
+from fedgranger.inference.equation import Block, Equation, turned_windows
+from fedgranger.inference.lag_bases import LagBasis, lag_bases
 from fedgranger.inference.states import StateSource
 
 __all__ = ["Readings", "bases_for", "regress"]
+
+KEPT_VALUES = 12_000_000
+"""So many values of lags are kept between two passes, of more they are made again."""
 
 
 class Readings(NamedTuple):
@@ -126,16 +130,17 @@ def regress(
     depth = max(basis.depth for basis in bases)
     wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
     equations = [Equation(bases, int(m), cause_lags[m]) for m in wanted]
-    for window in lag_windows(source, depth):
-        turned = turn(window, bases)
+    turned = partial(turned_windows, source, depth, bases)
+    size = source.num_steps * sum(len(basis.lag) for basis in bases)
+    windows = list(turned()) if size <= KEPT_VALUES else None
+    for window in windows or turned():
         for equation in equations:
-            equation.collect(window, turned)
+            equation.collect(*window)
     for equation in equations:
         equation.solve()
-    for window in lag_windows(source, depth):
-        turned = turn(window, bases)
+    for window in windows or turned():
         for equation in equations:
-            equation.spread(window, turned, residuals, with_errors=with_errors)
+            equation.spread(*window, residuals, with_errors=with_errors)
     P = source.total_dim
     transition = np.zeros((P, depth * P))
     std_error = np.full(transition.shape, np.nan)

@@ -1,8 +1,8 @@
 """The readings' test on data and on copies with shifted clocks, and the lags it looks at.
 
-With `lags = "auto"` one lag is tested on the data and on some copies. What arrives later on the
-data is compared with what arrives on these copies, where nothing can; effects at which something
-does are tested with those lags, on the data and on all copies alike. The choice of a lag where
+With `lags = "auto"` one lag is tested on the data and on all copies. What arrives later on the data
+is compared with what arrives on the copies, where nothing can; effects at which something does
+are tested again with those lags, on the data and on all copies alike. The choice of a lag where
 nothing arrives has a chance of `arrivals.LEVEL` in all, so it hardly adds to false edges.
 """
 
@@ -24,9 +24,6 @@ from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
 
 __all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_on"]
-
-SCREENED = 30
-"""Copies on which the lags are looked for; the others are tested at these lags only."""
 
 
 class ReadingsCopies(NamedTuple):
@@ -89,26 +86,22 @@ def readings_on(
     M = len(source.dims)
     if config.lags == "auto":
         lags, late, made = _screen(source, own_lags, whitened, config.max_lags, copies)
+        again = np.asarray((lags > 1).any(axis=1))
     else:
-        lags, late, made = np.full((M, M), config.lags), np.ones((0, M, M)), []
+        lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
+        made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
     bases = bases_for(source, own_lags, lags)
 
-    def run(part: slice, effects: np.ndarray) -> list[PairTests | None]:
-        def test(row: np.ndarray) -> PairTests:
-            states = copies.shifted(row)
-            fit = regress(states, own_lags, lags, bases=bases, effects=effects, with_errors=False)
-            return pair_tests_of(fit)
+    def test(row: np.ndarray) -> PairTests:
+        states = copies.shifted(row)
+        return pair_tests_of(
+            regress(states, own_lags, lags, bases=bases, effects=again, with_errors=False)
+        )
 
+    if again.any():
         _, shifts, report, record = copies
-        key = f"readings {lags.tolist()} copies from {part.start}"
-        return run_copies(test, PairTests, shifts[part], report, record, key)
-
-    again = np.asarray((lags > 1).any(axis=1))
-    if made and again.any():
-        new = run(slice(0, len(made)), again)
+        new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
         made = [_merge(*both, again) for both in zip(made, new, strict=True)]
-    if len(made) < len(copies.shifts):
-        made += run(slice(len(made), None), np.ones(M, dtype=np.bool_))
     fit = regress(source, own_lags, lags, bases=bases)
     tests = pair_tests_of(fit)
     made = [None if copy is None else _as_if(copy, tests) for copy in made]
@@ -122,7 +115,7 @@ def _screen(
     max_lags: int,
     copies: ReadingsCopies,
 ) -> tuple[np.ndarray, np.ndarray, list[PairTests | None]]:
-    """Lags of every pair, p-values of later arrivals, and the first copies' tests at one lag."""
+    """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
     M = len(source.dims)
     one = np.ones((M, M), dtype=np.int64)
     bases = bases_for(source, own_lags, one)
@@ -140,7 +133,7 @@ def _screen(
 
     fit, found = first(source, None)
     _, shifts, report, record = copies
-    made = run_copies(screen, Screened, shifts[:SCREENED], report, record, "readings")
+    made = run_copies(screen, Screened, shifts, report, record, "readings")
     tests = [None if copy is None else PairTests(*copy[:3]) for copy in made]
     null = [copy.arrivals for copy in made if copy is not None]
     if not null:
