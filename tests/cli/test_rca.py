@@ -85,4 +85,4 @@ def test_other_folders_are_refused(folders, tmp_path):
     replace(Result.load(folders / "run"), monitors={}, reference=None).save(federated)
     outcome = invoke(federated, "--data", folders / "new", "--window", "0:50")
     assert outcome.exit_code == 2
-    assert "what is normal" in " ".join(outcome.output.split())
+    assert "no model of normal operation" in " ".join(outcome.output.split())
