@@ -76,9 +76,6 @@ class Equation:
         self._owner = np.repeat([b.client for b, _ in self._parts], self._widths)
         blocks = (b.back[part, part] for b, part in self._parts)
         self._back = np.asarray(scipy.linalg.block_diag(*blocks))
-        for basis, part in self._parts[1:]:  # a turned cause has a constant in it
-            constant = basis.back[0, part] / basis.back[0, 0] * own.back[0, 0]
-            self._back[0, self._owner == basis.client] = constant
         self.dependent = {b.client for b in others if (b.gone <= self._need[b.client]).any()}
         self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
         self.augmented = self.tested.copy()

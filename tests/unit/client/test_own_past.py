@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedgranger.client import own_past
 from fedgranger.client.own_past import own_order
 
 
@@ -24,6 +25,14 @@ def order_of(states, observed=None, starts=(0,), **options):
 @pytest.mark.parametrize("coefficients", [[0.5], [0.3, 0.0, 0.4], [0.0, 0.0, 0.0, 0.0, 0.6]])
 def test_the_order_of_a_long_autoregression_is_found(coefficients):
     assert order_of(autoregression(coefficients, 3000)) == len(coefficients)
+
+
+def test_windows_do_not_matter(monkeypatch):
+    x = autoregression([0.3, 0.0, 0.4], 3000)
+    x[-100:] = autoregression([0.9], 100, seed=1)  # the last window alone would say another order
+    whole = order_of(x)
+    monkeypatch.setattr(own_past, "WINDOW_STEPS", 100)
+    assert order_of(x) == whole == 3
 
 
 def test_it_is_the_smallest_criterion_of_plain_least_squares():

@@ -130,6 +130,16 @@ def test_a_column_that_says_nothing_new_is_not_tested():
     assert np.isfinite(found.statistic(0, 1)[0])
 
 
+def test_statistics_beside_a_column_that_is_left_out():
+    """Client 1's first state is client 0's own, which moves the columns of all after it."""
+    x = np.column_stack([series(), np.random.default_rng(9).standard_normal(400)])
+    x = x[:, [0, 0, 1, 2, 4]]
+    found = regress(source_of(x, (1, 2, 2)), np.array([2, 1, 1]), lags(1, (1, 2, 2)))
+    assert (0, 1) in found.dependent
+    for cause, value in textbook(x, 0, 2, {1: [2], 2: [3, 4]}, 1).items():
+        assert found.statistic(0, cause)[0] == pytest.approx(value, rel=1e-6)
+
+
 def test_too_few_rows_is_a_sentence():
     with pytest.raises(InferenceError, match="give more data"):
         regress(source_of(series(12), DIMS), OWN, lags(1))
@@ -278,9 +288,10 @@ def test_own_lags_that_depend_only_on_common_rows():
         x[t, 0] += 0.6 * x[t - 1, 0]
     x[450:, 0] = np.cos(0.7 * np.arange(450))  # two lags of it tell the rest
     observed = np.ones((900, 2), dtype=bool)
-    observed[:450, 1] = False
+    observed[:455, 1] = False
     found = regress(source_of(x, (1, 1), observed=observed), np.array([3, 1]), lags(1, (1, 1)))
-    t = np.arange(453, 900)
+    assert found.num_columns.tolist() == [5, 4]  # of 6 and 4
+    t = np.arange(457, 900)
     columns = [np.ones(len(t)), x[t - 1, 0], x[t - 2, 0], x[t - 1, 1], x[t - 2, 1]]
     b = np.linalg.lstsq(np.column_stack(columns), x[t, 0], rcond=None)[0]
     np.testing.assert_allclose(found.transition[0, [0, 2]], b[1:3], atol=1e-6)
@@ -300,7 +311,8 @@ def test_auto_with_one_lag_at_most_and_with_dependent_states():
 
 
 def two_steps_later():
-    x = series(1500, seed=3, dims=(1, 1, 1))
+    """White noise: with a rhythm of its own the effect would show something at lag 3 as well."""
+    x = np.random.default_rng(3).standard_normal((1500, 3))
     x[2:, 1] += 0.4 * x[:-2, 0]
     return source_of(x, (1, 1, 1))
 
@@ -311,6 +323,8 @@ def test_what_arrives_at_lag_two_only_is_found():
     edge = found.edges.set_index(["cause", "effect"]).loc["c0", "c1"]
     assert edge["p_value"] < 1e-3
     assert edge["delay"] == 2
+    (late,) = found.facts["late_arrivals"]
+    assert (late["cause"], late["effect"], late["steps"]) == ("c0", "c1", 2)
 
 
 def test_every_copy_is_tested_at_the_lags_of_the_data():
