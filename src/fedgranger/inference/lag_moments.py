@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.moments import accumulate
@@ -31,9 +31,11 @@ from fedgranger.linalg.psd import is_positive_definite, symmetrise
 __all__ = ["LagMomentCheck", "lag_moment_check"]
 
 SAMPLES_PER_MOMENT = 4
-MAX_STEPS = 100
-SMALL_CHANGE = 1e-10
+MAX_STEPS = 30
+"""On data of the model less than ten are needed; where more are, no E fits anyway."""
 REWEIGHTINGS = 2
+HOPELESS = 1e-12
+"""J with a smaller p-value is not weighted again."""
 
 
 class LagMomentCheck(NamedTuple):
@@ -88,11 +90,8 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
         found.lag_cov[:, P:] / unit,
         found.before_cov[:P, P:] / unit,
     )
-    starts = (np.linalg.solve(gamma[0], gamma[1].T).T, np.linalg.lstsq(gamma[3].T, gamma[2].T)[0].T)
-    plain = np.eye(num_moments)
-    fits = [_minimise(gamma, basis, A, np.zeros(len(basis)), plain) for A in starts]
-    A, e, _ = min(fits, key=lambda fit: fit[2])
-    value, weight = np.inf, plain
+    weight = np.eye(num_moments)
+    A, e, value = _minimise(gamma, basis, np.zeros(len(basis)), weight)
     for _ in range(REWEIGHTINGS):
         S = _long_run(source, found.mean, scale, A, np.tensordot(e, basis, axes=1))
         try:
@@ -102,8 +101,10 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
                 "the states' first two lags are too uncertain to check their measurement noise; "
                 "give more data or fewer states"
             ) from None
-        A, e, value = _minimise(gamma, basis, A, e, weight)
-    told = _value_at(gamma, source.error_cov / unit, weight)
+        A, e, value = _minimise(gamma, basis, e, weight)
+        if stats.chi2.sf(n * value, df) < HOPELESS:
+            break
+    own_rest = _best_transition(gamma, source.error_cov / unit, weight)[2]
     E = np.tensordot(e, basis, axes=1) * unit
     own = [np.flatnonzero(source.owner == m) for m in range(len(source.dims))]
     statistic = float(n * value)
@@ -113,7 +114,7 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
         statistic,
         df,
         float(stats.chi2.sf(statistic, df)),
-        float(stats.chi2.sf(max(n * told - statistic, 0.0), len(basis))),
+        float(stats.chi2.sf(max(n * float(own_rest @ own_rest) - statistic, 0.0), len(basis))),
         tuple(found.after_cov[np.ix_(k, k)] for k in own),
     )
 
@@ -132,55 +133,51 @@ def _error_basis(dims: tuple[int, ...]) -> np.ndarray:
 
 
 def _minimise(
-    gamma: tuple[np.ndarray, ...],
-    basis: np.ndarray,
-    A: np.ndarray,
-    e: np.ndarray,
-    weight: np.ndarray,
+    gamma: tuple[np.ndarray, ...], basis: np.ndarray, start: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Minimise |weight · g(A, E)|² by damped Gauss-Newton steps; g is bilinear."""
+    """Minimise |weight · g(A, E)|² over A and E; returns A, E's coordinates and the value.
+
+    g is linear in A for given E, so only E is searched for (variable projection, Golub and Pereyra
+    1973, with Kaufman's derivative: that of the projection itself is left out).
+    """
+    parts = {}
+
+    def rest(e: np.ndarray) -> np.ndarray:
+        parts["of"] = e.copy()
+        parts["A"], parts["Q"], out = _best_transition(gamma, np.tensordot(e, basis, 1), weight)
+        return out
+
+    def slope(e: np.ndarray) -> np.ndarray:
+        if not np.array_equal(parts["of"], e):
+            rest(e)
+        by_e = weight[:, : basis[0].size] @ (parts["A"] @ basis).reshape(len(basis), -1).T
+        return by_e - parts["Q"] @ (parts["Q"].T @ by_e)
+
+    found = optimize.least_squares(rest, start, slope, method="lm", max_nfev=MAX_STEPS)
+    left = rest(found.x)
+    return parts["A"], found.x, float(left @ left)
+
+
+def _best_transition(
+    gamma: tuple[np.ndarray, ...], E: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A that minimises |weight · g(A, E)|², an orthonormal basis of its columns, and what is left.
+
+    g = (Γ1 − A(Γ0 − E), Γ2 − A Γ1') is linear in A, row by row of A.
+    """
     zero, one, two, one_before = gamma
-    P = len(A)
-
-    def moments(A: np.ndarray, e: np.ndarray) -> np.ndarray:
-        signal = zero - np.tensordot(e, basis, axes=1)
-        return weight @ np.concatenate(
-            [(one - A @ signal).reshape(-1), (two - A @ one_before).reshape(-1)]
-        )
-
-    g = moments(A, e)
-    value = float(g @ g)
-    for _ in range(MAX_STEPS):
-        signal = zero - np.tensordot(e, basis, axes=1)
-        by_A = np.concatenate([np.kron(np.eye(P), -part.T) for part in (signal, one_before)])
-        by_e = (A @ basis).reshape(len(basis), -1).T
-        slope = weight @ np.hstack([by_A, np.vstack([by_e, np.zeros_like(by_e)])])
-        step = np.linalg.lstsq(slope, -g)[0]
-        size = 1.0
-        while size > 1e-6:
-            A_new = A + size * step[: P * P].reshape(P, P)
-            e_new = e + size * step[P * P :]
-            g_new = moments(A_new, e_new)
-            if g_new @ g_new <= value:
-                break
-            size /= 2
-        else:
-            break
-        gain, A, e, g = value - float(g_new @ g_new), A_new, e_new, g_new
-        value = float(g @ g)
-        if gain <= SMALL_CHANGE * max(value, 1e-300):
-            break
-    return A, e, value
+    P = len(E)
+    by_A = np.concatenate([np.kron(np.eye(P), part.T) for part in (zero - E, one_before)])
+    target = weight @ np.concatenate([one.reshape(-1), two.reshape(-1)])
+    Q, R = np.linalg.qr(weight @ by_A)
+    fitted = Q.T @ target
+    A = np.linalg.lstsq(R, fitted)[0] if _is_singular(R) else np.linalg.solve(R, fitted)
+    return A.reshape(P, P), Q, target - Q @ fitted
 
 
-def _value_at(gamma: tuple[np.ndarray, ...], E: np.ndarray, weight: np.ndarray) -> float:
-    """Smallest |weight · g(A, E)|² over A alone, in which g is linear."""
-    zero, one, two, one_before = gamma
-    by_A = np.concatenate([np.kron(np.eye(len(E)), part.T) for part in (zero - E, one_before)])
-    left = weight @ np.concatenate([one.reshape(-1), two.reshape(-1)])
-    slope = weight @ by_A
-    rest = left - slope @ np.linalg.lstsq(slope, left)[0]
-    return float(rest @ rest)
+def _is_singular(R: np.ndarray) -> bool:
+    size = np.abs(np.diag(R))
+    return bool(size.min() <= len(R) * np.finfo(np.float64).eps * size.max())
 
 
 def _long_run(
