@@ -3,8 +3,8 @@
 | kind | direction | when | content |
 |---|---|---|---|
 | `offer` | down | at every start | the options a client needs, a nonce |
-| `range` | up | answer | first and last time stamp, interval, clock, version, progress, data hash |
-| `begin` | down | at every start | the common time range, the round to go on from |
+| `range` | up | answer | first and last time, interval, gaps, clock, version, progress, data hash |
+| `begin` | down | at every start | the common time axis, the round to go on from |
 | `hello` | up | answer | `StateHello`, with the periods it took out of its data, in steps |
 | `join` | down | at every start | how many states all clients have |
 | `upload` | down | edge tests | which time steps are wanted |
@@ -64,9 +64,9 @@ __all__ = [
     "state_bytes",
 ]
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised whenever a kind or a field changes."""
-OLDEST_PROTOCOL = 3
+OLDEST_PROTOCOL = 4
 """The oldest version of the other side that this side understands."""
 
 
@@ -96,7 +96,8 @@ CONTENTS: Mapping[str, Content] = {
             "epoch": int,
             "rounds": str,
             "data": str,
-        }
+        },
+        {"stretches": ("i8", 2)},
     ),
     "begin": Content(
         {
@@ -105,8 +106,8 @@ CONTENTS: Mapping[str, Content] = {
             "time_kind": str,
             "first": str,
             "interval": str,
-            "num_steps": int,
-        }
+        },
+        {"stretches": ("i8", 2)},
     ),
     "hello": Content({"own_lags": int}, {"error_cov": ("f8", 2), "periods": ("i8", 1)}),
     "join": Content({"epoch": int, "total_dim": int}),

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 
 import fedgranger as fg
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
@@ -19,7 +20,6 @@ from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.store import Store
-from fedgranger.federation.timing import LocalSeries
 
 
 class Crash(BaseException):  # not an Exception: nothing in a party may catch it

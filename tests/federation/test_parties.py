@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.loopback import LoopbackEngine
@@ -15,7 +16,6 @@ from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 
 
@@ -36,21 +36,24 @@ class Federation:
     ):
         self.folder, self.log, self.wire, self.now, self.audit = folder, [], [], 0.0, []
         self.options = FederationOptions(config, **options)
-        self.names = panel.names
-        self.parties = {
-            client.name: Party(
-                LocalSeries(client, panel.time),
-                Store(DiskFiles(folder / client.name)),
-                seeded_preparation(config),
-                policy=policy,
-                secret=b"s" * 32,
-                clock=lambda: self.now,
-                log=self.log.append,
-                audit=partial(self._note, client.name),
-            )
-            for client in panel
-        }
-        self.wrap = wrap
+        self.names, self.parties = panel.names, {}
+        self.policy, self.wrap = policy, wrap
+        for client in panel:
+            self.give(LocalSeries(client, panel.time))
+
+    def give(self, series):
+        """Let a party have these data."""
+        name = series.client.name
+        self.parties[name] = Party(
+            series,
+            Store(DiskFiles(self.folder / name)),
+            seeded_preparation(self.options.config),
+            policy=self.policy,
+            secret=b"s" * 32,
+            clock=lambda: self.now,
+            log=self.log.append,
+            audit=partial(self._note, name),
+        )
 
     def _note(self, name, event, **facts):
         self.audit.append((name, event, facts))

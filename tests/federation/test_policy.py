@@ -7,6 +7,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.data.panel import ClientData
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.policy import (
@@ -21,7 +22,6 @@ from fedgranger.federation.questions import ALLOWED, WAITING, Questions, Waiting
 from fedgranger.federation.requests import read_edges
 from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 from tests.federation.test_parties import Federation
 from tests.federation.test_reconstruction import NUM_STEPS, Attacker, options
@@ -101,10 +101,18 @@ def test_auto_stays_within_the_policy():
         {"num_steps": 10**7},
         {"num_steps": NUM_STEPS + 2},
         {"num_steps": 1},
+        {"cut": ((0, 10), (20, NUM_STEPS))},
+        {"cut": ((0, NUM_STEPS), (10, 20))},
+        {"cut": ((-5, NUM_STEPS),)},
+        {"cut": ((0, 2**62), (-(2**62), NUM_STEPS))},
+        {"cut": np.zeros((0, 2))},
+        {"cut": ((0, 10, NUM_STEPS),)},
         {"first": "-1"},
         {"first": "1000"},
         {"interval": "1/1000"},
         {"interval": "2"},
+        {"interval": "61"},
+        {"interval": "3/2"},
         {"time_kind": "stamps"},
         {"epoch": 10**15},
         {"epoch": 20_000},
@@ -388,4 +396,4 @@ def test_an_answer_that_is_too_long_is_not_looked_into(panel, tmp_path):
     server = federation.coordinator()
     server.receive("client1", b"FGM1" + bytes(10**6))
     assert server.ledger.refused["client1"] == 1
-    assert "it has 1000004 bytes, more than 4096" in federation.log[-1]
+    assert "it has 1000004 bytes, more than 164096" in federation.log[-1]

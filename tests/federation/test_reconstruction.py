@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.store import Store
-from fedgranger.federation.timing import LocalSeries
 from tests.configs import formula_config
 
 NUM_STEPS = 120
@@ -93,16 +93,19 @@ class Attacker:
         text = options if isinstance(options, str) else options.to_text()
         return self.ask("offer", {"nonce": "n", "options": text}, run=run)
 
-    def begin(self, epoch, first=0, num_steps=NUM_STEPS, round_index=0, run="run", **changed):
+    def begin(
+        self, epoch, first=0, num_steps=NUM_STEPS, round_index=0, run="run", cut=None, **changed
+    ):
+        stretches = ((0, num_steps),) if cut is None else cut
         values = {
             "epoch": epoch,
             "round": round_index,
             "time_kind": "numbers",
             "first": str(first),
             "interval": "1",
-            "num_steps": num_steps,
         }
-        return self.ask("begin", {**values, **changed}, run=run)
+        arrays = {"stretches": np.array(stretches, dtype=np.int64)}
+        return self.ask("begin", {**values, **changed}, arrays, run=run)
 
     def upload(self, epoch, piece=0, run="run"):
         answer = self.ask("upload", {"epoch": epoch, "piece": piece}, run=run)

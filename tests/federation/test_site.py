@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.audit import AuditLog, read_lines, verify
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.policy import SitePolicy, policy_text
 from fedgranger.federation.preview import explained, look_ahead
 from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.timing import LocalSeries
 from fedgranger.flare.settings import ClientSettings, write_settings
 from tests.federation.test_reconstruction import CLIENT, NUM_STEPS, Attacker, options
 

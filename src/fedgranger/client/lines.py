@@ -178,7 +178,8 @@ def _without(series: np.ndarray, periods: np.ndarray) -> np.ndarray:
     k = np.concatenate([np.arange(1, num_harmonics(q) + 1) / q for q in periods.tolist()])
     angle = 2 * np.pi * np.outer(np.arange(len(series)), k)
     basis = np.hstack([np.ones((len(series), 1)), np.cos(angle), np.sin(angle)])
-    return series - basis @ np.linalg.lstsq(basis, series, rcond=None)[0]
+    Q = np.linalg.qr(basis)[0]
+    return series - Q @ (Q.T @ series)
 
 
 def _evidence(
@@ -218,10 +219,26 @@ def _filters(series: np.ndarray, order: int | None = None) -> list[np.ndarray]:
     out = []
     for column in series.T:
         x = (column - column.mean()) / column.std()
-        past = np.lib.stride_tricks.sliding_window_view(x[:-1], order)[:, ::-1]
-        gram = past.T @ past + 1e-9 * n * np.eye(order)
-        out.append(np.r_[1.0, -np.linalg.solve(gram, past.T @ x[order:])])
+        gram, cross = _lag_products(x, order)
+        out.append(np.r_[1.0, -np.linalg.solve(gram + 1e-9 * n * np.eye(order), cross)])
     return out
+
+
+def _lag_products(x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Σ x(t−i) x(t−j) for i, j = 1 … order, and with x(t), over the t at which all of them are.
+
+    One step along a diagonal adds one product at the beginning and takes one away at the end.
+    """
+    n = len(x)
+    first = np.array([x[order - k : n - k] @ x[order:] for k in range(order + 1)])
+    full = np.empty((order + 1, order + 1))
+    full[0] = full[:, 0] = first
+    for i in range(1, order + 1):
+        added, gone = x[order - i] * x[order - i :: -1], x[n - i] * x[n - i : n - order - 2 : -1]
+        size = order + 1 - i
+        full[i, i:] = full[i - 1, i - 1 : -1] + added[:size] - gone[:size]
+        full[i:, i] = full[i, i:]
+    return full[1:, 1:], full[1:, 0]
 
 
 def _on_steps(values: np.ndarray, observed: np.ndarray, clock: Clock, factor: int) -> np.ndarray:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.data.checks import TimeAxis
 from fedgranger.data.findings import Finding, lost_rows
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.time_axis import (
+    LocalSeries,
+    TimeGrid,
+    agree,
+    axis_range,
+    grid_time,
+    on_grid,
+    places_on,
+    say_period,
+)
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
-__all__ = ["ClientTable", "align", "check_missing", "finish_client", "is_same_axis"]
+__all__ = [
+    "ClientTable",
+    "align",
+    "check_missing",
+    "finish_client",
+    "is_same_axis",
+    "regular_panel",
+]
 
 
 class ClientTable(NamedTuple):
@@ -28,34 +45,46 @@ class ClientTable(NamedTuple):
 
 
 def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
-    """Keep the time steps that every client has.
+    """Put all clients on one time axis (`time_axis`); rows that a client lacks become NaN.
 
     Args:
-        tables: the clients; entries that lose rows are replaced in this list one by one, so that
-            only one client is held twice at any moment.
+        tables: the clients; entries whose rows change are replaced in this list one by one, so
+            that only one client is held twice at any moment.
 
     Returns:
-        The common time axis and one note per client that lost rows.
+        The common time axis and notes on rows that are not on it and on steps without a row.
     """
     if all(table.time is None for table in tables):
         time, notes = _row_axis(tables), []
     else:
         axes, notes = _time_axes(tables)
-        time = _common_axis(tables, axes)
-        for position, (table, axis) in enumerate(zip(tables, axes, strict=True)):
-            lost = len(axis) - len(time)
-            if lost:
-                rows = np.searchsorted(axis, time)
-                tables[position] = table._replace(values=table.values[rows])
-                notes.append(
-                    f"client '{table.name}': {lost} of {len(axis)} rows have no counterpart at "
-                    "every other client and were left out"
-                )
+        time = axes[0]
+        if not all(is_same_axis(axis, time) for axis in axes):
+            time = _on_common_axis(tables, axes, notes)
     if len(time) < 2:
         raise DataError(
             f"the clients share {len(time)} time step; at least two are needed, so give more rows"
         )
     return time, notes
+
+
+def regular_panel(panel: Panel) -> tuple[Panel, float | None]:
+    """Close the short gaps of a regular time axis by missing rows, as a federation does.
+
+    Returns:
+        The panel on its grid and the sampling interval; the panel as it is and None where its rows
+        lie on no grid. Steps that follow each other are then told by their distance alone.
+    """
+    try:
+        found = axis_range(panel.names[0], panel.time)
+    except DataError:
+        return panel, None
+    grid = TimeGrid(found.time_kind, found.first, found.interval, found.stretches)
+    time = grid_time(grid).astype(panel.time.dtype, copy=False)
+    clients = panel.clients
+    if len(time) > panel.num_steps:
+        clients = tuple(on_grid(LocalSeries(client, panel.time), grid) for client in panel)
+    return replace(panel, clients=clients, time=time), float(found.interval)
 
 
 def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
@@ -182,16 +211,27 @@ def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
     return [time.values.astype(kind, copy=False) for time in times], notes
 
 
-def _common_axis(tables: list[ClientTable], axes: list[np.ndarray]) -> np.ndarray:
-    if all(is_same_axis(axis, axes[0]) for axis in axes):
-        return axes[0]
-    common = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), axes)
-    if not len(common):
-        ranges = ", ".join(
-            f"'{table.name}' ({axis[0]} to {axis[-1]})"
-            for table, axis in zip(tables, axes, strict=True)
-        )
-        raise DataError(
-            f"the clients have no time step in common: {ranges}; give them the same sampling times"
-        )
-    return common
+def _on_common_axis(
+    tables: list[ClientTable], axes: list[np.ndarray], notes: list[str]
+) -> np.ndarray:
+    named = {table.name: axis for table, axis in zip(tables, axes, strict=True)}
+    ranges = {name: axis_range(name, axis) for name, axis in named.items()}
+    grid = agree(ranges)
+    for position, table in enumerate(tables):
+        name, axis = table.name, named[table.name]
+        place = places_on(name, axis, grid, ranges[name].interval)
+        values = np.full((grid.num_steps, len(table.sensors)), np.nan)
+        values[place[place >= 0]] = table.values[place >= 0]
+        tables[position] = table._replace(values=values)
+        used = int((place >= 0).sum())
+        if used < len(axis):
+            notes.append(
+                f"client '{name}': {len(axis) - used} of {len(axis)} rows are not on the common "
+                f"time axis ({say_period(grid)}) and were left out"
+            )
+        if used < grid.num_steps:
+            notes.append(
+                f"client '{name}': {grid.num_steps - used} of {grid.num_steps} time steps have no "
+                "row and count as missing"
+            )
+    return grid_time(grid).astype(axes[0].dtype, copy=False)

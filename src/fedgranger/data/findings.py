@@ -149,6 +149,7 @@ def lost_rows(
 
     A row counts for a sensor when it would be complete without it.
     """
+    is_missing = is_missing & ~is_missing.all(axis=1, keepdims=True)  # nobody's fault
     per_row = is_missing.sum(axis=1)
     lost = int((per_row > 0).sum())
     if len(is_missing) < LEAST_ROWS or lost < COSTLY * len(is_missing) or len(sensors) < 2:

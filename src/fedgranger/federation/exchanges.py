@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgranger.data.time_axis import TimeGrid
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.options import FederationOptions
-from fedgranger.federation.timing import TimeGrid
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.server.trainer import RoundMessages, Trainer
 
@@ -163,9 +163,7 @@ def collect_states(
         packets = [answers[name].arrays for name in names]
         states.append(np.concatenate([packet["states"] for packet in packets], axis=1))
         observed.append(np.stack([packet["is_observed"] > 0 for packet in packets], axis=1))
-    whole = StateChunk(
-        np.concatenate(states), np.concatenate(observed), np.arange(grid.num_steps) == 0
-    )
+    whole = StateChunk(np.concatenate(states), np.concatenate(observed), grid.segment_starts)
 
     def chunks() -> Iterator[StateChunk]:
         for begin in range(0, grid.num_steps, CHUNK_STEPS):

@@ -58,7 +58,7 @@ def to_result(
         "data": {
             "hash": hashlib.sha256(whole.encode()).hexdigest(),
             "num_steps": found.grid.num_steps,
-            "num_segments": 1,
+            "num_segments": len(found.grid.stretches),
             "notes": found.notes,
             "clients": {
                 name: {

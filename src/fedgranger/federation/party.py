@@ -22,6 +22,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.client.site import check_length
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
 from fedgranger.errors import ConfigError, FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.federation.options import ClientOptions, check_run_name
@@ -31,7 +32,6 @@ from fedgranger.federation.questions import Questions, WaitingError, question_of
 from fedgranger.federation.requests import read_edges, read_grid
 from fedgranger.federation.secret import data_hash, draw_start
 from fedgranger.federation.store import Store
-from fedgranger.federation.timing import LocalSeries, TimeGrid, range_of, say_period
 
 __all__ = ["Edges", "Party"]
 
@@ -160,7 +160,7 @@ class Party:
         if packet.run != self._run:
             raise _RefusalError("unknown", "it has not been told of this run")
         if packet.kind == "begin":
-            return self._begin(packet.values)
+            return self._begin(packet)
         if packet.kind not in ("join", "train", "step", "upload", "finish"):
             raise _RefusalError("invalid", f"'{packet.kind}' is not a request")
         if packet.values["epoch"] != self._epoch:
@@ -206,12 +206,12 @@ class Party:
                 "rounds": json.dumps(sorted(self._rounds)),
                 "data": self.data_hash,
             },
-            {},
+            {"stretches": np.array(self._range.stretches, dtype=np.int64)},
         )
 
-    def _begin(self, values: Any) -> Answer:
+    def _begin(self, packet: Packet) -> Answer:
         self._period = ""
-        grid, epoch, round_index = read_grid(values, self._range, self._epoch)
+        grid, epoch, round_index = read_grid(packet, self._range, self._epoch)
         self._period = say_period(grid)
         if epoch < self._epoch:
             raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
@@ -350,11 +350,13 @@ class Party:
             "round": round_index,
             "rounds": sorted(rounds),
             "data": self.data_hash,
-            "grid": None if grid is None else [grid[0], str(grid[1]), str(grid[2]), grid[3]],
+            "grid": None if grid is None else [grid[0], str(grid[1]), str(grid[2])],
         }
         arrays = {}
         for k, memory in rounds.items():
             arrays[f"augmentation_{k}"], arrays[f"pass_start_{k}"] = memory
+        if grid is not None:
+            arrays["stretches"] = np.array(grid.stretches, dtype=np.int64)
         self._store.save(RECORD, values, arrays)
         self._epoch, self._round, self._rounds, self._grid = epoch, round_index, rounds, grid
 
@@ -368,8 +370,9 @@ class Party:
         self._run, self._options = values["run"], values["options"]
         self._epoch, self._round = values["epoch"], values["round"]
         if values["grid"] is not None:
-            kind, first, interval, num_steps = values["grid"]
-            self._grid = TimeGrid(kind, Fraction(first), Fraction(interval), num_steps)
+            kind, first, interval = values["grid"]
+            stretches = tuple((start, stop) for start, stop in arrays["stretches"].tolist())
+            self._grid = TimeGrid(kind, Fraction(first), Fraction(interval), stretches)
         self._rounds = {
             k: ClientMemory(arrays[f"augmentation_{k}"], arrays[f"pass_start_{k}"])
             for k in values["rounds"]

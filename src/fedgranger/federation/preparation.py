@@ -15,8 +15,8 @@ from fedgranger.client.site import identify_site, initial_augmentation, set_up_s
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid
 from fedgranger.federation.options import ClientOptions
-from fedgranger.federation.timing import LocalSeries, TimeGrid, grid_time, on_grid
 from fedgranger.inference.states import CHUNK_STEPS
 
 __all__ = ["Preparation", "Prepared", "Start", "prepare_party", "seeded_preparation"]
@@ -65,8 +65,7 @@ def prepare_party(
     """
     config, num_pairs = options.config, grid.num_steps - 1
     window = num_pairs if config.window == "full" else min(config.window, num_pairs)
-    starts = np.zeros(grid.num_steps, dtype=np.bool_)
-    starts[:1] = True
+    starts = grid.segment_starts
     with jax.enable_x64(True):
         data, season, notes = take_out(
             on_grid(series, grid), grid_time(grid), config, interval=float(grid.interval)

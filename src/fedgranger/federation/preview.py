@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.config import RunConfig
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import Prepared, prepare_party
 from fedgranger.federation.questions import question_of
-from fedgranger.federation.timing import LocalSeries, TimeGrid, range_of
 from fedgranger.messages import hello_bytes, state_bytes
 
 __all__ = ["Preview", "explained", "look_ahead"]
@@ -57,8 +57,8 @@ def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
         FedGrangerError: the data cannot be used.
     """
     mine = range_of(series)
-    steps = round((mine.last - mine.first) / mine.interval) + 1
-    grid = TimeGrid(mine.time_kind, mine.first, mine.interval, steps)
+    grid = TimeGrid(mine.time_kind, mine.first, mine.interval, mine.stretches)
+    steps = grid.num_steps
     largest = policy.largest_for(series.client.num_sensors)
     size = policy.largest_message_steps
     asked = FederationOptions(RunConfig(solver="none"), size).for_client(series.client.name)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger._version import __version__
+from fedgranger.data.time_axis import TimeGrid, TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, InferenceError
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import (
@@ -30,8 +31,7 @@ from fedgranger.federation.exchanges import (
 )
 from fedgranger.federation.options import FederationOptions, check_run_name
 from fedgranger.federation.store import Store
-from fedgranger.federation.timing import TimeGrid, TimeRange, agree
-from fedgranger.federation.validation import read_fraction
+from fedgranger.federation.validation import read_fraction, read_stretches
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
@@ -121,9 +121,10 @@ def server_protocol(
         "time_kind": grid.time_kind,
         "first": str(grid.first),
         "interval": str(grid.interval),
-        "num_steps": grid.num_steps,
     }
-    hellos = yield request_all(names, "begin", agreed)
+    stretches = {"stretches": np.array(grid.stretches, dtype=np.int64)}
+    begin = request_all(names, "begin", agreed)
+    hellos = yield begin._replace(arrays=dict.fromkeys(names, stretches))
     dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
     yield request_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
     granger, trace, rounds, distance = None, [], 0, np.inf
@@ -210,7 +211,8 @@ def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]
 def _time_range(packet: Packet) -> TimeRange:
     values = packet.values
     first, last, interval = (read_fraction(values[key]) for key in ("first", "last", "interval"))
-    return TimeRange(str(values["time_kind"]), first, last, interval)
+    stretches = read_stretches(packet.arrays["stretches"])
+    return TimeRange(str(values["time_kind"]), first, last, interval, stretches)
 
 
 def _rows(names: tuple[str, ...], models: Answers, grid: TimeGrid) -> Rows:

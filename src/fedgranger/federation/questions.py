@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from fedgranger.data.time_axis import TimeGrid
 from fedgranger.federation.options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.store import DamagedRecordError, Store
-from fedgranger.federation.timing import TimeGrid
 
 __all__ = ["ALLOWED", "WAITING", "Questions", "WaitingError", "question_of"]
 

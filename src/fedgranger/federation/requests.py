@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from fedgranger.federation.codec import MessageError
-from fedgranger.federation.timing import TimeGrid, TimeRange
-from fedgranger.federation.validation import read_fraction
+from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
+from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.validation import read_fraction, read_stretches
 
 __all__ = ["read_edges", "read_grid"]
 
@@ -19,29 +18,35 @@ LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""
 
 
-def read_grid(values: Mapping[str, Any], mine: TimeRange, epoch: int) -> tuple[TimeGrid, int, int]:
+def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, int, int]:
     """The time axis, epoch and round of a `begin`, within the client's own data.
 
+    The axis may leave out steps at which the client has no rows, never some of its rows: a server
+    cannot choose rows to look at.
+
     Args:
-        values: of the request.
+        packet: the request.
         mine: the client's own time axis.
         epoch: the client's present one.
 
     Raises:
         MessageError: it asks for time that the client does not have.
     """
-    grid = TimeGrid(
-        str(values["time_kind"]),
-        read_fraction(values["first"]),
-        read_fraction(values["interval"]),
-        int(values["num_steps"]),
-    )
-    same = grid.time_kind == mine.time_kind
-    if not same or abs(grid.interval - mine.interval) > mine.interval / 10**6:
+    values = packet.values
+    first, interval = read_fraction(values["first"]), read_fraction(values["interval"])
+    stretches = read_stretches(packet.arrays["stretches"])
+    grid = TimeGrid(str(values["time_kind"]), first, interval, stretches)
+    multiple = interval / mine.interval
+    is_multiple = 1 <= round(multiple) <= LARGEST_MULTIPLE
+    is_multiple &= abs(multiple - round(multiple)) <= multiple / 10**6
+    if grid.time_kind != mine.time_kind or not is_multiple:
         raise MessageError("the request samples time in another way than the client")
-    span = (mine.last - grid.first) / mine.interval
-    if grid.first < mine.first - mine.interval / 2 or not 2 <= grid.num_steps <= span + 2:
+    span = (mine.last - first) / interval
+    is_inside = first >= mine.first - mine.interval / 2 and stretches[-1][1] <= span + 2
+    if not is_inside or grid.num_steps < 2:
         raise MessageError("the request asks for time outside the client's data")
+    if not is_covered(mine, grid):
+        raise MessageError("the request leaves out rows of the client's data")
     wanted, round_index = int(values["epoch"]), int(values["round"])
     if not 0 <= wanted <= epoch + LARGEST_EPOCH_JUMP or round_index < 0:
         raise MessageError("the request's epoch or round is out of range")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import RunError
-from fedgranger.federation.timing import LocalSeries
 
 __all__ = ["PRIOR_SCALE", "data_hash", "draw_start", "keyed_hash", "read_secret"]
 

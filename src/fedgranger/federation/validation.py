@@ -14,10 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from fedgranger.data.time_axis import MOST_STRETCHES
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.periods import MOST_PERIODS
 
-__all__ = ["ANSWERS", "check_answer", "check_sender", "largest_answer", "read_fraction"]
+__all__ = [
+    "ANSWERS",
+    "check_answer",
+    "check_sender",
+    "largest_answer",
+    "read_fraction",
+    "read_stretches",
+]
 
 ANSWERS = {
     "offer": "range",
@@ -33,6 +41,7 @@ LARGEST_EPOCH = 2**40
 LARGEST_ORDER = 1000
 LARGEST_STATE = 64
 LONGEST_PERIOD = 2**40
+LARGEST_STEP = 2**40
 ENVELOPE_BYTES = 4096
 """More than any header with its few fields needs."""
 
@@ -45,7 +54,9 @@ def largest_answer(kind: str, shape: tuple[int, int] | None) -> int:
         shape: (time steps, states) of the arrays in the answer, where that is known.
     """
     if shape is None:
-        return ENVELOPE_BYTES + (8 * LARGEST_STATE**2 + 8 if kind in ("begin", "train") else 0)
+        square = 8 * LARGEST_STATE**2 + 8
+        arrays = {"offer": 16 * MOST_STRETCHES, "begin": square, "train": square}
+        return ENVELOPE_BYTES + arrays.get(kind, 0)
     steps, dim = shape
     return ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
 
@@ -94,8 +105,12 @@ def _check_range(packet: Packet) -> None:
         read_fraction(values[name])
     _demand(values["time_kind"] in ("stamps", "numbers"), "its time axis is of no known kind")
     _demand(read_fraction(values["interval"]) > 0, "its sampling interval is not above 0")
-    is_ordered = read_fraction(values["first"]) <= read_fraction(values["last"])
-    _demand(is_ordered, "its last time stamp is before its first")
+    first, last = read_fraction(values["first"]), read_fraction(values["last"])
+    _demand(first <= last, "its last time stamp is before its first")
+    stretches = read_stretches(packet.arrays["stretches"])
+    steps = (last - first) / read_fraction(values["interval"]) + 1
+    fits = stretches[0][0] == 0 and abs(stretches[-1][1] - steps) <= 1
+    _demand(fits, "its stretches of time are not those from its first to its last time stamp")
     _demand(0 <= int(values["epoch"]) < LARGEST_EPOCH, "its epoch is out of range")
     try:
         rounds = json.loads(str(values["rounds"]))
@@ -107,6 +122,21 @@ def _check_range(packet: Packet) -> None:
     _demand(is_hash, "its data hash is not 32 hexadecimal digits")
     is_version = re.fullmatch(r"[0-9A-Za-z.+-]{1,40}", str(values["version"])) is not None
     _demand(is_version, "its version cannot be read")
+
+
+def read_stretches(array: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """First step and step after the last of every stretch of time, in order.
+
+    Raises:
+        MessageError: they are no stretches.
+    """
+    count = len(array)
+    fits = array.ndim == 2 and array.shape == (count, 2) and 1 <= count <= MOST_STRETCHES
+    _demand(fits, "its stretches of time are not a table of two columns")
+    ends = array.reshape(-1)
+    is_small = bool((ends >= 0).all() and (ends <= LARGEST_STEP).all())  # differences are exact
+    _demand(is_small and bool((np.diff(ends) > 0).all()), "its stretches of time are not in order")
+    return tuple((start, stop) for start, stop in array.tolist())
 
 
 def _check_hello(packet: Packet) -> None:

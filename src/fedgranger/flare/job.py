@@ -233,5 +233,10 @@ def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]
             check_sender(packet, coordinator.plan.run, client)
             if packet.kind != "refusal":
                 check_answer("offer", {}, None, packet)
-            found[client] = {**packet.values, "kind": packet.kind, "asked": before}
+            found[client] = {
+                **packet.values,
+                **{name: array.tolist() for name, array in packet.arrays.items()},
+                "kind": packet.kind,
+                "asked": before,
+            }
     return found

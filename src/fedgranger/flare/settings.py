@@ -16,8 +16,8 @@ from fedgranger.errors import ConfigError
 from fedgranger.federation.audit import AuditLog
 
 if TYPE_CHECKING:
+    from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
-    from fedgranger.federation.timing import LocalSeries
 
 __all__ = [
     "SIMULATED",
@@ -127,7 +127,7 @@ def read_series(
 ) -> tuple[LocalSeries, list[str]]:
     """Read a client's data within the period that its policy allows, and notes on them."""
     from fedgranger.data.reading import read_client
-    from fedgranger.federation.timing import LocalSeries
+    from fedgranger.data.time_axis import LocalSeries
 
     data, times, notes = read_client(
         name,

@@ -26,11 +26,10 @@ import numpy as np
 from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
 from fedgranger.inference.states import StateSource, keep_rows, select_clients
+from fedgranger.linalg.runs import LONGEST_GAP
 
-__all__ = ["LONGEST_GAP", "Usable", "long_gaps", "overlap", "usable"]
+__all__ = ["Usable", "long_gaps", "overlap", "usable"]
 
-LONGEST_GAP = 5
-"""Rows in a row for which a client may be missing without anything being left out."""
 PAIRS_PER_STATE = 20
 """With fewer pairs of rows per state than that, a client is rather left out than its rows."""
 SMALLEST_SHARE = 0.1

@@ -153,7 +153,13 @@ def _minimise(
         by_e = weight[:, : basis[0].size] @ (parts["A"] @ basis).reshape(len(basis), -1).T
         return by_e - parts["Q"] @ (parts["Q"].T @ by_e)
 
-    found = optimize.least_squares(rest, start, slope, method="lm", max_nfev=MAX_STEPS)
+    found = optimize.least_squares(
+        rest,
+        start,
+        slope,  # pyright: ignore[reportArgumentType]
+        method="lm",
+        max_nfev=MAX_STEPS,
+    )
     left = rest(found.x)
     return parts["A"], found.x, float(left @ left)
 

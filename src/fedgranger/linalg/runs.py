@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["run_on"]
+__all__ = ["LONGEST_GAP", "run_on"]
+
+LONGEST_GAP = 5
+"""Rows in a row that may be missing; after more of them a record goes on as a new stretch. The
+Monte Carlo behind the number is in docs/theory/inference.md."""
 
 
 def run_on(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:

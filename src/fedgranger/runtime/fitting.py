@@ -18,6 +18,7 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
+from fedgranger.data.align import regular_panel
 from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
 from fedgranger.data.preparation import propose
@@ -78,7 +79,8 @@ def fit_panel(
         resumed, trace = None, []
         if resume and checkpoint_folder is not None:
             resumed, trace = checkpoint.load(checkpoint_folder, fingerprint)
-        seasonless = take_out_seasons(panel, config)
+        panel, interval = regular_panel(panel)
+        seasonless = take_out_seasons(panel, config, interval)
         panel = seasonless.panel
         setup = set_up(panel, config, models, report)
         prepared = time.perf_counter()

@@ -38,14 +38,21 @@ class Seasonless(NamedTuple):
         }
 
 
-def take_out_seasons(panel: Panel, config: RunConfig) -> Seasonless:
+def take_out_seasons(panel: Panel, config: RunConfig, interval: float | None = None) -> Seasonless:
     """Let every client find and remove what repeats in its own sensors.
+
+    Args:
+        panel: the data.
+        config: the options `period` and `season`.
+        interval: ticks per step, or None: the median step.
 
     Raises:
         DataError: a period that a client's data cannot have.
     """
     clients, seasons, notes = [], {}, {}
     for client in panel:
-        data, seasons[client.name], notes[client.name] = take_out(client, panel.time, config)
+        data, seasons[client.name], notes[client.name] = take_out(
+            client, panel.time, config, interval=interval
+        )
         clients.append(data)
     return Seasonless(replace(panel, clients=tuple(clients)), seasons, notes)

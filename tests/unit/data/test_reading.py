@@ -247,7 +247,7 @@ def test_sensor_without_any_sample(tmp_path, missing):
 
 
 def test_sensor_without_any_sample_after_alignment(tmp_path):
-    fill(tmp_path, a=GOOD, b="time,x,y\n1,2,\n2,3,\n9,4,5\n")
+    fill(tmp_path, a=GOOD, b="time,x,y\n1,2,\n2,3,\n3,3,\n4,4,5\n")
     refused(tmp_path, "client 'b'", "sensor 'y'", "no observed sample", missing="mask")
 
 
@@ -392,27 +392,47 @@ def test_inner_join_is_noted_per_client(tmp_path):
     np.testing.assert_array_equal(panel.time, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(panel["a"].values[:, 0], [11, 12, 13])
     np.testing.assert_array_equal(panel["b"].values[:, 0], [21.5, 22.5, 23.5])
-    tail = "rows have no counterpart at every other client and were left out"
+    tail = "rows are not on the common time axis (1 to 3, 3 steps of 1) and were left out"
     assert panel.notes == (f"client 'a': 1 of 4 {tail}", f"client 'b': 2 of 5 {tail}")
 
 
-def test_gaps_after_alignment_are_noted(tmp_path):
+def test_rows_that_one_client_lacks_are_missing_for_it_alone(tmp_path):
     every = "time,x\n" + "".join(f"{t},{t * t}\n" for t in range(12))
     holes = "time,x\n" + "".join(f"{t},{t % 5}\n" for t in range(12) if t not in (4, 8))
     panel = Panel.read(fill(tmp_path, a=every, b=holes))
-    np.testing.assert_array_equal(panel.time[panel.segment_starts], [0, 5, 9])
-    assert "2 of 12 rows" in panel.notes[0]
-    assert panel.notes[1] == "the time axis has 2 gaps; no pair of time steps across a gap is used"
+    np.testing.assert_array_equal(panel.time, np.arange(12))
+    assert panel["a"].observed.all()
+    assert np.flatnonzero(~panel["b"].row_observed).tolist() == [4, 8]
+    assert panel.notes[0] == "client 'b': 2 of 12 time steps have no row and count as missing"
+
+
+def test_a_stretch_that_every_client_lacks_is_a_gap_of_the_axis(tmp_path):
+    rows = [t for t in range(40) if not 10 <= t < 20]
+    a = "time,x\n" + "".join(f"{t},{t * t}\n" for t in rows if t != 25)
+    b = "time,x\n" + "".join(f"{t},{t % 5}\n" for t in rows if t not in (3, 4))
+    panel = Panel.read(fill(tmp_path, a=a, b=b))
+    np.testing.assert_array_equal(panel.time, rows)
+    np.testing.assert_array_equal(panel.time[panel.segment_starts], [0, 20])
+    assert panel.notes[-1] == "the time axis has 1 gap; no pair of time steps across a gap is used"
+
+
+def test_the_coarser_clock_is_the_common_one(tmp_path):
+    fine = "time,x\n" + "".join(f"{t},{t * t % 31}\n" for t in range(31))
+    coarse = "time,x\n" + "".join(f"{t},{t % 7}\n" for t in range(4, 29, 5))
+    panel = Panel.read(fill(tmp_path, a=fine, b=coarse))
+    np.testing.assert_array_equal(panel.time, [4, 9, 14, 19, 24])
+    np.testing.assert_array_equal(panel["a"].values[:, 0], panel.time**2 % 31)
+    assert "26 of 31 rows are not on the common time axis" in panel.notes[0]
 
 
 def test_nothing_in_common(tmp_path):
     fill(tmp_path, a=GOOD, b="time,x\n7,1\n8,2\n")
-    refused(tmp_path, "'a' (1 to 3)", "'b' (7 to 8)", "no time step in common", "same sampling")
+    refused(tmp_path, "no time in common", "'b' begins after 'a' ends", "same period")
 
 
 def test_one_step_in_common(tmp_path):
     fill(tmp_path, a=GOOD, b="time,x\n3,1\n4,2\n")
-    refused(tmp_path, "share 1 time step", "at least two")
+    refused(tmp_path, "no time in common", "or nearly so")
 
 
 # ---------------------------------------------------------------- one table and a partition

@@ -8,12 +8,12 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.data.panel import Panel
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.errors import DataError
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
-from fedgranger.federation.timing import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.federation.validation import check_answer
 from fedgranger.rca import OnlineAnalysis, gather
 from fedgranger.runtime.seasons import take_out_seasons

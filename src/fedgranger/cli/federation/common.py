@@ -16,8 +16,8 @@ from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.certificates import check_certificates
 
 if TYPE_CHECKING:
+    from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
-    from fedgranger.federation.timing import LocalSeries
     from fedgranger.flare.settings import ClientSettings
 
 __all__ = [

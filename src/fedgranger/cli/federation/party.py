@@ -35,9 +35,9 @@ from fedgranger.flare.settings import audit_log, state_folder, write_settings
 from fedgranger.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
+    from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
-    from fedgranger.federation.timing import LocalSeries
 
 __all__ = ["allow", "log", "preview", "start"]
 

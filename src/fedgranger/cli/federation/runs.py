@@ -20,9 +20,9 @@ from fedgranger.cli.options import merge, with_run_options
 from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
 from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
+from fedgranger.data.time_axis import TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.options import FederationOptions
-from fedgranger.federation.timing import TimeRange, agree
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
@@ -162,7 +162,8 @@ def _check_named(config: RunConfig, names: tuple[str, ...]) -> None:
 
 def _range(facts: dict[str, Any]) -> TimeRange:
     first, last, interval = (Fraction(facts[key]) for key in ("first", "last", "interval"))
-    return TimeRange(facts["time_kind"], first, last, interval)
+    stretches = tuple((start, stop) for start, stop in facts["stretches"])
+    return TimeRange(facts["time_kind"], first, last, interval, stretches)
 
 
 def _time(number: str, kind: str) -> str:
