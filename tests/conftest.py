@@ -1,7 +1,8 @@
 """Strict numerics for every test: float64, no silent promotion of types or ranks.
 
 What JAX compiles is kept in a folder that all workers and the processes they start share, so that
-each function is compiled once for each shape.
+each function is compiled once for each shape. Workers share the cores, so each of them, and every
+process it starts, computes on one thread: small products on several wait for each other.
 """
 
 import os
@@ -11,8 +12,13 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
+import scipy.linalg  # noqa: F401  brings its own threads
+from threadpoolctl import threadpool_limits
+
+threadpool_limits(1)  # for what was loaded before the variable was set
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -8,7 +8,6 @@ of them residuals stay predictable, and whatever moves slowly elsewhere seems to
 from __future__ import annotations
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedgranger.linalg.runs import run_on
 from fedgranger.linalg.triangle import triangle
@@ -45,10 +44,9 @@ def own_order(
     if len(rows) <= 1 + p:
         return 1
     R, n = np.zeros((0, 1 + (largest + 1) * p)), len(rows)
-    with threadpool_limits(1):  # on two threads such small steps take five times as long
-        for t in np.array_split(rows, -(-n // WINDOW_STEPS)):
-            lagged = [states[t - k] for k in range(1, largest + 1)]
-            R = triangle(np.vstack([R, np.hstack([np.ones((len(t), 1)), *lagged, states[t]])]))
+    for t in np.array_split(rows, -(-n // WINDOW_STEPS)):
+        lagged = [states[t - k] for k in range(1, largest + 1)]
+        R = triangle(np.vstack([R, np.hstack([np.ones((len(t), 1)), *lagged, states[t]])]))
     target = R[:, -p:]
     scores = []
     for order in range(1, largest + 1):

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedgranger.client.clock import clock_of, period_ticks, whole_steps
 from fedgranger.client.lines import find_periods, num_harmonics
@@ -213,8 +212,7 @@ def take_out(
     """
     clock = clock_of(time, interval)
     if config.period == "auto":
-        with threadpool_limits(1):  # many small products take five times as long on two threads
-            steps = find_periods(client.values, client.observed, time, interval=interval)
+        steps = find_periods(client.values, client.observed, time, interval=interval)
         lengths = tuple(clock.interval * step for step in steps)
         lengths = tuple(float(round(n)) for n in lengths) if clock.is_stamped else lengths
     elif isinstance(config.period, tuple):

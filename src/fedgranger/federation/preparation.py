@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedgranger.client.learner import Learner, make_learner
 from fedgranger.client.params import LocalModel
@@ -66,7 +67,7 @@ def prepare_party(
     config, num_pairs = options.config, grid.num_steps - 1
     window = num_pairs if config.window == "full" else min(config.window, num_pairs)
     starts = grid.segment_starts
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), threadpool_limits(1):  # as in one process, to the last bit
         data, season, notes = take_out(
             on_grid(series, grid), grid_time(grid), config, interval=float(grid.interval)
         )

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
@@ -22,7 +23,12 @@ from fedgranger.data.align import regular_panel
 from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
 from fedgranger.data.preparation import propose
-from fedgranger.errors import ConvergenceWarning, InferenceError, InferenceWarning
+from fedgranger.errors import (
+    ConvergenceWarning,
+    InferenceError,
+    InferenceWarning,
+    UnstableRecursionError,
+)
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
@@ -47,6 +53,8 @@ __all__ = ["fit_panel"]
 
 COPIES_FILE = "copies.jsonl"
 """In a run folder: what copies with shifted clocks gave, until the run is whole."""
+LARGEST_GROWTH = 1e3
+"""A loss that is so many times its first value never comes back."""
 
 
 def fit_panel(
@@ -72,7 +80,11 @@ def fit_panel(
     """
     started = time.perf_counter()
     panel = look_at(panel)
-    with follow(checkpoint_folder, config) as follower, jax.enable_x64(True):
+    with (
+        follow(checkpoint_folder, config) as follower,
+        jax.enable_x64(True),
+        threadpool_limits(1),  # on several threads small products wait for each other
+    ):
         report = follower.reporting(report)
         data_hash = panel.data_hash()
         fingerprint = _fingerprint(data_hash, config, models)
@@ -89,11 +101,16 @@ def fit_panel(
             if checkpoint_folder is not None:
                 checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
 
-        final = None
+        final, failure = None, ""
         if config.solver != "none":
             follower.begin("starting training")
-            final = _run(setup, config, resumed, trace, save, checkpoint_seconds, report, follower)
-            save(final)
+            try:
+                final = _run(
+                    setup, config, resumed, trace, save, checkpoint_seconds, report, follower
+                )
+                save(final)
+            except UnstableRecursionError as error:  # the tests do not need it
+                failure = str(error)
         trained = time.perf_counter()
         follower.begin("edge tests")
         record = None if checkpoint_folder is None else checkpoint_folder / COPIES_FILE
@@ -102,7 +119,7 @@ def fit_panel(
         local_models = {stream.name: stream.model for stream in setup.streams}
         periods = {name: season.periods for name, season in seasonless.seasons.items()}
         source = state_source(panel, local_models, periods)
-        inference, facts = _infer(panel, source, setup, config, final, report, record)
+        inference, facts = _infer(panel, source, setup, config, final, failure, report, record)
         tested = time.perf_counter()
         monitors, reference, normal = learn_normal(panel, setup, source, inference)
         learned = time.perf_counter()
@@ -121,11 +138,11 @@ def fit_panel(
         "seconds_normal": round(learned - tested, 3),
         "seconds_uncertainty": round(propagated - learned, 3),
     }
-    manifest = describe(seasonless, config, setup, final, data_hash, timings)
+    manifest = describe(seasonless, config, setup, final, failure, data_hash, timings)
     add_sensor_units(facts, local_models, manifest["data"]["clients"])
     manifest["inference"] = facts
     manifest["normal"] = normal
-    if manifest["training"].get("converged") is False and config.tolerance > 0:
+    if manifest["training"].get("converged") is False and (failure or config.tolerance > 0):
         warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
@@ -155,6 +172,7 @@ def _run(
         for snapshot, row in (solve if exact else train)(setup, config, resumed):
             latest = snapshot
             trace.append(row)
+            _check_losses(setup, trace)
             done = latest.pass_index * chunks_per_pass + latest.chunk
             follower.train(latest, trace, done)
             report("training", done, total)
@@ -170,18 +188,37 @@ def _run(
     return latest
 
 
+def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
+    """Refuse to go on when a loss has grown: descent that works makes it smaller.
+
+    Raises:
+        UnstableRecursionError: with the client and the losses.
+    """
+    first, last = (np.nan_to_num(row.local_loss) + row.server_loss for row in (trace[0], trace[-1]))
+    grown = last > LARGEST_GROWTH * first
+    if grown.any():
+        m = int(np.argmax(grown))
+        raise UnstableRecursionError(
+            f"client '{setup.names[m]}': its loss grew from {first[m]:.3g} to {last[m]:.3g}; use "
+            "smaller step sizes or solver='newton'"
+        )
+
+
 def _infer(
     panel: Panel,
     source: StateSource,
     setup: Setup,
     config: RunConfig,
     final: Snapshot | None,
+    failure: str,
     report: Callable[[str, int, int], None],
     record: Path | None,
 ) -> tuple[EdgeInference | None, dict[str, Any]]:
     """Test the edges, or say why not; clients come out in panel order."""
     if config.test == "none":
         return None, {"test": "none", "warnings": []}
+    if config.test == "asymptotic" and failure:
+        return _not_tested(config, f"this test needs FedGC's training, which failed ({failure})")
     told: list[str] = []
     try:
         if config.test == "asymptotic" and final is not None:
@@ -194,8 +231,7 @@ def _infer(
     except InferenceError as error:
         option = propose(panel.findings or ()) if "stationary" in str(error) else ""
         reason = f"{error}; sensors that may wander: {option}" if option else str(error)
-        sentence = f"the edges could not be tested: {reason}"
-        return None, {"test": config.test, "reason": reason, "warnings": [sentence, *told]}
+        return _not_tested(config, reason, *told)
     found.facts["warnings"].extend(told)
     found.facts["warnings"].extend(
         f"client '{stream.name}': measurement noise could not be separated from the state and was "
@@ -226,6 +262,11 @@ def _infer(
         )
 
     return in_panel_order(found), found.facts
+
+
+def _not_tested(config: RunConfig, reason: str, *told: str) -> tuple[None, dict[str, Any]]:
+    sentence = f"the edges could not be tested: {reason}"
+    return None, {"test": config.test, "reason": reason, "warnings": [sentence, *told]}
 
 
 def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None) -> str:

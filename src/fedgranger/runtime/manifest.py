@@ -42,10 +42,11 @@ def describe(
     config: RunConfig,
     setup: Setup,
     final: Snapshot | None,
+    failure: str,
     data_hash: str,
     timings: dict[str, float],
 ) -> dict[str, Any]:
-    """Collect versions, data facts, how training ended (None: there was none) and bytes."""
+    """Collect versions, data facts, how training ended (None: there was none, or why) and bytes."""
     panel, clients, sent = seasonless.panel, {}, {}
     passes = 0 if final is None else final.pass_index
     for stream in setup.streams:
@@ -83,7 +84,7 @@ def describe(
             "findings": [_plain(finding) for finding in panel.findings or ()],
             "clients": clients,
         },
-        "training": dict(NOT_TRAINED) if final is None else _training(setup, config, final),
+        "training": _training(setup, config, final, failure),
         "bytes": sent,
         "timings": timings,
         "config": config.to_mapping(),
@@ -97,8 +98,19 @@ def _plain(finding: Finding) -> dict[str, Any]:
     return values
 
 
-def _training(setup: Setup, config: RunConfig, final: Snapshot) -> dict[str, Any]:
+def _training(
+    setup: Setup, config: RunConfig, final: Snapshot | None, failure: str
+) -> dict[str, Any]:
     """How training ended, and with which step sizes."""
+    if failure:
+        return {
+            "solver": config.training_solver,
+            "rounds": 0,
+            "converged": False,
+            "status": f"training failed, and the edge tests did without it: {failure}",
+        }
+    if final is None:
+        return dict(NOT_TRAINED)
     exact = config.training_solver == "newton"
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
     distance, converged = final.progress.distance, final.progress.distance <= tolerance

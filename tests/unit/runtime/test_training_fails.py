@@ -1,0 +1,62 @@
+"""Training that diverges is said plainly, never called converged, and does not stop the tests."""
+
+import numpy as np
+import pytest
+
+import fedgranger as fg
+from fedgranger.errors import ConvergenceWarning, UnstableRecursionError
+from fedgranger.runtime import fitting
+from fedgranger.runtime.inprocess import TraceRow
+from tests.configs import formula_config
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(3, 400, seed=1)[0]
+
+
+@pytest.fixture
+def growing(monkeypatch):
+    """Training whose loss grows by ten from chunk to chunk."""
+    right = fitting.train
+
+    def train(*given):
+        for k, (snapshot, row) in enumerate(right(*given)):
+            yield snapshot, row._replace(server_loss=row.server_loss * 10.0**k)
+
+    monkeypatch.setattr(fitting, "train", train)
+
+
+@pytest.mark.usefixtures("growing")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_edges_are_those_of_a_run_without_training(panel):
+    config = formula_config(solver="sgd", window=10)
+    with pytest.warns(ConvergenceWarning, match="training failed"):
+        found = fg.fit(panel, config=config)
+    alone = fg.fit(panel, config=formula_config(solver="none"))
+    assert found.inference.edges.equals(alone.inference.edges)
+    assert found.granger is None
+    training = found.manifest["training"]
+    assert training["converged"] is False
+    assert "did without it: client '" in training["status"]
+
+
+@pytest.mark.usefixtures("growing")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_asymptotic_test_needs_training(panel):
+    config = formula_config(solver="sgd", window=10, test="asymptotic")
+    found = fg.fit(panel, config=config)
+    assert found.inference is None
+    assert "needs FedGC's training, which failed" in found.manifest["inference"]["reason"]
+
+
+def test_a_growing_loss_ends_training(panel):
+    setup = fitting.set_up(panel, formula_config())
+    first, later = (
+        TraceRow(0, k, np.ones(3), np.array([1.0, 1.0, size])) for k, size in ((0, 1), (1, 2e3))
+    )
+    fitting._check_losses(setup, [first, first])
+    with pytest.raises(
+        UnstableRecursionError, match="client 'client3': its loss grew from 2 to 2e"
+    ):
+        fitting._check_losses(setup, [first, later])
