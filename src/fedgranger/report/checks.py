@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.report.facts import section_of
-from fedgranger.report.markup import Column, escape, format_number, table
+from fedgranger.report.markup import Column, escape, table
 from fedgranger.report.selection import has_test
 from fedgranger.report.small_charts import draw_p_histogram
+from fedgranger.text import format_number
 
 __all__ = ["checks_section"]
 

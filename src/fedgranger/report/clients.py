@@ -6,9 +6,10 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.report.facts import BYTE_LABELS, CLIENT_LABELS, pair_list, section_of
-from fedgranger.report.markup import Column, escape, format_number, table
+from fedgranger.report.markup import Column, escape, table
 from fedgranger.report.selection import by_strength, edge_flags
 from fedgranger.report.small_charts import draw_quantiles
+from fedgranger.text import format_number
 
 __all__ = ["clients_section"]
 

@@ -4,14 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedgranger.report.markup import (
-    Column,
-    definition_list,
-    escape,
-    format_bytes,
-    format_number,
-    table,
-)
+from fedgranger.report.markup import Column, definition_list, escape, table
+from fedgranger.text import format_bytes, format_number
 
 __all__ = [
     "BYTE_LABELS",

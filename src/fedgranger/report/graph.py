@@ -7,8 +7,9 @@ import pandas as pd
 
 from fedgranger.errors import DataError
 from fedgranger.report.layout import Label, Layout, curve_between, place_clients
-from fedgranger.report.markup import escape, format_number, shorten
+from fedgranger.report.markup import escape
 from fedgranger.report.selection import select_edges
+from fedgranger.text import format_number, shorten
 
 __all__ = ["draw_graph", "graph_style"]
 
@@ -152,7 +153,7 @@ def _describe(edges: pd.DataFrame) -> str:
         return "No edges are drawn."
     top = edges.head(MAX_LISTED)
     listed = "; ".join(
-        _edge_text(shorten(c), shorten(e), s)
+        _edge_text(shorten(c, 30), shorten(e, 30), s)
         for c, e, s in zip(top["cause"], top["effect"], top["strength"], strict=True)
     )
     more = len(edges) - len(top)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from fedgranger.report.markup import shorten
+from fedgranger.text import shorten
 
 __all__ = ["Box", "Curve", "Label", "Layout", "curve_between", "place_clients", "text_width"]
 
@@ -190,7 +190,7 @@ def _collide(labels: Sequence[Label]) -> bool:
 
 
 def _upright_label(name: str, angle: float, reach: float, font_size: float) -> Label:
-    lines = _wrap(shorten(name))
+    lines = _wrap(shorten(name, 30))
     width = max(text_width(line, font_size) for line in lines)
     height = len(lines) * font_size * LINE_HEIGHT
     at = _polar(reach, angle)
@@ -203,7 +203,7 @@ def _upright_label(name: str, angle: float, reach: float, font_size: float) -> L
 
 
 def _radial_label(name: str, angle: float, reach: float, font_size: float) -> Label:
-    line = shorten(name)
+    line = shorten(name, 30)
     width, half = text_width(line, font_size), font_size * LINE_HEIGHT / 2
     corners = [
         Point(

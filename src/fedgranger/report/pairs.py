@@ -6,9 +6,10 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.report.graph import draw_graph
-from fedgranger.report.markup import Column, format_number, table
+from fedgranger.report.markup import Column, table
 from fedgranger.report.payload import DRAWN, MAX_ROWS, page_reasons
 from fedgranger.report.selection import by_strength, edge_flags, has_test
+from fedgranger.text import format_number
 
 __all__ = ["forest_section", "graph_section", "matrix_section", "pairs_section"]
 

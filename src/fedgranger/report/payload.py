@@ -15,8 +15,8 @@ from fedgranger.inference.answer import (
 )
 from fedgranger.report.facts import section_of
 from fedgranger.report.layout import curve_between, place_clients
-from fedgranger.report.markup import printable, shorten
 from fedgranger.report.selection import has_test
+from fedgranger.text import printable, shorten
 
 __all__ = ["DRAWN", "MAX_ROWS", "build_payload", "page_reasons", "to_script_text"]
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedgranger.report.facts import section_of
-from fedgranger.report.markup import Column, format_number, table
+from fedgranger.report.markup import Column, table
+from fedgranger.text import format_number
 
 __all__ = ["privacy_section"]
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedgranger.report.markup import escape, format_number
+from fedgranger.report.markup import escape
+from fedgranger.text import format_number
 
 __all__ = ["root_cause_section"]
 

@@ -12,7 +12,8 @@ import pytest
 from fedgranger.errors import RunError
 from fedgranger.report.chart import draw_training_chart
 from fedgranger.report.html import render_report, write_report
-from fedgranger.report.markup import escape, format_bytes, format_number, printable
+from fedgranger.report.markup import escape
+from fedgranger.text import printable
 
 HOSTILE = ["<script>alert(1)</script>", "quotes \" and ' here", "R&D <img src=x>"]
 EMPTY_TRACE = pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
@@ -344,15 +345,3 @@ def test_escape_mends_what_no_file_can_hold():
     text = escape("<a b='\x00'>\ud800&")
     assert text == "&lt;a b=&#x27;\ufffd&#x27;&gt;\ufffd&amp;"
     text.encode("utf-8")
-
-
-def test_numbers_and_bytes_in_words():
-    assert [format_number(x) for x in (0.42, 2e-5, 0.0, 123456.0, float("nan"))] == [
-        "0.420",
-        "2.00e-05",
-        "0",
-        "1.23e+05",
-        "–",
-    ]
-    sizes = [0, 999, 1000, 1_234_567, 5e12]
-    assert [format_bytes(x) for x in sizes] == ["0 B", "999 B", "1 kB", "1.23 MB", "5 TB"]
