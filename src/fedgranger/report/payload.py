@@ -1,4 +1,4 @@
-"""What the page's script needs, as one JSON text: pairs, tests, entries, places of the arrows."""
+"""What the page's script needs, as one JSON text: pairs, tests, entries, names."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,12 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.report.facts import section_of
-from fedgranger.report.layout import curve_between, place_clients
-from fedgranger.report.selection import has_test
-from fedgranger.text import printable, shorten
+from fedgranger.report.pairs import MAX_ROWS, page_reasons
+from fedgranger.report.selection import has_test, numbers
+from fedgranger.text import printable, shorten, wrap
 
-__all__ = ["DRAWN", "MAX_ROWS", "build_payload", "page_reasons", "to_script_text"]
+__all__ = ["DRAWN", "build_payload", "to_script_text"]
 
-MAX_ROWS = 60
-"""Rows of the page's table; edges.csv has all."""
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
 LABELS = {
@@ -66,18 +64,16 @@ def build_payload(
     place = {name: k for k, name in enumerate(clients)}
     causes, effects = ([place[name] for name in pairs[side]] for side in ("cause", "effect"))
     given = None if entries is None or len(entries) > MOST_ENTRIES else _entries(pairs, entries)
-    layout = place_clients(list(clients)) if clients else None
     return {
         "clients": [printable(name) for name in clients],
-        "labels": [shorten(printable(name), 20) for name in clients],
+        "labels": [shorten(name, 20) for name in clients],
+        "lines": [wrap(shorten(name, 30)) for name in clients],
         "cause": causes,
         "effect": effects,
         "counted": _counted(pairs, couplings),
         "tests": _tests(pairs, entries, fedgc, inference, beside),
         "drawn": DRAWN,
         "entries": given,
-        "geometry": [_geometry(layout, c, e) for c, e in zip(causes, effects, strict=True)],
-        "maxWidth": layout.max_width if layout else 1.0,
         "alpha": float(inference.get("alpha", 0.05)),
         "correction": str(inference.get("correction", "bh")),
         "confidence": float(inference.get("confidence", 0.95)),
@@ -119,13 +115,6 @@ def _tests(
         ranking = {"id": "fedgc", "label": RANKING, "strength": strength}
         out.append({**ranking, "question": RANKING_WORDS})
     return out
-
-
-def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
-    """Why each pair was not tested; a reason that holds for all of them is said at the top."""
-    if has_test(pairs):
-        return untested_reasons(pairs, facts)
-    return ["the reason is at the top"] * len(pairs)
 
 
 def _like(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
@@ -188,21 +177,13 @@ def _counted(pairs: pd.DataFrame, couplings: Any) -> list[bool]:
     return [pair in wanted for pair in zip(pairs["cause"], pairs["effect"], strict=True)]
 
 
-def _geometry(layout: Any, cause: int, effect: int) -> list[float]:
-    """Start, control and tip of an arrow, and the distance of its clients."""
-    curve = curve_between(layout, cause, effect, 1.0)
-    p, q = layout.positions[cause], layout.positions[effect]
-    numbers = (*curve.start, *curve.control, *curve.head[0], float(np.hypot(q.x - p.x, q.y - p.y)))
-    return [round(x, 2) for x in numbers]
-
-
 def _numbers(
     table: pd.DataFrame, column: str, digits: int | None = None
 ) -> list[float | int | None] | Any:
     """Values of a column, null where there is none; None when the column is absent or empty."""
     if column not in table.columns:
         return None
-    values = table[column].to_numpy(dtype=float, na_value=np.nan)
+    values = numbers(table, column)
     if not np.isfinite(values).any():
         return None if column in ("ci_low", "ci_high", "p_value") else [None] * len(values)
     plain = [None if not np.isfinite(x) else float(x) for x in values]
