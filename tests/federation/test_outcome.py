@@ -7,7 +7,7 @@ import fedgranger as fg
 from fedgranger.cli.tables import edge_table, headline, ledger_table, untested_lines
 from fedgranger.federation.coordinator import drive
 from fedgranger.federation.outcome import to_result
-from fedgranger.report.audit_words import control_sentences
+from fedgranger.inference.audit_words import control_sentences
 from fedgranger.report.html import write_report
 from fedgranger.report.run import write_run_report
 from tests.configs import formula_config

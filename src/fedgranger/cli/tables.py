@@ -10,10 +10,14 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.inference.answer import question_sentences, untested_reasons
+from fedgranger.inference.answer import (
+    absence,
+    answer_sentence,
+    question_sentences,
+    untested_reasons,
+)
+from fedgranger.inference.audit_words import reservation
 from fedgranger.inference.edges import EDGE_COLUMNS
-from fedgranger.report.audit_words import reservation
-from fedgranger.report.headline import absence, answer_sentence
 from fedgranger.results import Result
 from fedgranger.text import format_bytes, format_digits
 

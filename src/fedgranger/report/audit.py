@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedgranger.inference.answer import TEST_NAMES
-from fedgranger.inference.record_traits import traits_in_words
-from fedgranger.report.audit_words import (
+from fedgranger.inference.audit_words import (
     TITLE,
     audit_sentences,
     control_sentences,
@@ -14,6 +13,7 @@ from fedgranger.report.audit_words import (
     share,
     verdict,
 )
+from fedgranger.inference.record_traits import traits_in_words
 from fedgranger.report.charts import p_quantiles
 from fedgranger.report.facts import section_of
 from fedgranger.report.view import Audit, Column, Table, TestAudit

@@ -6,48 +6,19 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.inference.answer import (
+    absence,
+    answer_sentence,
     count_edges,
-    counts_text,
-    nothing_tested,
     question_sentences,
 )
-from fedgranger.report.audit_words import reservation
+from fedgranger.inference.audit_words import reservation
 from fedgranger.report.facts import section_of
 from fedgranger.report.selection import by_strength, edge_flags
 from fedgranger.report.view import Headline
 
-__all__ = ["absence", "answer_sentence", "headline_view"]
+__all__ = ["headline_view"]
 
 NAMED = 3
-CORRECTIONS = {
-    "bh": "false discovery rate",
-    "by": "false discovery rate under any dependence",
-    "holm": "chance of any false edge",
-    "none": "level of every single test",
-}
-
-
-def answer_sentence(
-    pairs: pd.DataFrame,
-    facts: Mapping[str, Any],
-    alpha: float | None = None,
-    correction: str | None = None,
-) -> str:
-    """How many pairs are edges, at what level and how many were not tested; or why none was.
-
-    Args:
-        pairs: the edge table.
-        facts: of its test.
-        alpha: another level than the facts'.
-        correction: another correction.
-    """
-    counts = count_edges(pairs)
-    if not counts.tested:
-        return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
-    level = facts.get("alpha") if alpha is None else alpha
-    words = CORRECTIONS.get(str(facts.get("correction") if correction is None else correction))
-    said = "" if level is None else f"({words or 'level'} {level:g})"
-    return f"{counts_text(counts, said)}."
 
 
 def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Headline:
@@ -61,17 +32,6 @@ def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Headline:
         strongest=_strongest(pairs),
         cautions=_cautions(manifest),
     )
-
-
-def absence(manifest: Mapping[str, Any]) -> list[str]:
-    """Say that every edge is conditional on fewer clients when some stayed away."""
-    names = [f"'{name}'" for name in manifest.get("left_out") or []]
-    if not names:
-        return []
-    return [
-        f"Tested without {', '.join(names)}: what runs through an absent client can look like a "
-        "direct edge."
-    ]
 
 
 def _cautions(manifest: Mapping[str, Any]) -> tuple[str, ...]:

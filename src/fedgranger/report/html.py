@@ -4,8 +4,6 @@ All markup is in `templates/`, everything that is drawn is drawn by the scripts 
 the numbers in the page. Without scripts the page has all its words and tables.
 """
 
-import contextlib
-import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -28,20 +26,12 @@ from fedgranger.report.root_cause import root_cause_view
 from fedgranger.report.selection import check_edges, has_test
 from fedgranger.report.training import training_view
 from fedgranger.report.view import Page, charts_of
+from fedgranger.run_folder import write_atomically
 from fedgranger.text import printable
 
 __all__ = ["render_report", "write_report"]
 
-SCRIPTS = (
-    "decide.js",
-    "format.js",
-    "circle.js",
-    "graph.js",
-    "matrix.js",
-    "edges.js",
-    "charts.js",
-    "page.js",
-)
+SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
 
 
 def render_report(
@@ -124,14 +114,10 @@ def write_report(
         RunError: if the file cannot be written.
     """
     text = render_report(edges, manifest, trace, **more)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
+        write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise RunError(
             f"report {path}: cannot be written ({error.strerror}); choose a folder you may write to"
         ) from error

@@ -22,6 +22,7 @@ __all__ = ["DRAWN", "build_payload", "to_script_text"]
 
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
+ENTRY_NUMBERS = {"estimate": "estimate", "low": "ci_low", "high": "ci_high", "p": "p_value"}
 LABELS = {
     "debiased": "latent influence",
     "readings": "readings, shifted clocks",
@@ -127,14 +128,15 @@ def _edge_test(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers, question and untested pairs of one test."""
     kind = str(facts.get("test", "debiased"))
     low, high = (_numbers(pairs, column) for column in ("ci_low", "ci_high"))
+    has_range = any(value is not None for value in (*low, *high))
     return {
         "id": kind,
         "label": LABELS.get(kind, "edge test"),
         "strength": _numbers(pairs, "strength"),
-        **({} if low is None or high is None else {"low": low, "high": high}),
+        **({"low": low, "high": high} if has_range else {}),
         "statistic": _numbers(pairs, "statistic"),
         "df": _numbers(pairs, "df"),
-        "p": _numbers(pairs, "p_value") or [None] * len(pairs),
+        "p": _numbers(pairs, "p_value"),
         "untested": untested_reasons(pairs, facts),
         "question": " ".join(question_sentences(facts)),
     }
@@ -147,7 +149,7 @@ def _smallest_entry(pairs: pd.DataFrame, entries: pd.DataFrame) -> list[float | 
     order = pd.MultiIndex.from_arrays([pairs["cause"], pairs["effect"]])
     table = pd.DataFrame({"p": bound.reindex(order).to_numpy()})
     table.loc[pairs["p_value"].isna().to_numpy(), "p"] = np.nan  # refused as a whole
-    return _numbers(table, "p") or []
+    return _numbers(table, "p")
 
 
 def _entries(pairs: pd.DataFrame, entries: pd.DataFrame) -> dict[str, Any]:
@@ -163,10 +165,7 @@ def _entries(pairs: pd.DataFrame, entries: pd.DataFrame) -> dict[str, Any]:
         "start": start.tolist(),
         "row": ordered["row"].tolist(),
         "col": ordered["col"].tolist(),
-        "estimate": _numbers(ordered, "estimate", digits=9),
-        "low": _numbers(ordered, "ci_low", digits=9),
-        "high": _numbers(ordered, "ci_high", digits=9),
-        "p": _numbers(ordered, "p_value", digits=9),
+        **{name: _numbers(ordered, column, digits=9) for name, column in ENTRY_NUMBERS.items()},
     }
 
 
@@ -177,18 +176,7 @@ def _counted(pairs: pd.DataFrame, couplings: Any) -> list[bool]:
     return [pair in wanted for pair in zip(pairs["cause"], pairs["effect"], strict=True)]
 
 
-def _numbers(
-    table: pd.DataFrame, column: str, digits: int | None = None
-) -> list[float | int | None] | Any:
-    """Values of a column, null where there is none; None when the column is absent or empty."""
-    if column not in table.columns:
-        return None
+def _numbers(table: pd.DataFrame, column: str, digits: int = 17) -> list[float | None]:
+    """Values of a column (17 digits lose nothing), null where there is none."""
     values = numbers(table, column)
-    if not np.isfinite(values).any():
-        return None if column in ("ci_low", "ci_high", "p_value") else [None] * len(values)
-    plain = [None if not np.isfinite(x) else float(x) for x in values]
-    if column == "df":
-        return [None if x is None else int(x) for x in plain]
-    if digits is not None:
-        return [None if x is None else float(f"{x:.{digits}g}") for x in plain]
-    return plain
+    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]
