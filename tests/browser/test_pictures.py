@@ -251,6 +251,8 @@ def test_a_perfect_fit_lies_on_its_line(full_report, open_page):
         assert len(dots) == count
         for x, y in dots:
             assert y == pytest.approx(y0 + (y1 - y0) * (x - x0) / (x1 - x0), abs=1e-6)
+            if call == "drawNormal":  # both axes have one scale
+                assert x - 30 == pytest.approx(190 - y)
 
 
 def test_bars_are_as_high_as_their_counts(full_report, open_page):
