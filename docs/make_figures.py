@@ -3,8 +3,8 @@
     make docs-figures
 
 Writes docs/images/demo-graph.svg and prints the output of the README's example, which a test
-compares with the README. Runs the code of docs/gallery.md and writes docs/images/gallery-*.png,
-which needs matplotlib (extra `plot`).
+compares with the README. Runs the code of docs/gallery.md and writes docs/images/gallery-*.png.
+Both need matplotlib (extra `plot`).
 
     python docs/make_figures.py root-cause TEP
 
@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
-from fedgranger.report import draw_graph
 
 DOCS = Path(__file__).parent
 
@@ -41,13 +40,17 @@ def main() -> None:
 
 def make_readme() -> None:
     """Run the demo and draw its graph; run the README's example and print what it prints."""
+    from matplotlib import rc_context
+
     with tempfile.TemporaryDirectory() as folder:
         outcome = CliRunner().invoke(app, ["demo", "--out", f"{folder}/demo"])
         if outcome.exit_code:
             raise SystemExit(outcome.output)
         result = fg.Result.load(Path(folder) / "demo" / "run")
-    svg = draw_graph(result.clients, result.edges(), max_edges=9)
-    (DOCS / "images" / "demo-graph.svg").write_text(svg)
+    with rc_context({"svg.hashsalt": "fedgranger"}):  # the same picture every time
+        fg.plot.graph(result).figure.savefig(
+            DOCS / "images" / "demo-graph.svg", facecolor="white", metadata={"Date": None}
+        )
     readme = (DOCS.parent / "README.md").read_text()
     example = re.search(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     if example:

@@ -32,7 +32,7 @@ def test_window_is_ranked_with_evidence_and_shown_in_the_report(folders):
     assert "b's own one-step errors are" in outcome.output
     found = json.loads((run / "rca.json").read_text())
     assert found["windows"][0]["ranking"][0]["client"] == "b"
-    assert "id='root-cause'" in (run / "report.html").read_text()
+    assert 'id="root-cause"' in (run / "report.html").read_text()
 
 
 def test_times_name_the_same_window_as_steps(folders):

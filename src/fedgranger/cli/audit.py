@@ -28,7 +28,7 @@ def audit(
 ) -> None:
     """Show how often the tests find edges where none can be, where and why, and what they miss."""
     from fedgranger.inference.answer import nothing_tested
-    from fedgranger.report.audit_words import TITLE, verdict
+    from fedgranger.inference.audit_words import TITLE, verdict
     from fedgranger.results import Result
 
     result = Result.load(run)
@@ -52,7 +52,11 @@ def _plain(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_part(part: dict[str, Any], top: int) -> None:
-    from fedgranger.report.audit_words import audit_sentences, control_sentences, quantile_sentence
+    from fedgranger.inference.audit_words import (
+        audit_sentences,
+        control_sentences,
+        quantile_sentence,
+    )
 
     said = [*audit_sentences(part), quantile_sentence(part["audit"])]
     for line in filter(None, said):
@@ -66,8 +70,8 @@ def _print_part(part: dict[str, Any], top: int) -> None:
 
 
 def _by_client(found: dict[str, Any]) -> Table:
+    from fedgranger.inference.audit_words import share
     from fedgranger.inference.record_traits import traits_in_words
-    from fedgranger.report.audit_words import share
 
     table = Table(box=None, header_style="bold")
     for name in ("client", "as effect", "as cause"):
@@ -85,7 +89,7 @@ def _by_client(found: dict[str, Any]) -> Table:
 
 
 def _by_pair(part: dict[str, Any], top: int) -> Table:
-    from fedgranger.report.audit_words import controls
+    from fedgranger.inference.audit_words import controls
 
     shown = controls(part)[:top]
     table = Table(box=None, header_style="bold")

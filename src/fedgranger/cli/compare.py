@@ -18,6 +18,7 @@ from fedgranger.errors import ConfigError, RunError
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
 from fedgranger.inference.multiplicity import CORRECTIONS
 from fedgranger.results import Result
+from fedgranger.text import format_digits
 
 __all__ = ["compare"]
 
@@ -118,15 +119,11 @@ def _edge_changes(rows: pd.DataFrame) -> Table:
 
 def _both(row: dict[Any, Any], name: str, digits: int) -> str:
     if name in row:
-        return _number(row[name], digits)
-    first, second = (_number(row[f"{name}_{which}"], digits) for which in ("first", "second"))
+        return format_digits(row[name], digits, empty="?")
+    first, second = (
+        format_digits(row[f"{name}_{which}"], digits, empty="?") for which in ("first", "second")
+    )
     return f"{first:>7} -> {second}"
-
-
-def _number(value: float, digits: int) -> str:
-    if pd.isna(value):
-        return "?"
-    return "<1e-99" if 0 < value < 1e-99 else f"{value:.{digits}g}"
 
 
 def _show_settings(found: Comparison) -> None:

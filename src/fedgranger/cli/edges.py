@@ -11,8 +11,7 @@ from rich.markup import escape
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.tables import edge_table, untested_lines
 from fedgranger.errors import ConfigError
-from fedgranger.inference.answer import RANKING_WORDS, question_sentences
-from fedgranger.report.headline import answer_sentence
+from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
 from fedgranger.results import Result
 
 __all__ = ["edges"]

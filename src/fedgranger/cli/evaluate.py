@@ -18,6 +18,7 @@ from fedgranger.data.truth import Truth
 from fedgranger.evaluation.metrics import evaluate as score
 from fedgranger.results import Result
 from fedgranger.run_folder import write_atomically
+from fedgranger.text import format_digits
 
 __all__ = ["evaluate"]
 
@@ -96,5 +97,5 @@ def _edge_score_table(scores: dict[str, Any]) -> Table:
         table.add_column(kind, justify="right")
     for label, key in labels.items():
         values = [scores[kind]["edges"].get(key) for kind in kinds]
-        table.add_row(label, *("–" if value is None else f"{value:.3g}" for value in values))
+        table.add_row(label, *map(format_digits, values))
     return table

@@ -10,16 +10,20 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.inference.answer import question_sentences, untested_reasons
+from fedgranger.inference.answer import (
+    absence,
+    answer_sentence,
+    question_sentences,
+    untested_reasons,
+)
+from fedgranger.inference.audit_words import reservation
 from fedgranger.inference.edges import EDGE_COLUMNS
-from fedgranger.report.audit_words import reservation
-from fedgranger.report.headline import absence, answer_sentence
 from fedgranger.results import Result
+from fedgranger.text import format_bytes, format_digits
 
 __all__ = [
     "bytes_table",
     "edge_table",
-    "format_size",
     "headline",
     "ledger_table",
     "score_table",
@@ -118,8 +122,8 @@ def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
             escape(client),
             f"{row['up_per_step']} B",
             f"{row['down_per_step']} B",
-            format_size(row["up_total"]),
-            format_size(row["down_total"]),
+            format_bytes(row["up_total"]),
+            format_bytes(row["down_total"]),
         )
     return table
 
@@ -133,20 +137,12 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
         table.add_row(
             escape(client),
             str(row["messages_up"]),
-            format_size(row["bytes_up"]),
-            format_size(row["bytes_down"]),
+            format_bytes(row["bytes_up"]),
+            format_bytes(row["bytes_down"]),
             str(row["refused"]),
             str(row["repeated"]),
         )
     return table
-
-
-def format_size(count: int) -> str:
-    """A number of bytes as people say it."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
 
 
 def _cell(value: Any, empty: str = "") -> str:
@@ -155,5 +151,5 @@ def _cell(value: Any, empty: str = "") -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "<1e-99" if 0 < value < 1e-99 else f"{value:.3g}"
+        return format_digits(value)
     return escape(str(value))

@@ -17,6 +17,8 @@ __all__ = [
     "RANKING_WORDS",
     "TEST_NAMES",
     "EdgeCounts",
+    "absence",
+    "answer_sentence",
     "count_edges",
     "counts_text",
     "nothing_tested",
@@ -47,6 +49,12 @@ RANKING_WORDS = (
     "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
     "a large one is no evidence of an edge."
 )
+CORRECTION_WORDS = {
+    "bh": "false discovery rate",
+    "by": "false discovery rate under any dependence",
+    "holm": "chance of any false edge",
+    "none": "level of every single test",
+}
 NOT_ASKED = "no test was asked for (test = 'none')"
 NO_REASON = "its test could not be made"
 
@@ -127,3 +135,37 @@ def question_sentences(facts: Mapping[str, Any]) -> list[str]:
     if beside in OTHER_ANSWERS:
         out.append(f"The {TEST_NAMES[beside]} was made too: {OTHER_ANSWERS[beside]}.")
     return out
+
+
+def answer_sentence(
+    pairs: pd.DataFrame,
+    facts: Mapping[str, Any],
+    alpha: float | None = None,
+    correction: str | None = None,
+) -> str:
+    """How many pairs are edges, at what level and how many were not tested; or why none was.
+
+    Args:
+        pairs: the edge table.
+        facts: of its test.
+        alpha: another level than the facts'.
+        correction: another correction.
+    """
+    counts = count_edges(pairs)
+    if not counts.tested:
+        return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
+    level = facts.get("alpha") if alpha is None else alpha
+    words = CORRECTION_WORDS.get(str(facts.get("correction") if correction is None else correction))
+    said = "" if level is None else f"({words or 'level'} {level:g})"
+    return f"{counts_text(counts, said)}."
+
+
+def absence(manifest: Mapping[str, Any]) -> list[str]:
+    """Say that every edge is conditional on fewer clients when some stayed away."""
+    names = [f"'{name}'" for name in manifest.get("left_out") or []]
+    if not names:
+        return []
+    return [
+        f"Tested without {', '.join(names)}: what runs through an absent client can look like a "
+        "direct edge."
+    ]

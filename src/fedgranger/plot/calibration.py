@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgranger.errors import DataError
-from fedgranger.plot.canvas import CYCLE, GREY, choose_axes, plain_name, set_legend, tidy
+from fedgranger.plot.canvas import CYCLE, GREY, choose_axes, set_legend, tidy
 from fedgranger.plot.qq import known_numbers
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def calibration(null_p: ArrayLike | Mapping[str, ArrayLike], *, ax: Axes | None 
     handles = []
     for k, (name, p) in enumerate(arrays.items()):
         rate = rejection_rate(p, LEVELS)
-        prefix = f"{plain_name(name)}: " if name else ""
+        prefix = f"{shorten(name)}: " if name else ""
         handles += ax.plot(
             LEVELS,
             np.where(rate > 0, rate, np.nan),

@@ -1,11 +1,10 @@
-"""What all plots share: axes, colours, plain names, edges that are checked and decided.
+"""What all plots share: axes, colours, edges that are checked and decided.
 
 Importing this module does not import matplotlib, and nothing here touches pyplot or a backend.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ __all__ = [
     "choose_axes",
     "decided_edges",
     "new_figure",
-    "plain_name",
     "require_matplotlib",
     "set_legend",
     "supported",
@@ -43,8 +41,6 @@ CYCLE = (BLUE, ORANGE, "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 """For every text that holds a name: a dollar sign is a dollar sign."""
-
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ud800-\udfff\ufffe\uffff]")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -103,20 +99,6 @@ def set_legend(ax: Axes, handles: Iterable[Any], **options: Any) -> None:
     legend = ax.legend(handles, labels, **{"frameon": False, "fontsize": 8.5, **options})
     for text in legend.get_texts():
         text.set(**PLAIN)
-
-
-def plain_name(name: object, max_chars: int = 28) -> str:
-    """One printable line; a long name keeps its start and its end, where names often differ.
-
-    Example:
-        >>> plain_name("north_wing_pump_house_pressure_sensor_07")
-        'north_wing_pump_ho…sensor_07'
-    """
-    text = _UNPRINTABLE.sub("\ufffd", " ".join(str(name).split()))
-    if len(text) <= max_chars:
-        return text
-    tail = max_chars // 3
-    return f"{text[: max_chars - tail - 1]}…{text[len(text) - tail :]}"
 
 
 def decided_edges(

@@ -1,6 +1,6 @@
 """Clients on a circle in matplotlib's axes: places, names around it, bends of the edges.
 
-The report's SVG has a layout of its own: there the picture grows with its text, here the text has
+The page's script has a layout of its own: there the picture grows with its text, here the text has
 to fit into axes of a given size, so names are measured and the circle shrinks.
 """
 
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgranger.plot.canvas import PLAIN, axes_size, plain_name
+from fedgranger.plot.canvas import PLAIN, axes_size
+from fedgranger.text import shorten, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
-__all__ = ["bend", "client_angles", "place_names", "wrap_name"]
+__all__ = ["bend", "client_angles", "name_lines", "place_names"]
 
 SMALLEST_FONT, LARGEST_FONT = 4.0, 10.0
 NAME_GAP = 11.0
 """Points between a client's place and its name."""
-LONGEST_LINE = 16
 APART, PULL = 0.16, 0.15
 
 
@@ -81,28 +81,20 @@ def place_names(ax: Axes, names: Sequence[str], angles: np.ndarray) -> float:
     return radius
 
 
-def wrap_name(name: str) -> str:
-    """Break a long name in two lines, after the separator nearest to its middle.
+def name_lines(name: str) -> str:
+    """A name in one line or two.
 
     Example:
-        >>> wrap_name("north_wing_pump_house_pressure_sensor_07").splitlines()
+        >>> name_lines("north_wing_pump_house_pressure_sensor_07").splitlines()
         ['north_wing_pump_', 'ho…sensor_07']
     """
-    text = plain_name(name)
-    if len(text) <= LONGEST_LINE:
-        return text
-    half = len(text) / 2
-    breaks = [k + 1 for k, char in enumerate(text[:-1]) if char in " _-./:,…" and k > 0]
-    at = min(breaks, key=lambda k: abs(k - half), default=round(half))
-    if max(at, len(text) - at) > 1.2 * LONGEST_LINE:
-        at = round(half)
-    return f"{text[:at].rstrip()}\n{text[at:].lstrip()}"
+    return "\n".join(part.strip() for part in wrap(shorten(name)))
 
 
 def _write(ax: Axes, name: str, angle: float, font: float) -> Text:
     cosine, sine = math.cos(angle), math.sin(angle)
     return ax.annotate(
-        wrap_name(name),
+        name_lines(name),
         (cosine, sine),
         (NAME_GAP * cosine, NAME_GAP * sine),
         textcoords="offset points",
@@ -119,7 +111,7 @@ def _turn(text: Text, name: str, angle: float) -> None:
     """Let a name point outwards in one line, readable from left to right."""
     is_left = math.cos(angle) < -1e-9
     text.set(
-        text=plain_name(name, 22),
+        text=shorten(name, 22),
         ha="right" if is_left else "left",
         va="center",
         rotation=math.degrees(angle) + (180 if is_left else 0),

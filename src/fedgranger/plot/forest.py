@@ -16,11 +16,11 @@ from fedgranger.plot.canvas import (
     PLAIN,
     choose_axes,
     decided_edges,
-    plain_name,
     set_legend,
     supported,
     tidy,
 )
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def _edge_lines(table: pd.DataFrame, max_edges: int, sort: str) -> _Lines:
         table = table.sort_values("strength", ascending=False, kind="stable")
     table = table.head(max_edges)
     pairs = zip(table["cause"], table["effect"], strict=True)
-    names = [f"{plain_name(cause, 20)} → {plain_name(effect, 20)}" for cause, effect in pairs]
+    names = [f"{shorten(cause, 20)} → {shorten(effect, 20)}" for cause, effect in pairs]
     centre, low, high = (_numbers(table, name) for name in ("strength", "ci_low", "ci_high"))
     title = f"the {len(names)} {SORTS[sort]} of {total} pairs" if len(names) < total else ""
     words = title, "strength", "supported edge", "not supported"
@@ -135,7 +135,7 @@ def _entry_lines(result: Result, pair: tuple[str, str]) -> _Lines:
     block = table.loc[(table["cause"] == cause) & (table["effect"] == effect)]
     names = [f"({row}, {col})" for row, col in zip(block["row"], block["col"], strict=True)]
     centre, low, high = (_numbers(block, name) for name in ("estimate", "ci_low", "ci_high"))
-    title = f"{plain_name(cause)} → {plain_name(effect)}"
+    title = f"{shorten(cause)} → {shorten(effect)}"
     words = title, "entry (row, col) of the block", "interval excludes 0", "interval holds 0"
     return _Lines(names, centre, low, high, (low > 0) | (high < 0), *words)
 

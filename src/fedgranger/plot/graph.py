@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedgranger.inference.answer import count_edges, counts_text
 from fedgranger.plot.canvas import axes_size, choose_axes, decided_edges, set_legend, supported
-from fedgranger.plot.circle import bend, client_angles, place_names, wrap_name
+from fedgranger.plot.circle import bend, client_angles, name_lines, place_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def graph(
 def _figure_size(clients: tuple[str, ...]) -> tuple[float, float]:
     """Inches: a square, wider for long names, flat for two clients."""
     side = min(4.6 + 0.06 * len(clients), 8.5)
-    longest = max(len(line) for name in clients for line in wrap_name(name).split("\n"))
+    longest = max(len(line) for name in clients for line in name_lines(name).split("\n"))
     return side + 0.1 * max(longest - 8, 0), 2.2 if len(clients) == 2 else side
 
 

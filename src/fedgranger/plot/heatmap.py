@@ -13,10 +13,10 @@ from fedgranger.plot.canvas import (
     axes_size,
     choose_axes,
     decided_edges,
-    plain_name,
     set_legend,
 )
 from fedgranger.plot.canvas import supported as is_supported
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def heatmap(
 def _figure_size(clients: tuple[str, ...]) -> tuple[float, float]:
     """Inches for square cells with names and colour bar beside them."""
     cell = float(np.clip(6.0 / len(clients), 0.14, 0.8))
-    name = 0.075 * max(len(plain_name(client, 22)) for client in clients)
+    name = 0.075 * max(len(shorten(client, 22)) for client in clients)
     below = name if name > cell else 0.2
     return cell * len(clients) + name + 1.3, cell * len(clients) + below + 0.7
 
@@ -162,7 +162,7 @@ def _format_q(q: float) -> str:
 
 def _name_cells(ax: Axes, clients: tuple[str, ...]) -> None:
     size = min(9.0, max(4.0, 0.8 * _cell_size(ax, len(clients))))
-    names, places = [plain_name(name, 22) for name in clients], range(len(clients))
+    names, places = [shorten(name, 22) for name in clients], range(len(clients))
     is_long = max(len(name) for name in names) * 0.6 * size > _cell_size(ax, len(clients))
     ax.set_yticks(places, names, fontsize=size, **PLAIN)
     turn = {"rotation": 90} if is_long else {}

@@ -14,10 +14,10 @@ from fedgranger.plot.canvas import (
     ORANGE,
     PLAIN,
     choose_axes,
-    plain_name,
     set_legend,
     tidy,
 )
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def rca(ranking: pd.DataFrame, *, max_clients: int = 20, ax: Axes | None = None)
             zorder=4,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
-    ax.set_yticks(y, [plain_name(name) for name in shown["client"]], fontsize=9, **PLAIN)
+    ax.set_yticks(y, [shorten(name) for name in shown["client"]], fontsize=9, **PLAIN)
     ax.set_ylim(len(y) - 0.4, -0.6)
     room = 1.35 if has_interval else 1.12  # for the longest bar's text
     ax.set_xlim(0.0, room * max(float(probability.max()), 1 / len(ranking)))

@@ -9,7 +9,8 @@ import pandas as pd
 
 from fedgranger.config import check_choice
 from fedgranger.errors import RunError
-from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, choose_axes, plain_name, set_legend, tidy
+from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, choose_axes, set_legend, tidy
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +59,7 @@ def trace(
         ax = _draw_losses(ax, result.trace, client)
     else:
         ax = _draw_quantity(ax, _sizes(result, quantity, client), quantity)
-    ax.set_title("all clients" if client is None else plain_name(client), fontsize=10, **PLAIN)
+    ax.set_title("all clients" if client is None else shorten(client), fontsize=10, **PLAIN)
     return ax
 
 

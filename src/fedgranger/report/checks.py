@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.report.charts import p_histogram
 from fedgranger.report.facts import section_of
-from fedgranger.report.markup import Column, escape, format_number, table
-from fedgranger.report.selection import has_test
-from fedgranger.report.small_charts import draw_p_histogram
+from fedgranger.report.selection import has_test, numbers
+from fedgranger.report.view import Checks, Column, Table
+from fedgranger.text import format_number
 
-__all__ = ["checks_section"]
+__all__ = ["checks_view"]
 
 COLUMNS = {
     "portmanteau": "residuals uncorrelated, p",
@@ -21,32 +22,22 @@ COLUMNS = {
 FLAT_FROM = 0.5
 
 
-def checks_section(
+def checks_view(
     pairs: pd.DataFrame, entries: pd.DataFrame | None, manifest: Mapping[str, Any]
-) -> str:
-    """Return the diagnostics of the tests; empty when none were made."""
+) -> Checks | None:
+    """The diagnostics of the tests; None when none were made."""
     inference = section_of(manifest, "inference")
     if not has_test(pairs):
-        return ""
-    p = pairs["p_value"].to_numpy(dtype=float, na_value=np.nan)
-    charts = [draw_p_histogram(p, "p-values of all pairs")]
+        return None
+    p = numbers(pairs, "p_value")
+    charts = [p_histogram("p-pairs", p, "pairs")]
     if entries is not None and "p_value" in entries:
-        single = entries["p_value"].to_numpy(dtype=float, na_value=np.nan)
-        charts.append(draw_p_histogram(single, "p-values of all entries"))
-    names = ("pairs", "entries")
-    figures = "".join(
-        f"<div>{chart}<p class='caption'>p-values of all {name}</p></div>"
-        for chart, name in zip(charts, names, strict=False)
-        if chart
-    )
+        charts.append(p_histogram("p-entries", numbers(entries, "p_value"), "entries"))
     sentences = [_null_share(p), _power(inference), _lags(inference)]
-    words = " ".join(escape(sentence) for sentence in sentences if sentence)
-    return (
-        "<section id='checks'><h2>Checks of the tests</h2>\n"
-        f"<figure><div class='charts small'>{figures}</div><figcaption>Edges that do not exist "
-        "spread evenly over 0…1; edges that do pile up at 0. A slope elsewhere means that the "
-        f"tests are off.</figcaption></figure>\n<p>{words}</p>\n{_client_checks(inference)}\n"
-        "</section>"
+    return Checks(
+        charts=tuple(chart for chart in charts if chart),
+        words=" ".join(filter(None, sentences)),
+        clients=_client_checks(inference),
     )
 
 
@@ -80,22 +71,17 @@ def _lags(inference: Mapping[str, Any]) -> str:
     )
 
 
-def _client_checks(inference: Mapping[str, Any]) -> str:
+def _client_checks(inference: Mapping[str, Any]) -> Table | None:
     found = {key: section_of(inference, key) for key in COLUMNS}
     clients = list(dict.fromkeys(name for values in found.values() for name in values))
     if not clients:
-        return ""
+        return None
     keys = [key for key, values in found.items() if values]
     columns = [Column("client"), *(Column(COLUMNS[key], is_number=True) for key in keys)]
     rows = [[name, *(_cell(key, found[key].get(name)) for key in keys)] for name in clients]
-    body = table(columns, rows, caption="Checks per client")
-    return (
-        f"{body}\n<p class='caption'>Small p in the first column: the residuals hold structure "
-        "that the model misses. Large p in the second: a random walk cannot be excluded.</p>"
-    )
+    return Table("Checks per client", columns, rows)
 
 
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if key == "effective_samples" else format_number(float(value))
+def _cell(key: str, value: float | None) -> str:
+    is_count = key == "effective_samples" and value is not None
+    return f"{value:.0f}" if is_count else format_number(value)

@@ -5,54 +5,46 @@ from typing import Any
 
 import pandas as pd
 
-from fedgranger.report.facts import BYTE_LABELS, CLIENT_LABELS, pair_list, section_of
-from fedgranger.report.markup import Column, escape, format_number, table
+from fedgranger.report.charts import error_quantiles
+from fedgranger.report.facts import BYTE_LABELS, CLIENT_LABELS, section_of, terms
 from fedgranger.report.selection import by_strength, edge_flags
-from fedgranger.report.small_charts import draw_quantiles
+from fedgranger.report.view import Client, Clients, Column, LocalFit, Table
+from fedgranger.text import format_number, format_share
 
-__all__ = ["clients_section"]
+__all__ = ["clients_view"]
 
 SHOWN_SENSORS = 60
 
 
-def clients_section(
+def clients_view(
     clients: Sequence[str], pairs: pd.DataFrame, manifest: Mapping[str, Any]
-) -> str:
-    """Return one folded page per client; empty when the manifest knows none of them."""
-    facts = section_of(section_of(manifest, "data"), "clients")
-    sent = section_of(manifest, "bytes")
+) -> Clients | None:
+    """One entry per client; None when the manifest knows none of them."""
+    data, sent = section_of(manifest, "data"), section_of(manifest, "bytes")
+    facts = section_of(data, "clients")
     if not facts and not sent:
-        return ""
-    notes = section_of(manifest, "data").get("notes")
-    pages = "\n".join(
-        _page(index, name, pairs, section_of(facts, name), section_of(sent, name))
-        for index, name in enumerate(clients)
+        return None
+    pages = tuple(
+        _client(f"client-{k}", name, pairs, section_of(facts, name), section_of(sent, name))
+        for k, name in enumerate(clients)
     )
-    read = "".join(f"<li>{escape(note)}</li>" for note in notes or [])
-    return (
-        "<section id='clients'><h2>Clients</h2>\n<p>Raw measurements stay with the client. Open a "
-        "client to see how well its own model fits and what it sent.</p>\n"
-        f"{f'<ul>{read}</ul>' if read else ''}{pages}\n</section>"
-    )
+    return Clients(tuple(map(str, data.get("notes") or ())), pages)
 
 
-def _page(
-    index: int, name: str, pairs: pd.DataFrame, facts: Mapping[str, Any], sent: Mapping[str, Any]
-) -> str:
+def _client(
+    key: str, name: str, pairs: pd.DataFrame, facts: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Client:
     missing = facts.get("missing_share")
     hints = [f"{facts['num_sensors']} sensors"] if facts.get("num_sensors") else []
     hints += [f"{facts['state_dim']} states"] if facts.get("state_dim") else []
-    hints += [f"{100 * missing:.1f} % missing"] if missing else []
-    parts = [
-        _edges(name, pairs),
-        pair_list(facts, CLIENT_LABELS),
-        _local_fit(section_of(facts, "local_fit")),
-        "<h4>What it sent</h4>" + (pair_list(sent, BYTE_LABELS) or "<p>Not recorded.</p>"),
-    ]
-    return (
-        f"<details class='client' id='client-{index}'><summary><strong>{escape(name)}</strong> "
-        f"<span class='soft'>{escape(', '.join(hints))}</span></summary>\n"
-        f"{chr(10).join(part for part in parts if part)}</details>"
+    hints += [f"{format_share(missing)} missing"] if missing else []
+    return Client(
+        name=name,
+        hints=", ".join(hints),
+        edges=_edges(name, pairs),
+        facts=terms(facts, CLIENT_LABELS),
+        fit=_local_fit(key, section_of(facts, "local_fit")),
+        sent=terms(sent, BYTE_LABELS),
     )
 
 
@@ -63,18 +55,14 @@ def _edges(name: str, pairs: pd.DataFrame) -> str:
     order = [row for row in by_strength(pairs) if flags[row]]
     causes = [pairs["cause"].iloc[row] for row in order if pairs["effect"].iloc[row] == name]
     effects = [pairs["effect"].iloc[row] for row in order if pairs["cause"].iloc[row] == name]
-    said = [
-        f"driven by {', '.join(causes)}" if causes else "driven by no other client",
-        f"drives {', '.join(effects)}" if effects else "drives no other client",
-    ]
-    return f"<p>{escape(name)} is {escape(said[0])}, and {escape(said[1])}.</p>"
+    driven = f"driven by {', '.join(causes) or 'no other client'}"
+    return f"{name} is {driven}, and drives {', '.join(effects) or 'no other client'}."
 
 
-def _local_fit(fit: Mapping[str, Any]) -> str:
-    """Say how well the local model fits; in a deployment only the client itself knows."""
+def _local_fit(key: str, fit: Mapping[str, Any]) -> LocalFit | None:
+    """How well the local model fits; in a deployment only the client itself knows."""
     if not fit:
-        return "<h4>Local model</h4><p>Its fit is known to the client alone.</p>"
-    chart = draw_quantiles(fit.get("quantiles", []), "Whitened one-step errors, quantiles")
+        return None
     variance, rho = fit.get("innovation_variance"), fit.get("autocorrelation")
     words = (
         "One-step errors of the client's own model, whitened: variance "
@@ -84,19 +72,14 @@ def _local_fit(fit: Mapping[str, Any]) -> str:
     )
     sensors = list(fit.get("sensors", []))
     rows = [
-        [row["name"], _share(row.get("explained")), _share(row.get("missing_share"))]
+        [row["name"], format_share(row.get("explained")), format_share(row.get("missing_share"))]
         for row in sensors[:SHOWN_SENSORS]
     ]
     columns = [Column("sensor"), Column("explained", True), Column("missing", True)]
-    more = int(fit.get("num_sensors", len(sensors))) - len(rows)
-    note = f"<p class='caption'>{more} more sensors are left out.</p>" if more > 0 else ""
     caption = "Variance of each sensor that the states explain, and missing samples"
-    return (
-        f"<h4>Local model</h4><p>{escape(words)}</p><div class='split'>"
-        f"{f'<div>{chart}<p class=caption>errors against the normal</p></div>' if chart else ''}"
-        f"<div>{table(columns, rows, caption=caption)}{note}</div></div>"
+    return LocalFit(
+        words=words,
+        chart=error_quantiles(key, fit.get("quantiles", [])),
+        sensors=Table(caption, columns, rows),
+        more=int(fit.get("num_sensors", len(sensors))) - len(rows),
     )
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"

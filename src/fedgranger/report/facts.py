@@ -4,23 +4,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedgranger.report.markup import (
-    Column,
-    definition_list,
-    escape,
-    format_bytes,
-    format_number,
-    table,
-)
+from fedgranger.report.view import Column, FactGroup, Table, Terms
+from fedgranger.text import format_bytes, format_number, format_share
 
-__all__ = [
-    "BYTE_LABELS",
-    "CLIENT_LABELS",
-    "bytes_section",
-    "facts_sections",
-    "pair_list",
-    "section_of",
-]
+__all__ = ["BYTE_LABELS", "CLIENT_LABELS", "bytes_table", "fact_groups", "section_of", "terms"]
 
 RUN_LABELS = {
     "fedgranger_version": "version",
@@ -84,70 +71,56 @@ def section_of(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def facts_sections(manifest: Mapping[str, Any]) -> str:
-    """Return the facts of the run: run, data, training, configuration; absent ones skipped."""
+def fact_groups(manifest: Mapping[str, Any]) -> tuple[FactGroup, ...]:
+    """The facts of the run: run, data, training, tests, configuration; absent ones skipped."""
     data, training = section_of(manifest, "data"), section_of(manifest, "training")
     config, tests = section_of(manifest, "config"), section_of(manifest, "inference")
-    parts = [
-        _section("Run", pair_list(manifest, RUN_LABELS)),
-        _section(
+    notes = data.get("notes") or ()
+    groups = (
+        FactGroup("Run", terms(manifest, RUN_LABELS)),
+        FactGroup(
             "Data",
-            pair_list(data, DATA_LABELS),
-            _note_list(data.get("notes")),
+            terms(data, DATA_LABELS),
+            (notes,) if isinstance(notes, str) else tuple(notes),
             _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients"),
         ),
-        _section(
+        FactGroup(
             "Training",
-            pair_list(training, TRAINING_LABELS),
-            _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
+            terms(training, TRAINING_LABELS),
+            table=_client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
         ),
-        _section("Edge tests", pair_list(tests, TEST_LABELS)),
-        _section("Configuration", definition_list((str(k), _text(v)) for k, v in config.items())),
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def bytes_section(manifest: Mapping[str, Any]) -> str:
-    """Return the table of what left each client, or an empty string if it was not recorded."""
-    clients = section_of(manifest, "bytes")
-    found = _client_table(clients, BYTE_LABELS, "Bytes sent and received, per client")
-    if not found:
-        return ""
-    return (
-        "<section id='sent'><h2>What left each client</h2>\n<p>Raw measurements stay with the "
-        f"client; these are the sizes of the messages.</p>\n{found}\n</section>"
+        FactGroup("Edge tests", terms(tests, TEST_LABELS)),
+        FactGroup("Configuration", tuple((str(k), _text(v)) for k, v in config.items())),
     )
+    return tuple(group for group in groups if any(group[1:]))
 
 
-def _section(heading: str, *parts: str) -> str:
-    body = "\n".join(part for part in parts if part)
-    return f"<section><h3>{escape(heading)}</h3>\n{body}\n</section>" if body else ""
+def bytes_table(manifest: Mapping[str, Any]) -> Table | None:
+    """What left each client, or None if it was not recorded."""
+    clients = section_of(manifest, "bytes")
+    return _client_table(clients, BYTE_LABELS, "Bytes sent and received, per client")
 
 
-def pair_list(part: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """List the labelled values that a part of the manifest has."""
-    return definition_list(
+def terms(part: Mapping[str, Any], labels: Mapping[str, str]) -> Terms:
+    """The labelled values that a part of the manifest has."""
+    return tuple(
         (label, _text(part[key], key))
         for key, label in labels.items()
         if not _is_absent(part.get(key))
     )
 
 
-def _note_list(notes: Any) -> str:
-    lines = [notes] if isinstance(notes, str) else list(notes or [])
-    items = "\n".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<ul>\n{items}\n</ul>" if items else ""
-
-
-def _client_table(clients: Mapping[str, Any], labels: Mapping[str, str], caption: str) -> str:
-    """Build a table with one row per client and the columns that have any value."""
+def _client_table(
+    clients: Mapping[str, Any], labels: Mapping[str, str], caption: str
+) -> Table | None:
+    """One row per client and the columns that have any value."""
     rows = {str(name): row for name, row in clients.items() if isinstance(row, Mapping)}
     keys = [key for key in labels if any(not _is_absent(row.get(key)) for row in rows.values())]
     if not keys:
-        return ""
+        return None
     columns = [Column("client"), *(Column(labels[k], is_number=k not in TEXT_KEYS) for k in keys)]
-    cells = ([name, *(_text(row.get(key), key) for key in keys)] for name, row in rows.items())
-    return table(columns, cells, caption=caption)
+    cells = [[name, *(_text(row.get(key), key) for key in keys)] for name, row in rows.items()]
+    return Table(caption, columns, cells)
 
 
 def _is_absent(value: Any) -> bool:
@@ -172,7 +145,7 @@ def _number_text(value: int | float, key: str) -> str:
     if key in BYTE_LABELS and key not in COUNT_KEYS:
         return format_bytes(value)
     if key == "missing_share":
-        return f"{100 * value:.1f} %"
+        return format_share(value)
     if key == "seconds":
         return f"{value:.1f}"
     return str(value) if isinstance(value, int) else f"{value:.4g}" if value else format_number(0)

@@ -6,79 +6,35 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.inference.answer import (
+    absence,
+    answer_sentence,
     count_edges,
-    counts_text,
-    nothing_tested,
     question_sentences,
 )
-from fedgranger.report.audit_words import reservation
+from fedgranger.inference.audit_words import reservation
 from fedgranger.report.facts import section_of
-from fedgranger.report.markup import escape
 from fedgranger.report.selection import by_strength, edge_flags
+from fedgranger.report.view import Headline
 
-__all__ = ["absence", "answer_sentence", "cautions", "headline"]
+__all__ = ["headline_view"]
 
 NAMED = 3
-CORRECTIONS = {
-    "bh": "false discovery rate",
-    "by": "false discovery rate under any dependence",
-    "holm": "chance of any false edge",
-    "none": "level of every single test",
-}
 
 
-def answer_sentence(
-    pairs: pd.DataFrame,
-    facts: Mapping[str, Any],
-    alpha: float | None = None,
-    correction: str | None = None,
-) -> str:
-    """How many pairs are edges, at what level and how many were not tested; or why none was.
-
-    Args:
-        pairs: the edge table.
-        facts: of its test.
-        alpha: another level than the facts'.
-        correction: another correction.
-    """
-    counts = count_edges(pairs)
-    if not counts.tested:
-        return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
-    level = facts.get("alpha") if alpha is None else alpha
-    words = CORRECTIONS.get(str(facts.get("correction") if correction is None else correction))
-    said = "" if level is None else f"({words or 'level'} {level:g})"
-    return f"{counts_text(counts, said)}."
-
-
-def headline(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
-    """Return how many edges hold, which question was asked and which edges are the strongest."""
+def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Headline:
+    """How many edges hold, which question was asked, which edges are the strongest; doubts."""
     facts = section_of(manifest, "inference")
-    is_tested = count_edges(pairs).tested > 0
-    style = "headline" if is_tested else "headline untested"
-    parts = [f"<p class='{style}'>{escape(answer_sentence(pairs, facts))}</p>"]
-    if not is_tested:
-        parts.append("<p>So no edge is known to exist, and none is drawn.</p>")
     choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
-    question = " ".join([*question_sentences(facts), *choose, *absence(manifest)])
-    if question:
-        parts.append(f"<p class='question' id='question'>{escape(question)}</p>")
-    flags = edge_flags(pairs)
-    supported = [row for row in by_strength(pairs) if flags[row] is True]
-    return "\n".join(parts) + _strongest(pairs, supported)
+    return Headline(
+        answer=answer_sentence(pairs, facts),
+        is_tested=count_edges(pairs).tested > 0,
+        question=" ".join([*question_sentences(facts), *choose, *absence(manifest)]),
+        strongest=_strongest(pairs),
+        cautions=_cautions(manifest),
+    )
 
 
-def absence(manifest: Mapping[str, Any]) -> list[str]:
-    """Say that every edge is conditional on fewer clients when some stayed away."""
-    names = [f"'{name}'" for name in manifest.get("left_out") or []]
-    if not names:
-        return []
-    return [
-        f"Tested without {', '.join(names)}: what runs through an absent client can look like a "
-        "direct edge."
-    ]
-
-
-def cautions(manifest: Mapping[str, Any]) -> str:
+def _cautions(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """What gives reason to doubt: doubtful tests, training that did not converge."""
     facts = section_of(manifest, "inference")
     said = str(facts.get("reason", ""))
@@ -92,18 +48,16 @@ def cautions(manifest: Mapping[str, Any]) -> str:
         sentences.append(
             f"FedGC's training stopped before it converged{reason}; its strengths may still change."
         )
-    return "".join(
-        f"\n<p class='warning'><strong>Caution:</strong> {escape(sentence)}</p>"
-        for sentence in sentences
-    )
+    return tuple(sentences)
 
 
-def _strongest(pairs: pd.DataFrame, supported: list[int]) -> str:
+def _strongest(pairs: pd.DataFrame) -> str:
+    flags = edge_flags(pairs)
+    supported = [row for row in by_strength(pairs) if flags[row] is True]
     if not supported:
         return ""
     named = [
         f"{pairs['cause'].iloc[row]} → {pairs['effect'].iloc[row]}" for row in supported[:NAMED]
     ]
     which = "The edge is" if len(supported) == 1 else "The strongest:"
-    text = f"{which} {', '.join(named)}."
-    return f"\n<p class='strongest'>{escape(text)}</p>"
+    return f"{which} {', '.join(named)}."

@@ -1,87 +1,37 @@
 """The report: one HTML page that needs no network and no other file.
 
-The page is complete without its script: the script only makes level, correction and test
-changeable, and adds the matrix and the forest plot.
+All markup is in `templates/`, everything that is drawn is drawn by the scripts in `assets/` from
+the numbers in the page. Without scripts the page has all its words and tables.
 """
 
-import contextlib
-import os
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
+import jinja2
 import pandas as pd
+from markupsafe import Markup
 
 from fedgranger.errors import RunError
-from fedgranger.report.audit import audit_section
-from fedgranger.report.checks import checks_section
-from fedgranger.report.clients import clients_section
-from fedgranger.report.facts import bytes_section, facts_sections, section_of
-from fedgranger.report.headline import cautions, headline
-from fedgranger.report.markup import escape
-from fedgranger.report.pairs import forest_section, graph_section, matrix_section, pairs_section
-from fedgranger.report.payload import build_payload, to_script_text
-from fedgranger.report.privacy import privacy_section
-from fedgranger.report.root_cause import root_cause_section
+from fedgranger.report.audit import audit_view
+from fedgranger.report.checks import checks_view
+from fedgranger.report.clients import clients_view
+from fedgranger.report.facts import bytes_table, fact_groups, section_of
+from fedgranger.report.headline import headline_view
+from fedgranger.report.pairs import pairs_view
+from fedgranger.report.payload import DRAWN, build_payload, to_script_text
+from fedgranger.report.root_cause import root_cause_view
 from fedgranger.report.selection import check_edges, has_test
-from fedgranger.report.training import training_section
+from fedgranger.report.training import training_view
+from fedgranger.report.view import Page, charts_of
+from fedgranger.run_folder import write_atomically
+from fedgranger.text import printable
 
 __all__ = ["render_report", "write_report"]
 
-SCRIPTS = ("decide.js", "format.js", "graph.js", "matrix.js", "edges.js", "page.js")
-PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>fedgranger report</title>
-<style>
-$style
-</style>
-<script>
-document.documentElement.dataset.theme =
-  matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-</script>
-</head>
-<body>
-<main>
-<header>
-<h1>Who drives whom</h1>
-$headline
-</header>
-<nav aria-label="Sections">$navigation</nav>
-$sections
-</main>
-<footer>Written by fedgranger$version. A Granger edge says that the past of one client helps to
-predict another; it is evidence of influence, not proof of a mechanism.</footer>
-<div id="tip" role="tooltip" hidden></div>
-<script type="application/json" id="run-data">$payload</script>
-<script>
-$script
-</script>
-</body>
-</html>
-""")
-SECTIONS = {
-    "root-cause": "Root cause",
-    "graph": "Graph",
-    "matrix": "Matrix",
-    "forest": "Intervals",
-    "edges": "Pairs",
-    "audit": "Can they be trusted?",
-    "training": "Training",
-    "checks": "Checks",
-    "clients": "Clients",
-    "sent": "What was sent",
-    "privacy": "Privacy",
-    "facts": "Facts",
-}
+SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
 
 
 def render_report(
@@ -117,43 +67,35 @@ def render_report(
         DataError: if the edge table lacks a needed column.
     """
     pairs = check_edges(edges)
-    if not has_test(pairs):
+    is_tested = has_test(pairs)
+    if not is_tested:
         if fedgc is None and bool(pairs["strength"].notna().any()):
             fedgc = pairs
         pairs = pairs.assign(strength=float("nan"))
     clients = _client_names(pairs, manifest)
-    facts = facts_sections(manifest)
     inference, config = section_of(manifest, "inference"), section_of(manifest, "config")
-    sections = {
-        "root-cause": root_cause_section(root_causes),
-        "graph": graph_section(clients, pairs),
-        "matrix": matrix_section(pairs),
-        "forest": forest_section(pairs),
-        "edges": pairs_section(pairs, inference),
-        "audit": audit_section(manifest),
-        "training": training_section(trace, uncertainty, prior_time, manifest),
-        "checks": checks_section(pairs, entries, manifest),
-        "clients": clients_section(clients, pairs, manifest),
-        "sent": bytes_section(manifest),
-        "privacy": privacy_section(manifest),
-        "facts": f"<section id='facts'><h2>Facts of the run</h2>\n{facts}\n</section>"
-        if facts
-        else "",
-    }
-    links = [
-        f"<a href='#{key}'>{escape(SECTIONS[key])}</a>" for key, text in sections.items() if text
-    ]
+    page = Page(
+        version=str(manifest.get("fedgranger_version") or ""),
+        clients=tuple(clients),
+        has_test=is_tested,
+        drawn=DRAWN["test" if is_tested else "none"],
+        headline=headline_view(pairs, manifest),
+        root_causes=root_cause_view(root_causes),
+        pairs=pairs_view(pairs, inference),
+        audit=audit_view(manifest),
+        training=training_view(trace, uncertainty, prior_time, manifest),
+        checks=checks_view(pairs, entries, manifest),
+        client_pages=clients_view(clients, pairs, manifest),
+        sent=bytes_table(manifest),
+        facts=fact_groups(manifest),
+    )
     couplings = config.get("couplings")
     payload = build_payload(clients, pairs, entries, fedgc, inference, couplings, beside)
-    version = manifest.get("fedgranger_version")
-    return PAGE.substitute(
-        style=_asset("style.css"),
-        headline=headline(pairs, manifest) + cautions(manifest),
-        navigation="\n".join(links),
-        sections="\n".join(section for section in sections.values() if section),
-        version=f" {escape(version)}" if version else "",
-        payload=to_script_text(payload),
-        script="\n".join(_asset(name) for name in SCRIPTS) if len(pairs) else "",
+    payload["charts"] = {chart.key: chart.data for chart in charts_of(page)}
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(page=page, payload=Markup(to_script_text(payload)), asset=_asset, scripts=SCRIPTS)
     )
 
 
@@ -172,21 +114,33 @@ def write_report(
         RunError: if the file cannot be written.
     """
     text = render_report(edges, manifest, trace, **more)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
+        write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise RunError(
             f"report {path}: cannot be written ({error.strerror}); choose a folder you may write to"
         ) from error
 
 
-def _asset(name: str) -> str:
-    return resources.files("fedgranger.report").joinpath("assets", name).read_text(encoding="utf-8")
+@cache
+def _templates() -> jinja2.Environment:
+    """Templates that escape every value and refuse a name that does not exist."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("fedgranger.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else printable(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _asset(name: str) -> Markup:
+    """A style sheet or script of ours, as it is."""
+    path = resources.files("fedgranger.report").joinpath("assets", name)
+    return Markup(path.read_text(encoding="utf-8"))
 
 
 def _client_names(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]:

@@ -1,131 +1,67 @@
-"""Sections on pairs of clients: graph with its controls, matrix, intervals, table."""
+"""Table of the pairs of clients."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fedgranger.report.graph import draw_graph
-from fedgranger.report.markup import Column, format_number, table
-from fedgranger.report.payload import DRAWN, MAX_ROWS, page_reasons
-from fedgranger.report.selection import by_strength, edge_flags, has_test
+from fedgranger.inference.answer import untested_reasons
+from fedgranger.report.selection import by_strength, edge_flags, has_test, numbers
+from fedgranger.report.view import Column, PairTable, Table
+from fedgranger.text import format_number, format_probability
 
-__all__ = ["forest_section", "graph_section", "matrix_section", "pairs_section"]
+__all__ = ["MAX_ROWS", "page_reasons", "pairs_view"]
 
-SMALLEST_SHOWN = 1e-99
-CONTROLS = """<form id="controls" hidden aria-label="What counts as an edge">
-<label>level α <input id="alpha" type="number" min="0" max="1" step="0.01" inputmode="decimal" \
-list="levels"></label>
-<datalist id="levels"><option>0.001<option>0.01<option>0.05<option>0.1<option>0.2</datalist>
-<label>correction <select id="correction"><option value="bh">Benjamini–Hochberg</option>
-<option value="by">Benjamini–Yekutieli</option><option value="holm">Holm</option>
-<option value="none">none</option></select></label>
-<label>test <select id="test"></select></label>
-<button id="reset" type="button">reset</button>
-<button id="theme" type="button" aria-pressed="false">dark</button>
-<output id="status" role="status"><strong id="count"></strong> <span id="own"></span></output>
-<p id="chosen-question" hidden></p>
-</form>"""
-LEGEND = """<ul class="legend" aria-label="Confidence">
-<li class="grade-high">q ≤ 0.001</li><li class="grade-mid">q ≤ 0.01</li>
-<li class="grade-low">q above 0.01</li></ul>"""
+MAX_ROWS = 60
+"""Rows of the page's table; edges.csv has all."""
+HEADINGS = ("strength", "interval", "statistic", "df", "p-value", "q-value")
 
 
-def graph_section(clients: Sequence[str], pairs: pd.DataFrame) -> str:
-    """Return the controls and the graph as the run decided it; without a test it has no arrows."""
-    if not clients:
-        return ""
-    is_tested = has_test(pairs)
-    which = DRAWN["test" if is_tested else "none"]
-    return (
-        f"{CONTROLS if len(pairs) else ''}\n"
-        "<section id='graph'><h2>Graph</h2>\n<figure><div class='scroll'>\n"
-        f"{draw_graph(clients, pairs, standalone=False)}</div>\n"
-        f"{LEGEND if is_tested else ''}<figcaption><span id='drawn'>{which}</span>"
-        "</figcaption></figure>\n"
-        "<div id='detail' hidden></div></section>"
-    )
-
-
-def matrix_section(pairs: pd.DataFrame) -> str:
-    """Return the frame that the script fills with all pairs."""
-    if pairs.empty:
-        return ""
-    marked = " Framed: edges." if has_test(pairs) else ""
-    return (
-        "<section id='matrix'><h2>Matrix</h2>\n<figure><div class='scroll' id='matrix-stage' "
-        f"tabindex='0' role='region' aria-label='Matrix'>{_without_script()}</div>"
-        "<figcaption>Rows are effects, columns are causes; the fuller the colour, the "
-        "stronger."
-        f"{marked} Small numbers: the interval of the strength. A cross: not tested."
-        "</figcaption></figure></section>"
-    )
-
-
-def forest_section(pairs: pd.DataFrame) -> str:
-    """Return the frame that the script fills with strengths and intervals."""
-    if pairs.empty:
-        return ""
-    return (
-        "<section id='forest'><h2>Strength of each edge</h2>\n<figure>"
-        f"<ul id='forest-stage' class='forest'><li>{_without_script()}</li></ul>"
-        "<p class='caption' id='forest-more'></p><figcaption>Frobenius norm of the pair's block "
-        "with its interval, which begins at 0 exactly when the edge's own test, without "
-        "correction, finds nothing at that confidence.</figcaption></figure></section>"
-    )
-
-
-def pairs_section(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> str:
-    """Return the table of pairs: supported edges first, then by strength.
+def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> PairTable | None:
+    """The table of pairs: supported edges first, then by strength.
 
     Args:
         pairs: the edge table.
         facts: of its test; why a pair was not tested.
     """
     if pairs.empty:
-        return ""
+        return None
     flags, reasons = edge_flags(pairs), page_reasons(pairs, facts)
     order = sorted(by_strength(pairs), key=lambda row: flags[row] is not True)[:MAX_ROWS]
-    headings = ("strength", "interval", "statistic", "df", "p-value", "q-value")
-    columns = [Column("cause"), Column("effect"), *(Column(name, True) for name in headings)]
-    columns.append(Column("edge"))
-    records = pairs.to_dict("records")
-    rows = [_row(records[row], flags[row], reasons[row]) for row in order]
-    is_cut = len(pairs) > MAX_ROWS
-    note = f"<p>The first {MAX_ROWS} of {len(pairs)} pairs; edges.csv has all.</p>\n"
-    body = table(columns, rows, caption="Pairs of clients, edges first, then by strength")
-    return (
-        f"<section id='edges'><h2>Pairs</h2>\n{note if is_cut else ''}<div id='pairs'>{body}</div>"
-        "</section>"
-    )
+    names = ("strength", "ci_low", "ci_high", "statistic", "df", "p_value", "q_value")
+    values = np.column_stack([numbers(pairs, name) for name in names])
+    cause, effect = pairs["cause"].tolist(), pairs["effect"].tolist()
+    rows = [
+        [cause[row], effect[row], *_cells(values[row]), _decision(flags[row], reasons[row])]
+        for row in order
+    ]
+    columns = [Column("cause"), Column("effect"), *(Column(name, True) for name in HEADINGS)]
+    caption = "Pairs of clients, edges first, then by strength"
+    return PairTable(Table(caption, [*columns, Column("edge")], rows), len(pairs))
 
 
-def _row(pair: Mapping[Hashable, Any], flag: bool | None, reason: str | None) -> list[str]:
-    low, high = pair.get("ci_low"), pair.get("ci_high")
-    has_range = low is not None and high is not None and pd.notna(low) and pd.notna(high)
-    degrees = pair.get("df")
+def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+    """Why each pair was not tested; a reason that holds for all of them is said at the top."""
+    if has_test(pairs):
+        return untested_reasons(pairs, facts)
+    return ["the reason is at the top"] * len(pairs)
+
+
+def _cells(values: np.ndarray) -> list[str]:
+    strength, low, high, statistic, df, p, q = map(float, values)
+    has_range = np.isfinite(low) and np.isfinite(high)
     return [
-        pair["cause"],
-        pair["effect"],
-        format_number(pair["strength"]),
+        format_number(strength),
         f"{format_number(low)} to {format_number(high)}" if has_range else "–",
-        _number(pair.get("statistic")),
-        f"{degrees:.0f}" if degrees is not None and pd.notna(degrees) else "–",
-        _probability(pair.get("p_value")),
-        _probability(pair.get("q_value")),
-        {True: "yes", False: "no", None: f"not tested: {reason}" if reason else "not tested"}[flag],
+        format_number(statistic),
+        f"{df:.0f}" if np.isfinite(df) else "–",
+        format_probability(p),
+        format_probability(q),
     ]
 
 
-def _number(value: float | None) -> str:
-    return format_number(None if value is None or pd.isna(value) else float(value))
-
-
-def _probability(value: float | None) -> str:
-    if value is not None and pd.notna(value) and value < SMALLEST_SHOWN:
-        return "<1e-99"
-    return _number(value)
-
-
-def _without_script() -> str:
-    return "<noscript>This picture needs scripts; the table below has its numbers.</noscript>"
+def _decision(flag: bool | None, reason: str | None) -> str:
+    if flag is None:
+        return f"not tested: {reason}" if reason else "not tested"
+    return "yes" if flag else "no"

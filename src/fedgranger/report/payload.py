@@ -1,4 +1,4 @@
-"""What the page's script needs, as one JSON text: pairs, tests, entries, places of the arrows."""
+"""What the page's script needs, as one JSON text: pairs, tests, entries, names."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,15 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.report.facts import section_of
-from fedgranger.report.layout import curve_between, place_clients
-from fedgranger.report.markup import printable, shorten
-from fedgranger.report.selection import has_test
+from fedgranger.report.pairs import MAX_ROWS, page_reasons
+from fedgranger.report.selection import has_test, numbers
+from fedgranger.text import printable, shorten, wrap
 
-__all__ = ["DRAWN", "MAX_ROWS", "build_payload", "page_reasons", "to_script_text"]
+__all__ = ["DRAWN", "build_payload", "to_script_text"]
 
-MAX_ROWS = 60
-"""Rows of the page's table; edges.csv has all."""
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
+ENTRY_NUMBERS = {"estimate": "estimate", "low": "ci_low", "high": "ci_high", "p": "p_value"}
 LABELS = {
     "debiased": "latent influence",
     "readings": "readings, shifted clocks",
@@ -66,18 +65,16 @@ def build_payload(
     place = {name: k for k, name in enumerate(clients)}
     causes, effects = ([place[name] for name in pairs[side]] for side in ("cause", "effect"))
     given = None if entries is None or len(entries) > MOST_ENTRIES else _entries(pairs, entries)
-    layout = place_clients(list(clients)) if clients else None
     return {
         "clients": [printable(name) for name in clients],
-        "labels": [shorten(printable(name), 20) for name in clients],
+        "labels": [shorten(name, 20) for name in clients],
+        "lines": [wrap(shorten(name, 30)) for name in clients],
         "cause": causes,
         "effect": effects,
         "counted": _counted(pairs, couplings),
         "tests": _tests(pairs, entries, fedgc, inference, beside),
         "drawn": DRAWN,
         "entries": given,
-        "geometry": [_geometry(layout, c, e) for c, e in zip(causes, effects, strict=True)],
-        "maxWidth": layout.max_width if layout else 1.0,
         "alpha": float(inference.get("alpha", 0.05)),
         "correction": str(inference.get("correction", "bh")),
         "confidence": float(inference.get("confidence", 0.95)),
@@ -121,13 +118,6 @@ def _tests(
     return out
 
 
-def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
-    """Why each pair was not tested; a reason that holds for all of them is said at the top."""
-    if has_test(pairs):
-        return untested_reasons(pairs, facts)
-    return ["the reason is at the top"] * len(pairs)
-
-
 def _like(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """The rows of another table, in the order of the pairs."""
     order = pd.MultiIndex.from_arrays([pairs["cause"], pairs["effect"]])
@@ -138,14 +128,15 @@ def _edge_test(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers, question and untested pairs of one test."""
     kind = str(facts.get("test", "debiased"))
     low, high = (_numbers(pairs, column) for column in ("ci_low", "ci_high"))
+    has_range = any(value is not None for value in (*low, *high))
     return {
         "id": kind,
         "label": LABELS.get(kind, "edge test"),
         "strength": _numbers(pairs, "strength"),
-        **({} if low is None or high is None else {"low": low, "high": high}),
+        **({"low": low, "high": high} if has_range else {}),
         "statistic": _numbers(pairs, "statistic"),
         "df": _numbers(pairs, "df"),
-        "p": _numbers(pairs, "p_value") or [None] * len(pairs),
+        "p": _numbers(pairs, "p_value"),
         "untested": untested_reasons(pairs, facts),
         "question": " ".join(question_sentences(facts)),
     }
@@ -158,7 +149,7 @@ def _smallest_entry(pairs: pd.DataFrame, entries: pd.DataFrame) -> list[float | 
     order = pd.MultiIndex.from_arrays([pairs["cause"], pairs["effect"]])
     table = pd.DataFrame({"p": bound.reindex(order).to_numpy()})
     table.loc[pairs["p_value"].isna().to_numpy(), "p"] = np.nan  # refused as a whole
-    return _numbers(table, "p") or []
+    return _numbers(table, "p")
 
 
 def _entries(pairs: pd.DataFrame, entries: pd.DataFrame) -> dict[str, Any]:
@@ -174,10 +165,7 @@ def _entries(pairs: pd.DataFrame, entries: pd.DataFrame) -> dict[str, Any]:
         "start": start.tolist(),
         "row": ordered["row"].tolist(),
         "col": ordered["col"].tolist(),
-        "estimate": _numbers(ordered, "estimate", digits=9),
-        "low": _numbers(ordered, "ci_low", digits=9),
-        "high": _numbers(ordered, "ci_high", digits=9),
-        "p": _numbers(ordered, "p_value", digits=9),
+        **{name: _numbers(ordered, column, digits=9) for name, column in ENTRY_NUMBERS.items()},
     }
 
 
@@ -188,26 +176,7 @@ def _counted(pairs: pd.DataFrame, couplings: Any) -> list[bool]:
     return [pair in wanted for pair in zip(pairs["cause"], pairs["effect"], strict=True)]
 
 
-def _geometry(layout: Any, cause: int, effect: int) -> list[float]:
-    """Start, control and tip of an arrow, and the distance of its clients."""
-    curve = curve_between(layout, cause, effect, 1.0)
-    p, q = layout.positions[cause], layout.positions[effect]
-    numbers = (*curve.start, *curve.control, *curve.head[0], float(np.hypot(q.x - p.x, q.y - p.y)))
-    return [round(x, 2) for x in numbers]
-
-
-def _numbers(
-    table: pd.DataFrame, column: str, digits: int | None = None
-) -> list[float | int | None] | Any:
-    """Values of a column, null where there is none; None when the column is absent or empty."""
-    if column not in table.columns:
-        return None
-    values = table[column].to_numpy(dtype=float, na_value=np.nan)
-    if not np.isfinite(values).any():
-        return None if column in ("ci_low", "ci_high", "p_value") else [None] * len(values)
-    plain = [None if not np.isfinite(x) else float(x) for x in values]
-    if column == "df":
-        return [None if x is None else int(x) for x in plain]
-    if digits is not None:
-        return [None if x is None else float(f"{x:.{digits}g}") for x in plain]
-    return plain
+def _numbers(table: pd.DataFrame, column: str, digits: int = 17) -> list[float | None]:
+    """Values of a column (17 digits lose nothing), null where there is none."""
+    values = numbers(table, column)
+    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]

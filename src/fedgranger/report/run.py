@@ -6,7 +6,7 @@ from typing import Any
 
 from fedgranger.errors import RunError
 from fedgranger.report.html import write_report
-from fedgranger.report.root_cause import root_cause_section
+from fedgranger.report.root_cause import root_cause_view
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 
 __all__ = ["write_run_report"]
@@ -43,7 +43,7 @@ def _root_causes(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        root_cause_section(found)
+        root_cause_view(found)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise RunError(
             f"{path}: cannot be read ({error}); run 'fedgranger rca' again or delete it"

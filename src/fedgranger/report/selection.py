@@ -1,23 +1,16 @@
-"""Which edges the report draws: the tested ones that hold, or the strongest."""
+"""The edge table, checked: pairs, their numbers, decisions and order."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.errors import DataError
 
-__all__ = ["DrawnEdges", "check_edges", "edge_flags", "has_test", "select_edges"]
+__all__ = ["by_strength", "check_edges", "edge_flags", "has_test", "numbers"]
 
 REQUIRED_COLUMNS = ("cause", "effect", "strength")
-
-
-class DrawnEdges(NamedTuple):
-    """Edges of the picture, strongest first, and whether a test chose them."""
-
-    edges: pd.DataFrame
-    is_tested: bool
 
 
 def check_edges(edges: pd.DataFrame) -> pd.DataFrame:
@@ -39,7 +32,7 @@ def check_edges(edges: pd.DataFrame) -> pd.DataFrame:
     checked = edges.assign(
         cause=[str(name) for name in edges["cause"]],
         effect=[str(name) for name in edges["effect"]],
-        strength=edges["strength"].to_numpy(dtype=float, na_value=np.nan),
+        strength=numbers(edges, "strength"),
     )
     is_pair = [c != e for c, e in zip(checked["cause"], checked["effect"], strict=True)]
     return checked.loc[is_pair].reset_index(drop=True)
@@ -57,23 +50,11 @@ def edge_flags(edges: pd.DataFrame) -> list[bool | None]:
     return [_flag(value) for value in edges["is_edge"]]
 
 
-def select_edges(edges: pd.DataFrame, max_edges: int | None = None) -> DrawnEdges:
-    """Choose the edges to draw.
-
-    With a test: exactly the pairs it supports. Without: nothing, unless a number of the strongest
-    pairs is asked for; pairs without any influence are left out.
-    """
-    checked = check_edges(edges)
-    order = by_strength(checked)
-    flags = edge_flags(checked)
-    if any(flag is not None for flag in flags):
-        return DrawnEdges(checked.loc[[row for row in order if flags[row]]], is_tested=True)
-    count = 0 if max_edges is None else max_edges
-    if count < 0:
-        raise DataError(f"max_edges is {count}; give 0 or more")
-    strengths = np.abs(checked["strength"].to_numpy(dtype=float))
-    rows = [row for row in order if strengths[row] > 0][:count]
-    return DrawnEdges(checked.loc[rows], is_tested=False)
+def numbers(table: pd.DataFrame, column: str) -> np.ndarray:
+    """A column as floats, NaN where there is no value; all NaN when it is absent."""
+    if column not in table.columns:
+        return np.full(len(table), np.nan)
+    return table[column].to_numpy(dtype=float, na_value=np.nan)
 
 
 def by_strength(edges: pd.DataFrame) -> list[int]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgranger.plot.calibration import calibration
-from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, new_figure, plain_name, tidy
+from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, new_figure, tidy
 from fedgranger.plot.qq import qq
+from fedgranger.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ def draw_calibration(
     grid = figure.add_gridspec(num + 1, 2, height_ratios=heights)
     for row, (name, p) in enumerate(null_p.items()):
         left = calibration(p, ax=figure.add_subplot(grid[row, 0]))
-        left.set_title(f"{plain_name(name)}: absent edges", fontsize=10, **PLAIN)
+        left.set_title(f"{shorten(name)}: absent edges", fontsize=10, **PLAIN)
         right = qq(p, distribution="uniform", ax=figure.add_subplot(grid[row, 1]))
         right.set_title("against the uniform", fontsize=10)
     _draw_coverage(figure.add_subplot(grid[num, :]), coverage)
@@ -42,7 +43,7 @@ def draw_calibration(
 
 
 def _draw_coverage(ax: Axes, coverage: Mapping[str, tuple[float, float]]) -> None:
-    names, y = [plain_name(name) for name in coverage], range(len(coverage))
+    names, y = [shorten(name) for name in coverage], range(len(coverage))
     means, errors = np.array(list(coverage.values())).reshape(-1, 2).T
     ax.axvline(0.95, color=ORANGE, lw=1.5)
     ax.errorbar(means, y, xerr=1.96 * errors, fmt="o", color=BLUE, capsize=3)

@@ -14,7 +14,6 @@ from matplotlib.text import Text
 
 import fedgranger as fg
 from fedgranger.errors import ConfigError
-from fedgranger.plot.canvas import plain_name
 from fedgranger_research.studies.drawing import draw_calibration
 
 P = np.linspace(0.01, 0.99, 30)
@@ -104,14 +103,6 @@ def test_importing_fedgranger_does_not_import_matplotlib():
     code = "import sys, fedgranger as fg; fg.plot.graph; print('matplotlib' in sys.modules)"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert outcome.stdout.strip() == "False", outcome.stderr
-
-
-def test_long_names_keep_start_and_end():
-    name = "north_wing_pump_house_pressure_sensor_07"
-    assert len(plain_name(name)) == 28
-    assert plain_name(name).startswith("north_wing")
-    assert plain_name(name).endswith("sensor_07")
-    assert plain_name("a\nb\x00") == "a b\ufffd"
 
 
 def test_study_picture_is_built_on_these_plots(tmp_path):

@@ -10,17 +10,16 @@ import pytest
 import fedgranger as fg
 from fedgranger.errors import RunError
 from fedgranger.inference.edges import decide
-from fedgranger.report.audit import audit_section
-from fedgranger.report.chart import draw_variance_chart
-from fedgranger.report.checks import checks_section
-from fedgranger.report.clients import clients_section
-from fedgranger.report.headline import cautions
+from fedgranger.report.charts import (
+    error_quantiles,
+    loss_chart,
+    p_histogram,
+    p_quantiles,
+    variance_chart,
+)
+from fedgranger.report.html import render_report
 from fedgranger.report.payload import build_payload, to_script_text
-from fedgranger.report.privacy import privacy_section
-from fedgranger.report.root_cause import root_cause_section
 from fedgranger.report.run import write_run_report
-from fedgranger.report.small_charts import draw_p_histogram, draw_p_quantiles, draw_quantiles
-from fedgranger.report.training import training_section
 from tests.browser.pages import (
     made_audit,
     made_manifest,
@@ -31,6 +30,16 @@ from tests.browser.pages import (
 from tests.configs import formula_config
 
 NAMES = ["a", "b", "c"]
+NO_TRACE = pd.DataFrame()
+
+
+def section(name, manifest, edges=None, trace=NO_TRACE, **more):
+    """One section of the page, or nothing where the page has none."""
+    edges = made_tables(NAMES)[0] if edges is None else edges
+    page = render_report(edges, manifest, trace, **more)
+    found = re.search(rf'<section id="{name}">.*?</section>', page, flags=re.DOTALL)
+    assert (f'href="#{name}"' in page) == bool(found)
+    return found[0] if found else ""
 
 
 def payload_of(names=NAMES, couplings=None, **changes):
@@ -116,7 +125,7 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
             "c": {"sensor": "level", "innovation": 2.0, "is_change": False},
         },
     }
-    text = audit_section({"inference": facts})
+    text = section("audit", {"inference": facts})
     for words in (
         "Can these p-values be trusted on this data?",
         "0.210 ± 0.020",
@@ -126,144 +135,164 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
         "is 0.1 (a -&gt; b, which moves the change per row of &lt;flow&gt; by 0.5) to 0.3",
         "level by 0.4",
         "2 of 4 levels lie outside the band",
-        "class='band'",
+        'data-chart="audit"',
     ):
         assert words in text, words
     assert "knows no sensor" not in text
     assert "Yes: they are taken from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
-    assert "Only with a reservation: b, c repeat with" in audit_section({"inference": facts})
-    assert "Caution:</strong> b, c repeat with" in cautions({"inference": facts})
+    assert "Only with a reservation: b, c repeat with" in section("audit", {"inference": facts})
+    page = render_report(made_tables(NAMES)[0], {"inference": facts}, NO_TRACE)
+    assert "Caution:</strong> b, c repeat with" in page
     del facts["innovation_sensor"]
-    assert "knows no sensor" in audit_section({"inference": facts})
+    assert "knows no sensor" in section("audit", {"inference": facts})
 
 
 def test_audit_section_of_older_runs_and_of_runs_without_it():
     old = made_audit(NAMES)
     for key in ("quantiles", "clients"):
         del old[key]
-    text = audit_section({"inference": {"test": "debiased", "audit": old}})
+    text = section("audit", {"inference": {"test": "debiased", "audit": old}})
     assert "0.210 ± 0.020" in text
     assert "<svg" not in text
     assert "No: on copies" in text
-    assert "Not tried" in audit_section({"inference": {"test": "debiased"}})
-    assert audit_section({"inference": {"test": "auto", "reason": "too short"}}) == ""
-    assert audit_section({}) == ""
+    assert "Not tried" in section("audit", {"inference": {"test": "debiased"}})
+    assert section("audit", {"inference": {"test": "auto", "reason": "too short"}}) == ""
+    assert section("audit", {}) == ""
 
 
-def test_quantile_plot_of_even_p_values_lies_on_its_line():
-    level = [0.001, 0.01, 0.1, 0.5]
-    svg = draw_p_quantiles({"level": level, "observed": level, "low": level, "high": level}, "x")
-    x0, y0, x1, y1 = (
-        float(re.search(rf" {key}='([\d.]+)'", svg)[1]) for key in ("x1", "y1", "x2", "y2")
+def test_quantile_plot_counts_what_lies_outside_its_band():
+    found = made_audit(NAMES)["quantiles"]
+    chart = p_quantiles("x", found)
+    assert chart.words == "2 of 4 quantiles outside the 95 % band"
+    assert chart.data["rows"] == list(zip(*found.values(), strict=True))
+    assert chart.rows[0] == ["0.010", "0.001", "0.005", "0.015"]
+    assert p_quantiles("x", {}) is None
+
+
+def test_loss_chart_has_means_over_clients():
+    trace = pd.DataFrame(
+        {
+            "pass_index": [0, 0, 1, 1, 2, 2],
+            "local_loss": [50.0, 150.0, 10.0, np.nan, 0.5, 1.5],
+            "server_loss": [0.0, -1.0, 1.0, 1.0, np.inf, 10.0],
+        }
     )
-    points = re.findall(r"cx='([\d.]+)' cy='([\d.]+)'", svg)
-    assert len(points) == 4
-    for x, y in points:
-        assert float(y) == pytest.approx(y0 + (y1 - y0) * (float(x) - x0) / (x1 - x0), abs=0.15)
-    assert "0 of 4 quantiles outside" in svg
-    assert draw_p_quantiles({}, "x") == ""
+    chart = loss_chart(trace)
+    local, server = chart.data["lines"]
+    assert (local["x"], local["y"]) == ([0, 1, 2], [100, 10, 1])
+    assert (server["x"], server["y"]) == ([1, 2], [1, 10])  # a log axis has no zero
+    assert chart.words.startswith("local loss from 100 at pass 0 to 1 at pass 2; server loss")
+    assert chart.rows == [["0", "100", "–"], ["1", "10", "1"], ["2", "1", "10"]]
+    assert loss_chart(pd.DataFrame({"pass_index": [0, 1]})) is None
 
 
-def test_geometry_has_an_arrow_per_pair_that_ends_at_its_effect():
-    _, _, payload = payload_of()
-    assert len(payload["geometry"]) == len(payload["cause"])
-    tips = {effect: [] for effect in range(3)}
-    for effect, shape in zip(payload["effect"], payload["geometry"], strict=True):
-        tips[effect].append(shape[4:6])
-    for points in tips.values():  # near each other: on the rim of the same client
-        assert np.hypot(*np.subtract(*points)) < 20
+def test_long_lines_are_thinned_and_keep_their_end():
+    trace = pd.DataFrame({"pass_index": range(5000), "local_loss": np.arange(5000) + 1.0})
+    chart = loss_chart(trace)
+    assert len(chart.data["lines"][0]["x"]) <= 600
+    assert chart.data["lines"][0]["x"][-1] == 4999
+    assert len(chart.rows) == 9
+    assert chart.rows[-1] == ["4999", "5e+03"]
 
 
 def test_variance_chart_sums_over_clients_and_keeps_the_split():
     table = made_uncertainty(NAMES)
     both = pd.concat([table, table.assign(client="b")])
-    one = draw_variance_chart(table, "granger_cov", "x")
-    two = draw_variance_chart(both, "granger_cov", "x")
-    number = lambda svg: float(re.search(r"total from ([\d.e+-]+)", svg)[1])  # noqa: E731
-    assert number(two) == pytest.approx(2 * number(one))
-    for label in ("total", "from data", "from prior"):
-        assert f">{label}<" in one
-    unsplit = draw_variance_chart(table.assign(prior=np.nan, data=np.nan), "granger_cov", "x")
-    assert "from prior" not in unsplit
-    assert draw_variance_chart(table, "nothing", "x") == ""
+    one, two = (variance_chart(rows, "granger_cov", "x").data["lines"] for rows in (table, both))
+    assert [line["label"] for line in one] == ["total", "from data", "from prior"]
+    for single, double in zip(one, two, strict=True):
+        np.testing.assert_allclose(double["y"], 2 * np.array(single["y"]), rtol=2e-4)
+    prior = next(line for line in one if line["style"] == "prior")
+    np.testing.assert_allclose(prior["y"], np.exp(-np.array(prior["x"]) / 400), rtol=1e-4)
+    unsplit = variance_chart(table.assign(prior=np.nan, data=np.nan), "granger_cov", "x")
+    assert [line["label"] for line in unsplit.data["lines"]] == ["total"]
+    assert variance_chart(table, "nothing", "x") is None
+
+
+def test_a_line_far_below_the_others_is_cut_off():
+    table = made_uncertainty(NAMES).assign(total=1.0, prior=1e-9, data=1e-7)
+    lines = variance_chart(table, "granger_cov", "x").data["lines"]
+    assert [line["style"] for line in lines] == ["total", "data"]
 
 
 def test_training_says_how_to_get_the_uncertainty():
     trace = pd.DataFrame({"pass_index": [0, 1], "local_loss": [2.0, 1.0], "server_loss": [1, 0.5]})
-    assert "--uncertainty joint" in training_section(trace, None, None, {})
-    shown = training_section(trace, made_uncertainty(NAMES), {"a": 1200.0, "b": float("inf")}, {})
+    assert "--uncertainty joint" in section("training", {}, trace=trace)
+    more = {"uncertainty": made_uncertainty(NAMES), "prior_time": {"a": 1200.0, "b": float("inf")}}
+    shown = section("training", {}, trace=trace, **more)
     assert "1200" in shown
     assert "not reached" in shown
-    assert training_section(pd.DataFrame(), None, None, {}) == ""
+    assert section("training", {}) == ""
+    none = section("training", {"training": {"solver": "none", "status": "not <run>"}}, trace=trace)
+    assert "not &lt;run&gt;." in none
+    assert "Uncertainty" not in none
 
 
 def test_histogram_counts():
-    svg = draw_p_histogram(np.array([0.01, 0.02, 0.55, np.nan, 1.0]), "p")
-    assert "2 of 4 below 0.1; the rest 0, 0, 0, 0, 1, 0, 0, 0, 1" in svg
-    assert draw_p_histogram(np.array([np.nan]), "p") == ""
+    chart = p_histogram("x", np.array([0.01, 0.02, 0.55, np.nan, 1.0]), "pairs")
+    assert chart.words == "2 of 4 below 0.1; the rest 0, 0, 0, 0, 1, 0, 0, 0, 1"
+    assert chart.data["counts"] == [2, 0, 0, 0, 0, 1, 0, 0, 0, 1]
+    assert chart.rows[5] == ["0.5 to 0.6", "1"]
+    assert p_histogram("x", np.array([np.nan]), "pairs") is None
 
 
-def test_quantiles_of_a_perfect_fit_lie_on_the_line():
+def test_error_quantiles_stand_beside_the_normal_ones():
     from scipy import stats
 
     perfect = stats.norm.ppf((np.arange(41) + 0.5) / 41)
-    svg = draw_quantiles(perfect.tolist(), "q")
-    points = re.findall(r"cx='([\d.]+)' cy='([\d.]+)'", svg)
-    assert len(points) == 41
-    assert all(float(x) - 30 == pytest.approx(190 - float(y), abs=0.11) for x, y in points)
-    assert draw_quantiles([None, 1.0], "q") == ""
+    points = np.array(error_quantiles("x", perfect.tolist()).data["points"])
+    assert points.shape == (41, 2)
+    np.testing.assert_allclose(points[:, 0], perfect, atol=6e-4)
+    np.testing.assert_array_equal(points[:, 0], points[:, 1])
+    assert error_quantiles("x", [None, 1.0]) is None
 
 
 def test_checks_state_what_the_manifest_says():
     edges, entries = made_tables([f"n{k}" for k in range(6)])
-    text = checks_section(edges, entries, made_manifest(["n0"]))
+    text = section("checks", made_manifest(["n0"]), edges, entries=entries)
     p = edges["p_value"].dropna()
     assert f"about {2 * (p > 0.5).sum():.0f} of {len(p)} pairs have no influence" in text
     assert "strength 0.080" in text
-    assert checks_section(edges[["cause", "effect", "strength"]], None, {}) == ""
+    assert section("checks", {}, edges[["cause", "effect", "strength"]]) == ""
 
 
 def test_client_pages_name_causes_effects_and_local_fit():
     edges, _ = made_tables(NAMES)
-    text = clients_section(NAMES, decide(edges, 0.999, "none"), made_manifest(NAMES))
-    assert text.count("<details class='client'") == 3
+    text = section("clients", made_manifest(NAMES), decide(edges, 0.999, "none"))
+    assert text.count('<details class="client"') == 3
     assert "a is driven by" in text
     assert "variance 1.210" in text
     assert "90.0 %" in text
     manifest = made_manifest(NAMES)
     for facts in manifest["data"]["clients"].values():
         facts.pop("local_fit", None)
-    assert "known to the client alone" in clients_section(NAMES, edges, manifest)
-    assert clients_section(NAMES, edges, {}) == ""
+    assert "known to the client alone" in section("clients", manifest, edges)
+    assert section("clients", {}, edges) == ""
 
 
-def test_privacy_says_plainly_that_there_is_no_budget_or_lists_it():
-    assert "no differential-privacy guarantee" in privacy_section(made_manifest(NAMES))
-    spent = {"privacy": {"clients": {"a<b": {"epsilon": 1.5, "delta": 1e-6}}}}
-    text = privacy_section(spent)
-    assert "a&lt;b" in text
-    assert "1.500" in text
-    assert privacy_section({}) == ""
+def test_privacy_says_plainly_that_there_is_no_budget():
+    assert "no differential-privacy guarantee" in section("privacy", made_manifest(NAMES))
+    assert section("privacy", {}) == ""
 
 
 def test_root_cause_panel_is_there_when_the_run_has_one():
-    text = root_cause_section(made_root_causes(["<i>", "b"]))
+    text = section("root-cause", {}, root_causes=made_root_causes(["<i>", "b"]))
     assert "&lt;i&gt;" in text
     assert "60 %" in text
     assert "4 steps before" in text
-    assert root_cause_section(None) == ""
+    assert section("root-cause", {}) == ""
 
 
 def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_path):
     panel, _ = fg.simulate(2, 600, seed=3)
     result = fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0))
     write_run_report(tmp_path / "report.html", result)
-    assert "id='root-cause'" not in (tmp_path / "report.html").read_text()
+    assert 'id="root-cause"' not in (tmp_path / "report.html").read_text()
     (tmp_path / "rca.json").write_text(json.dumps(made_root_causes(list(result.clients))))
     write_run_report(tmp_path / "report.html", result)
     text = (tmp_path / "report.html").read_text()
-    assert "id='root-cause'" in text
+    assert 'id="root-cause"' in text
     assert "smallest entry" in text
     (tmp_path / "rca.json").write_text("{")
     for wrong in ("{", "[1]", '{"windows": [{"name": "x"}]}'):

@@ -104,15 +104,15 @@ def preview(
 
 
 def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
-    from fedgranger.cli.tables import format_size
+    from fedgranger.text import format_bytes
 
     p, d, rounds = found.state_dim, found.num_sensors, found.rounds
     out.print(
         f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"
         f"The default run: time range once, {p} x {p} error covariance once, states once: about "
-        f"{format_size(found.bytes_default)}.\n"
+        f"{format_bytes(found.bytes_default)}.\n"
         f"With {rounds} rounds of FedGC: also a {p} x {p} transition matrix, filtered states once "
-        f"and corrected states every round: about {format_size(found.bytes_rounds)}.\n"
+        f"and corrected states every round: about {format_bytes(found.bytes_rounds)}.\n"
         f"policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) about these "
         f"data, {policy.runs_per_day} runs per day"
         + ("; every run waits for your word." if policy.ask else "."),

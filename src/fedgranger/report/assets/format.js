@@ -1,4 +1,4 @@
-// Numbers and names as the tables of the page print them (fedgranger.report.markup).
+// Numbers and names as the tables of the page print them (fedgranger.text).
 function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
@@ -16,9 +16,10 @@ function interval(low, high) {
   return low === null || high === null || low === undefined ? "–" : `${number(low)} to ${number(high)}`;
 }
 
+const SVG_TAGS = ["svg", "g", "path", "polygon", "polyline", "rect", "circle", "line", "text", "tspan", "title", "desc"];
+
 function make(tag, attributes = {}, ...children) {
-  const isSvg = ["svg", "g", "path", "polygon", "rect", "text", "line", "title"].includes(tag);
-  const node = isSvg
+  const node = SVG_TAGS.includes(tag)
     ? document.createElementNS(document.querySelector("svg").namespaceURI, tag)
     : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -1,32 +1,25 @@
 // The causal graph: only the edges that the current choice supports are in the page.
-function arrow(geometry, width) {
-  const [sx, sy, cx, cy, tx, ty, length] = geometry;
-  const reach = Math.hypot(cx - tx, cy - ty) || 1;
+const MOST_SAID = 12;
+
+function arrow({ start, control, tip, length }, width) {
   const head = Math.min(6 + 1.5 * width, 0.2 * length);
   const half = Math.max(0.42 * head, 0.9 * width);
-  const ux = (cx - tx) / reach;
-  const uy = (cy - ty) / reach;
-  const bx = tx + head * ux;
-  const by = ty + head * uy;
-  const at = (x, y) => `${x.toFixed(2)},${y.toFixed(2)}`;
-  return {
-    line: `M${at(sx, sy)} Q${at(cx, cy)} ${at(bx, by)}`,
-    head: `${at(tx, ty)} ${at(bx - half * uy, by + half * ux)} ${at(bx + half * uy, by - half * ux)}`,
-  };
+  const base = towards(tip, control, head);
+  const [ux, uy] = [(base[0] - tip[0]) / head, (base[1] - tip[1]) / head];
+  const at = ([x, y]) => `${x.toFixed(2)},${y.toFixed(2)}`;
+  const corners = [tip, [base[0] - half * uy, base[1] + half * ux], [base[0] + half * uy, base[1] - half * ux]];
+  return { line: `M${at(start)} Q${at(control)} ${at(base)}`, head: corners.map(at).join(" ") };
 }
 
-function drawGraph(data, shown, describe) {
+function drawGraph(data, layout, shown, describe) {
   const stage = document.querySelector("#graph .fg-edges");
-  if (!stage) return;
   const { test, isEdge, order, q } = shown;
   const strongest = Math.max(...test.strength.map((s) => s ?? 0), 0);
-  const marks = [];
-  for (const i of order) {
-    if (!isEdge[i]) continue;
-    const share = strongest > 0 ? test.strength[i] / strongest : 0;
-    const width = Math.max(0.8, data.maxWidth * share);
-    const { line, head } = arrow(data.geometry[i], width);
-    const edge = make(
+  const drawn = order.filter((i) => isEdge[i]);
+  const marks = drawn.map((i) => {
+    const width = Math.max(0.8, layout.widest * (strongest > 0 ? test.strength[i] / strongest : 0));
+    const { line, head } = arrow(curveBetween(layout, data.cause[i], data.effect[i]), width);
+    return make(
       "g",
       {
         class: `fg-edge ${grade(q && q[i])}`, tabindex: "0", role: "img",
@@ -37,15 +30,26 @@ function drawGraph(data, shown, describe) {
       make("path", { class: "fg-line", d: line, "stroke-width": width.toFixed(2) }),
       make("polygon", { class: "fg-head", points: head }),
     );
-    marks.push(edge);
-  }
+  });
   stage.replaceChildren(...marks.reverse()); // the strongest lie on top
+  sayGraph(stage.ownerSVGElement, data, shown, drawn);
+}
+
+// The picture in words: its name, and its strongest edges.
+function sayGraph(svg, data, { test }, drawn) {
+  const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  const name = `Causal graph of ${count(data.clients.length, "client")}: ${count(drawn.length, "edge")}`;
+  const title = test.p ? name : `${name} (nothing was tested)`;
+  const edge = (i) => `${data.clients[data.cause[i]]} → ${data.clients[data.effect[i]]}: strength ${number(test.strength[i])}`;
+  const more = drawn.length - MOST_SAID;
+  const words = [...drawn.slice(0, MOST_SAID).map(edge), ...(more > 0 ? [`and ${more} weaker`] : [])].join("; ");
+  svg.setAttribute("aria-label", title);
+  svg.querySelector("title").textContent = title;
+  svg.querySelector("desc").textContent = `${words || "No edges are drawn"}.`;
 }
 
 // Point at a client: its own edges stay, the others fade.
-function followClients() {
-  const graph = document.querySelector("#graph .fg-graph");
-  if (!graph) return;
+function followClients(graph) {
   const follow = (client) => {
     for (const edge of graph.querySelectorAll(".fg-edge")) {
       const touches = client === null || edge.dataset.cause === client || edge.dataset.effect === client;

@@ -1,6 +1,11 @@
 // Controls of the page: level, correction, test and theme; everything else follows.
 (() => {
   const data = JSON.parse(byId("run-data").textContent);
+  drawCharts(data.charts);
+  const graph = document.querySelector("#graph .fg-graph");
+  if (!graph) return;
+  const layout = drawClients(graph, data.lines, data.clients);
+  if (!data.cause.length) return; // a client alone: nothing to choose
   const own = { alpha: data.alpha, correction: data.correction, test: data.tests[0].id };
   const choice = { ...own };
   let shown = null;
@@ -18,7 +23,7 @@
 
   function render() {
     shown = decide(data, choice);
-    drawGraph(data, shown, describe);
+    drawGraph(data, layout, shown, describe);
     drawMatrix(data, shown, describe);
     drawForest(data, shown, describe);
     fillTable(data, shown);
@@ -124,6 +129,6 @@
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   show();
   render();
-  followClients();
+  followClients(graph);
   document.documentElement.dataset.ready = "true";
 })();

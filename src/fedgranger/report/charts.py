@@ -1,0 +1,161 @@
+"""Numbers and words of the charts; the page's script draws them (assets/charts.js)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedgranger.report.selection import numbers
+from fedgranger.report.view import Chart
+from fedgranger.text import format_digits, format_number, format_probability
+
+__all__ = ["error_quantiles", "loss_chart", "p_histogram", "p_quantiles", "variance_chart"]
+
+MAX_POINTS = 600
+TABLE_ROWS = 9
+DECADES = 8
+"""A line that falls further below the others than this is cut off, so the rest stays readable."""
+LOSSES = {"local": ("local_loss", "local loss"), "server": ("server_loss", "server loss")}
+SOURCES = {"total": "total", "data": "from data", "prior": "from prior"}
+
+
+class Line(NamedTuple):
+    """A named series of positive values; the style decides colour and dash."""
+
+    label: str
+    style: str
+    x: np.ndarray
+    y: np.ndarray
+
+
+def loss_chart(trace: pd.DataFrame) -> Chart | None:
+    """The losses of a run, averaged over clients (and rounds) within each pass.
+
+    Args:
+        trace: columns `pass_index`, `local_loss`, `server_loss`; others are ignored. Values that
+            a log axis cannot show (zero, negative, not finite) are left out.
+    """
+    passes = numbers(trace, "pass_index")
+    lines = []
+    for style, (column, label) in LOSSES.items():
+        losses = numbers(trace, column)
+        is_given = np.isfinite(losses) & np.isfinite(passes)
+        distinct, group = np.unique(passes[is_given], return_inverse=True)
+        means = np.bincount(group, weights=losses[is_given]) / np.bincount(group)
+        lines.append(Line(label, style, distinct, means))
+    lines = _positive(lines)
+    title = f"Training: {' and '.join(line.label for line in lines)} over passes"
+    return _line_chart("losses", title, lines, "pass", "mean loss (log scale)")
+
+
+def variance_chart(table: pd.DataFrame, quantity: str, heading: str) -> Chart | None:
+    """One quantity over the rounds of the first pass, summed over clients and causes.
+
+    Args:
+        table: `uncertainty.csv`: round, quantity, total, prior, data.
+        quantity: which one.
+        heading: its name for people.
+    """
+    rows = table.loc[table["quantity"] == quantity]
+    sums = rows.groupby("round")[list(SOURCES)].sum(min_count=1)
+    x = sums.index.to_numpy(dtype=float)
+    lines = [Line(label, name, x, numbers(sums, name)) for name, label in SOURCES.items()]
+    lines = _positive(lines)
+    floor = max((line.y.max() for line in lines), default=0.0) * 10.0**-DECADES
+    return _line_chart(f"variance-{quantity}", heading, _positive(lines, floor), "round", "")
+
+
+def p_histogram(key: str, p_values: np.ndarray, what: str, bins: int = 10) -> Chart | None:
+    """How the p-values spread over 0…1; absent edges alone would give a level one."""
+    known = p_values[np.isfinite(p_values)]
+    if not len(known):
+        return None
+    counts = np.histogram(known, bins=bins, range=(0.0, 1.0))[0].tolist()
+    rest = ", ".join(map(str, counts[1:]))
+    words = f"{counts[0]} of {len(known)} below {1 / bins:g}; the rest {rest}"
+    rows = [[f"{k / bins:g} to {(k + 1) / bins:g}", str(n)] for k, n in enumerate(counts)]
+    data = {"kind": "bars", "counts": counts}
+    return Chart(key, f"p-values of all {what}", words, data, ("p", "number"), rows)
+
+
+def error_quantiles(key: str, quantiles: Sequence[float | None]) -> Chart | None:
+    """Quantiles of a client's errors at (i + ½)/n against the standard normal's."""
+    values = np.array([np.nan if q is None else q for q in quantiles], dtype=float)
+    if not len(values) or not np.isfinite(values).all():
+        return None
+    expected = stats.norm.ppf((np.arange(len(values)) + 0.5) / len(values))
+    words = f"outermost quantiles {values[0]:.2f} and {values[-1]:.2f}, normal {expected[-1]:.2f}"
+    points = np.round(np.column_stack([expected, values]), 3).tolist()
+    rows = [[format_number(value) for value in points[k]] for k in _few(len(points))]
+    title, data = "Whitened one-step errors, quantiles", {"kind": "normal", "points": points}
+    return Chart(key, title, words, data, ("normal", "errors"), rows)
+
+
+def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | None:
+    """Observed p-values against even ones with their band.
+
+    Args:
+        key: name of the chart.
+        quantiles: `level` (even), `observed`, `low` and `high` (the band), from the audit.
+    """
+    names = ("level", "observed", "low", "high")
+    rows = list(zip(*(quantiles.get(name) or [] for name in names), strict=True))
+    if not rows:
+        return None
+    outside = sum(not low <= p <= high for _, p, low, high in rows)
+    words = f"{outside} of {len(rows)} quantiles outside the 95 % band"
+    cells = [[format_probability(value) for value in row] for row in rows]
+    title, data = "P-values of the copies, quantiles", {"kind": "even", "rows": rows}
+    return Chart(key, title, words, data, ("p if even", "p on copies", "band from", "to"), cells)
+
+
+def _line_chart(key: str, title: str, lines: list[Line], x: str, y: str) -> Chart | None:
+    if not lines:
+        return None
+    words = "; ".join(
+        f"{line.label} from {line.y[0]:.3g} at {x} {line.x[0]:g} "
+        f"to {line.y[-1]:.3g} at {x} {line.x[-1]:g}"
+        for line in lines
+    )
+    drawn = [
+        {
+            "label": line.label,
+            "style": line.style,
+            "x": line.x.tolist(),
+            "y": [float(f"{value:.5g}") for value in line.y],
+        }
+        for line in lines
+    ]
+    data = {"kind": "lines", "x": x, "y": y, "lines": drawn}
+    headings = (x, *(line.label for line in lines))
+    return Chart(key, title, words, data, headings, _line_rows(lines))
+
+
+def _line_rows(lines: list[Line]) -> list[list[str]]:
+    """A few of the points of all lines."""
+    places = np.unique(np.concatenate([line.x for line in lines]))
+    known = [dict(zip(line.x.tolist(), line.y.tolist(), strict=True)) for line in lines]
+    return [
+        [f"{places[k]:g}", *(format_digits(values.get(float(places[k]))) for values in known)]
+        for k in _few(len(places))
+    ]
+
+
+def _positive(lines: list[Line], floor: float = 0.0) -> list[Line]:
+    """Points that a log axis can show, at most about `MAX_POINTS` per line, the last one kept."""
+    kept = []
+    for line in lines:
+        is_shown = np.isfinite(line.y) & (line.y > 0) & (line.y >= floor)
+        stride = max(math.ceil(is_shown.sum() / MAX_POINTS), 1)
+        x, y = (values[is_shown][::-1][::stride][::-1] for values in (line.x, line.y))
+        if len(x):
+            kept.append(line._replace(x=x, y=y))
+    return kept
+
+
+def _few(count: int) -> list[int]:
+    """At most nine places spread over a series, its ends among them."""
+    return sorted({round(k) for k in np.linspace(0, count - 1, TABLE_ROWS)})

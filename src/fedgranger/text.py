@@ -1,0 +1,100 @@
+"""Names and numbers as people read them: on the page, in the terminal and in pictures."""
+
+import math
+import re
+
+__all__ = [
+    "format_bytes",
+    "format_digits",
+    "format_number",
+    "format_probability",
+    "format_share",
+    "printable",
+    "shorten",
+    "wrap",
+]
+
+SMALLEST_SHOWN = 1e-99
+LONGEST_LINE = 16
+# Characters that XML 1.0 forbids, and lone surrogates, which UTF-8 cannot write.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e]")
+
+
+def printable(text: object) -> str:
+    """Replace characters that neither HTML nor UTF-8 can hold."""
+    return _UNPRINTABLE.sub("\ufffd", str(text))
+
+
+def shorten(name: object, max_chars: int = 28) -> str:
+    """One visible line; a long name keeps its start and its end, where names often differ.
+
+    Example:
+        >>> shorten("north_wing_pump_house_pressure_sensor_07")
+        'north_wing_pump_ho…sensor_07'
+    """
+    text = _INVISIBLE.sub("\ufffd", printable(" ".join(str(name).split())))
+    if len(text) <= max_chars:
+        return text
+    tail = max_chars // 3
+    return f"{text[: max_chars - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def wrap(text: str) -> tuple[str, ...]:
+    """Break a text of more than 16 characters in two, after the separator nearest its middle.
+
+    Example:
+        >>> wrap("north_wing_pump_ho…sensor_07")
+        ('north_wing_pump_', 'ho…sensor_07')
+    """
+    if len(text) <= LONGEST_LINE:
+        return (text,)
+    half = len(text) / 2
+    breaks = [k + 1 for k, char in enumerate(text[:-1]) if char in " _-./:,…" and k > 0]
+    at = min(breaks, key=lambda k: abs(k - half), default=round(half))
+    if max(at, len(text) - at) > 1.2 * LONGEST_LINE:
+        at = round(half)
+    return text[:at], text[at:]
+
+
+def format_number(value: float | None) -> str:
+    """Three decimals, or three digits where decimals would hide them: columns line up.
+
+    Example:
+        >>> [format_number(x) for x in (0.1234, 0.00004567, 4.0, None)]
+        ['0.123', '4.57e-05', '4.000', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    return f"{value:.3f}" if 1e-3 <= abs(value) < 1e5 else f"{value:.2e}"
+
+
+def format_digits(value: float | None, digits: int = 3, empty: str = "–") -> str:
+    """A number with so many digits, as short as it can be; `empty` where there is none."""
+    if value is None or math.isnan(value):
+        return empty
+    return "<1e-99" if 0 < value < SMALLEST_SHOWN else f"{value:.{digits}g}"
+
+
+def format_probability(value: float | None) -> str:
+    """A p-value like any number, but never an exact 0."""
+    return "<1e-99" if value is not None and value < SMALLEST_SHOWN else format_number(value)
+
+
+def format_share(value: float | None) -> str:
+    """A share in percent with one decimal."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def format_bytes(count: float | None) -> str:
+    """A number of bytes in B, kB, MB, GB or TB (powers of 1000), with three digits."""
+    if count is None or not math.isfinite(count):
+        return "–"
+    size, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"

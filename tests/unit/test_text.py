@@ -1,0 +1,48 @@
+"""Names and numbers as people read them."""
+
+import pytest
+
+from fedgranger.text import (
+    format_bytes,
+    format_digits,
+    format_number,
+    format_probability,
+    format_share,
+    shorten,
+    wrap,
+)
+
+
+def test_long_names_keep_start_and_end():
+    name = "north_wing_pump_house_pressure_sensor_07"
+    assert len(shorten(name)) == 28
+    assert shorten(name).startswith("north_wing")
+    assert shorten(name).endswith("sensor_07")
+    assert shorten("a\nb\x00") == "a b\ufffd"
+
+
+@pytest.mark.parametrize(
+    "name", ["server 00 rack 17 row", "north_wing_pump_ho…sensor_07", "x" * 28]
+)
+def test_wrapped_lines_together_are_the_name(name):
+    lines = wrap(name)
+    assert "".join(lines) == name
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 19
+    assert wrap(name[:16]) == (name[:16],)
+
+
+def test_numbers_and_bytes_in_words():
+    assert [format_number(x) for x in (0.42, 2e-5, 0.0, 123456.0, float("nan"))] == [
+        "0.420",
+        "2.00e-05",
+        "0",
+        "1.23e+05",
+        "–",
+    ]
+    sizes = [0, 999, 1000, 1_234_567, 5e12]
+    assert [format_bytes(x) for x in sizes] == ["0 B", "999 B", "1 kB", "1.23 MB", "5 TB"]
+    small = [0.0, 1e-200, 0.02, None]
+    assert [format_probability(p) for p in small] == ["<1e-99", "<1e-99", "0.020", "–"]
+    assert [format_digits(p, 2, "?") for p in small] == ["0", "<1e-99", "0.02", "?"]
+    assert [format_share(p) for p in (0.123, None)] == ["12.3 %", "–"]
