@@ -1,8 +1,6 @@
 """HAI under stress: the recording, the limits, the numbers and the text."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +23,8 @@ from fedgranger_research.reproduction.limits import row_limits
 from fedgranger_research.reproduction.reading import ends, number, select
 from fedgranger_research.reproduction.runner import reproduce
 from tests.dataset_files import make_hai, write_hai
-
-ROOT = Path(__file__).parents[2]
+from tests.published_files import FAST_HAI, SLOW_HAI, development_data
+from tests.published_files import write_hai as write_recording
 
 
 def write_made(folder, seconds=100, stretch=1):
@@ -58,11 +56,7 @@ def regime(made):
 
 @pytest.fixture(scope="module")
 def real():
-    given = os.environ.get("FEDGRANGER_TEST_DATA")
-    folder = Path(given) if given else ROOT.parent / "shared" / "data"
-    if not (folder / "hai").is_dir():
-        pytest.skip("no real data: neither FEDGRANGER_TEST_DATA nor ../shared/data is there")
-    return folder
+    return development_data() / "hai"
 
 
 def noise_of(setup, variance):
@@ -221,13 +215,12 @@ def test_draws_three_rows_per_sweep(table, tmp_path):
     assert "<svg" in (tmp_path / "hai-stress.svg").read_text()
 
 
-def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real):
+def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real, tmp_path):
     """Why every 100 s: see the module's text."""
     found = []
-    for file in ("normal_train1_every100s.parquet", "normal_train1_first58min_1hz.parquet"):
-        if not (real / "hai" / file).is_file():
-            pytest.skip(f"no {file} in the real data")
-        panel = datasets.load("hai", real / "hai" / file).train
+    for file in (SLOW_HAI, FAST_HAI):
+        write_recording(real / file, tmp_path / file)
+        panel = datasets.load("hai", tmp_path / file).train
         config = RunConfig(state_model="paper", state_dim=2)
         streams = set_up(panel, config).streams
         found.append([spectral_radius(s.model.self_transition) for s in streams])
@@ -266,7 +259,8 @@ def test_run_vs_propagate_and_limits(regime):
 
 @pytest.mark.slow
 def test_quick_run_on_real_data_writes_and_resumes(real, tmp_path, monkeypatch):
-    item = hai_stress_item(real)
+    write_recording(real / SLOW_HAI, tmp_path / "data" / "hai")
+    item = hai_stress_item(tmp_path / "data")
     outcome = reproduce(item, tmp_path, quick=True)
     assert "nan" not in outcome.finding
     curves = select(outcome.table, "granger_error", "P1", "P2", sweep="granger_prior_var")

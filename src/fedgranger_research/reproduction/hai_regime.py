@@ -40,7 +40,6 @@ from fedgranger_research.reproduction.runner import Report
 
 __all__ = ["CLIENTS", "HaiRegime", "prepare", "recording"]
 
-COMPACT = "normal_train1_every100s.parquet"
 CLIENTS = ("P1", "P2", "P3")
 STATE_DIM = 2
 FEWEST_STEPS = 150
@@ -137,8 +136,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)
 def _thinned(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel:  # noqa: ARG001
     """Read once for all regimes (the stamp notices new files) and keep a row per interval."""
-    compact = path / COMPACT
-    panel = datasets.load("hai", compact if compact.is_file() else path).train
+    panel = datasets.load("hai", path).train
     starts = np.flatnonzero(panel.segment_starts)
     age = np.arange(panel.num_steps)
     age = age - starts[np.searchsorted(starts, age, side="right") - 1]
@@ -148,7 +146,7 @@ def _thinned(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel: 
     if len(kept) < FEWEST_STEPS:
         raise DataError(
             f"{path}: its normal operation has {len(kept)} rows {interval:g} s apart, "
-            f"{FEWEST_STEPS} are needed; give the publisher's train*.csv or {COMPACT}"
+            f"{FEWEST_STEPS} are needed; give the publisher's train*.csv"
         )
     clients = tuple(_rows(client, kept) for client in panel)
     return replace(panel, clients=clients, time=panel.time[kept])
