@@ -16,11 +16,10 @@ from fedgranger.runtime.rows import single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.statistics import collect, unflatten
 from fedgranger_research import datasets
-from fedgranger_research.reproduction.drawings import DRAWINGS
 from fedgranger_research.reproduction.hai_regime import CLIENTS, HaiRegime, prepare, recording
-from fedgranger_research.reproduction.hai_stress import BLOCKS, hai_stress_item
+from fedgranger_research.reproduction.hai_stress import BLOCKS, draw, hai_stress_item
+from fedgranger_research.reproduction.levels import ends, number, select
 from fedgranger_research.reproduction.limits import row_limits
-from fedgranger_research.reproduction.reading import ends, number, select
 from fedgranger_research.reproduction.runner import reproduce
 from tests.dataset_files import make_hai, write_hai
 from tests.published_files import FAST_HAI, SLOW_HAI, development_data
@@ -184,33 +183,23 @@ def test_single_run_adds_the_spread(table):
     assert table.loc[table["quantity"] == "granger_cov", "single_run"].isna().all()
 
 
-def test_paragraph_quotes_the_computed_numbers(table, made):
-    paragraph = hai_stress_item(made).paragraph
-    claim, finding = paragraph(table)
-    assert "what A is for HAI it does not say" in claim
-    assert "nan" not in finding
-    error = ends(select(table, "granger_error", "P2", "P3", sweep="noise_var"))
-    assert f"{number(error[0.01] / 2)} and {number(error[1.0] / 2)} (Â23)" in finding
-    assert "(up to 40 %) at Σ_y 0.01" in finding
-    assert "is the same within 5 % in Â12, Â13, Â21, Â23, Â31, Â32." in finding
-    assert "makes the error larger in Â12, Â13, Â21, Â23, Â31, Â32;" in finding
-
-
-def test_paragraph_names_the_block_that_keeps_its_prior(table, made):
-    own = (table["quantity"] == "granger_cov") & (table["client"] == "P3")
-    own &= (table["sweep"] == "granger_prior_var") & (table["value"] == 1.0)
-    own &= table["cause"] == "P2"
-    changed = table.assign(
-        total=table["total"].where(~own, 3 * table["total"]),
-        prior=table["prior"].where(~own, 5 * table["prior"]),
-    )
-    finding = hai_stress_item(made).paragraph(changed)[1]
-    assert "in Â12, Â13, Â21, Â23, Â31 and differs by a factor 3 (Â32)" in finding
-    assert "(up to 67 %): 80 % of it at most is Â's own start" in finding
+def test_table_lists_the_computed_numbers(table, made):
+    text = hai_stress_item(made).markdown(table)
+    assert "nan" not in text
+    lines = text.splitlines()
+    error = select(table, "granger_error", "P2", "P3", sweep="noise_var")
+    (line, _) = [line for line in lines if line.startswith("| ‖E Â23 − Â23°‖ |")]
+    for value, x in ends(error).items():
+        one = ends(error, "single_run")[value]
+        assert f"→ {number(x)}; one run" in line
+        assert f"→ {number(one)}" in line
+    assert "40 % prior" in next(line for line in lines if line.startswith("| tr Σ_A12 |"))
+    assert "| ‖Â12°‖ | 2 | 2 | 2 |" in lines
+    assert sum(line.startswith("| ρ(A_mm) of P1 |") for line in lines) == 1
 
 
 def test_draws_three_rows_per_sweep(table, tmp_path):
-    DRAWINGS["hai-stress"](tmp_path, table)
+    draw(tmp_path, table)
     assert (tmp_path / "hai-stress.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (tmp_path / "hai-stress.svg").read_text()
 
@@ -261,16 +250,16 @@ def test_run_vs_propagate_and_limits(regime):
 def test_quick_run_on_real_data_writes_and_resumes(real, tmp_path, monkeypatch):
     write_recording(real / SLOW_HAI, tmp_path / "data" / "hai")
     item = hai_stress_item(tmp_path / "data")
-    outcome = reproduce(item, tmp_path, quick=True)
-    assert "nan" not in outcome.finding
-    curves = select(outcome.table, "granger_error", "P1", "P2", sweep="granger_prior_var")
+    table = reproduce(item, tmp_path, quick=True)
+    assert "nan" not in item.markdown(table)
+    curves = select(table, "granger_error", "P1", "P2", sweep="granger_prior_var")
     low, high = (curves.loc[curves["value"] == v, "total"] for v in (1e-4, 1.0))
     np.testing.assert_array_equal(low, high)  # no prior variance in the mean's equation
     page = (tmp_path / "hai-stress.md").read_text()
-    assert outcome.finding in page
+    assert item.markdown(table) in page
 
     def again(self, report):
         raise AssertionError
 
     monkeypatch.setattr(HaiRegime, "run", again)
-    assert reproduce(item, tmp_path, quick=True).finding == outcome.finding
+    pd.testing.assert_frame_equal(reproduce(item, tmp_path, quick=True), table)
