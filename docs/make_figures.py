@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger_research import datasets
 
 DOCS = Path(__file__).parent
 
@@ -85,7 +86,7 @@ def make_root_cause(source: Path) -> None:
             outcome = CliRunner().invoke(app, words.split())
             sys.stdout.write(f"$ fedgranger {words}\n{outcome.output}\n".replace(f"{folder}/", ""))
         result = fg.Result.load(f"{folder}/run")
-    dataset = fg.data.sets.load("tep", source)
+    dataset = datasets.load("tep", source)
     window = rca.gather(result, dataset.run("d07_te").panel).steps(slice(100, 400))
     found = rca.rank(window.steps(slice(60, None)), strength_matrix(result, window.clients))
     figure = Figure(figsize=(7.5, 6.2), layout="constrained")

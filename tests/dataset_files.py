@@ -1,9 +1,9 @@
-"""Made files in the format of every data set's publisher, and the compact form of the same."""
+"""Made files in the format of every data set's publisher."""
 
 import numpy as np
 import pandas as pd
 
-from fedgranger_research.datasets import batadal, hai_files, smd, tep
+from fedgranger_research.datasets import batadal, hai_files, smd
 
 
 def smooth(rng, num_rows, num_columns):
@@ -29,18 +29,6 @@ def write_tep(folder, rng):
             path = folder / f"d{k:02d}{suffix}.dat"
             np.savetxt(path, shown, fmt="  %.7e", delimiter="")
     return matrices
-
-
-def write_compact_tep(folder, matrices):
-    folder.mkdir(parents=True)
-    tables = {"train_normal": [], "train_faulty": [], "test": []}
-    for name, values in matrices.items():
-        split = "test" if "_te" in name else "train_faulty" if name != "d00" else "train_normal"
-        frame = pd.DataFrame(values.astype(np.float32), columns=list(tep.COLUMNS))
-        frame.insert(0, "run", int(name[1:3]))
-        tables[split].append(frame)
-    for split, frames in tables.items():
-        pd.concat(frames).to_parquet(folder / f"{split}.parquet", index=False)
 
 
 # ---------------------------------------------------------------- SMD
@@ -71,25 +59,6 @@ def write_smd(folder, rng, machines=tuple(SEGMENTS)):
         (root / "interpretation_label" / f"{machine}.txt").write_text(SEGMENTS[machine])
         made[machine] = (train, test, labels)
     return made
-
-
-def write_compact_smd(folder, made):
-    folder.mkdir(parents=True)
-    train, test, causes = [], [], []
-    for machine, (before, after, labels) in made.items():
-        for table, values in ((train, before), (test, after)):
-            frame = pd.DataFrame(values.astype(np.float32), columns=list(smd.COLUMNS))
-            frame.insert(0, "machine", machine)
-            table.append(frame)
-        test[-1]["label"] = labels
-        for line in SEGMENTS[machine].split():
-            span, metrics = line.split(":")
-            start, stop = (int(k) for k in span.split("-"))
-            names = ";".join(smd.COLUMNS[int(k) - 1] for k in metrics.split(","))
-            causes.append({"machine": machine, "start": start, "end": stop - 1, "metrics": names})
-    pd.concat(train).to_parquet(folder / "train.parquet", index=False)
-    pd.concat(test).to_parquet(folder / "test.parquet", index=False)
-    pd.DataFrame(causes).to_csv(folder / "root_causes.csv", index=False)
 
 
 # ---------------------------------------------------------------- BATADAL
@@ -124,14 +93,6 @@ def write_batadal(folder, frames, *, competition=False, prefix=""):
         if competition and name == "test_dataset":
             text = text.drop(columns="ATT_FLAG")
         text.to_csv(folder / f"{prefix}{name}.csv", index=False)
-
-
-def write_compact_batadal(folder, frames):
-    folder.mkdir(parents=True)
-    for part in batadal.PARTS:
-        frame = frames[part.name]
-        narrow = frame.astype(dict.fromkeys(batadal.COLUMNS, "float32"))
-        narrow.to_parquet(folder / part.compact, index=False)
 
 
 # ---------------------------------------------------------------- HAI

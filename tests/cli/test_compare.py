@@ -85,7 +85,7 @@ def test_known_graph(runs):
 
 def test_an_exported_run_agrees_with_it(runs, tmp_path):
     folder, _ = runs
-    for kind in ("graphml", "dot", "json", "csv"):
+    for kind in ("graphml", "json", "csv"):
         path = tmp_path / f"graph.{kind}"
         assert call("export", folder / "first", "--format", kind, "--out", path).exit_code == 0
         table = json.loads(call("compare", folder / "first", path, "--json").output)
@@ -115,7 +115,7 @@ def test_no_row_is_folded(runs, columns, monkeypatch):
         (["first", "none"], "none: no such run folder"),
         (["truth.json", "first"], "give the run folder first"),
         (["first", "untested"], "the second run has no edge tests"),
-        (["first", "strange.txt"], "not a graph we can read"),
+        (["first", "strange.txt"], "must end in one of"),
         (["first", "first", "--alpha", "2"], "--alpha is 2"),
         (["first", "first", "--correction", "odd"], "odd"),
         (["first", "other.csv"], "line 2: client 'zebra' is not in the run"),

@@ -73,7 +73,7 @@ def test_no_run(tmp_path):
     assert "no such run folder" in result.stderr
 
 
-@pytest.mark.parametrize("kind", ["graphml", "dot", "json", "csv"])
+@pytest.mark.parametrize("kind", ["graphml", "json", "csv"])
 def test_evaluate_takes_a_known_graph(run, tmp_path, kind):
     """The scores of edges equal those against truth.json when the graph is the truth."""
     truth = fg.Truth.read(run / "truth.json")
@@ -87,11 +87,8 @@ def test_evaluate_takes_a_known_graph(run, tmp_path, kind):
         nx.write_graphml(graph, path)
     elif kind == "json":
         path.write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
-    elif kind == "csv":
-        pd.DataFrame(truth.edges, columns=["cause", "effect"]).to_csv(path, index=False)
     else:
-        quoted = [[json.dumps(name) for name in edge] for edge in truth.edges]
-        path.write_text("digraph {" + ";".join(f"{a} -> {b}" for a, b in quoted) + "}")
+        pd.DataFrame(truth.edges, columns=["cause", "effect"]).to_csv(path, index=False)
     outcome = call("evaluate", run / "run", "--truth", path, "--json")
     assert outcome.exit_code == 0, outcome.stderr
     scores = json.loads(outcome.output)
@@ -104,6 +101,16 @@ def test_evaluate_takes_a_known_graph(run, tmp_path, kind):
     assert "2 of 6 pairs are edges" in printed.output
     assert "entries across" not in printed.output
     assert "entries across" in call("evaluate", run / "run", "--truth", run / "truth.json").output
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_dot_is_refused_with_the_formats_that_are_read(run, tmp_path, command):
+    (tmp_path / "known.dot").write_text("digraph { a -> b }")
+    words = ["--truth"] if command == "evaluate" else []
+    result = call(command, run / "run", *words, tmp_path / "known.dot")
+    assert result.exit_code == 2
+    assert "must end in one of .json, .csv, .graphml" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_evaluate_refuses_a_graph_of_others(run, tmp_path):

@@ -10,7 +10,17 @@ from fedgranger.cli.app import COMMANDS
 from fedgranger.cli.federation.common import HEAVY_COMMANDS
 from fedgranger.cli.lazy import load_command
 
-HEAVY = {"jax", "numpy", "scipy", "pandas", "pyarrow", "nvflare", "matplotlib", "sklearn"}
+HEAVY = {
+    "jax",
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "nvflare",
+    "matplotlib",
+    "networkx",
+    "sklearn",
+}
 
 
 def imported(code):

@@ -4,12 +4,11 @@ import contextlib
 import dataclasses
 import functools
 import json
-import os
-import platform
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,10 @@ import fedgranger as fg
 from fedgranger.cli import run, watch
 from fedgranger.cli.app import app
 from fedgranger.cli.options import DataOptions
+from fedgranger.cli.watch import seconds_left
 from fedgranger.runtime import progress
-from fedgranger.runtime.inprocess import TraceRow
-from fedgranger.runtime.progress import Follower, RunProgress, follow, read_progress, seconds_left
+from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.progress import Follower, follow, read_log
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.record import Propagation
@@ -63,8 +63,8 @@ def start_fit(data, folder):
     )
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        news = read_progress(folder)
-        if news is not None and news.pass_index and (folder / "checkpoint.npz").exists():
+        log = read_log(folder)
+        if log and log[-1].get("pass") and (folder / "checkpoint.npz").exists():
             return process
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
@@ -72,24 +72,27 @@ def start_fit(data, folder):
     pytest.fail("the fit did not begin to train")
 
 
-def news(**changes):
-    now = time.time()
-    base = RunProgress(
-        os.getpid(), "", platform.node(), now - 100, now, "training", 50, 200, now - 50, 0,
-        100, 25, 500, [3.0, 2.0, 1.0], [0.3, 0.2, 0.1], [(40, 1e-2), (50, 1e-3)], 1e-5, [],
-    )  # fmt: skip
-    return base._replace(**changes)
+HEAD = {"process": 7, "passes": 100, "tolerance": 1e-5}
+TRAINED = {"phase": "training", "total": 200, "pass": 25, "round": 500}
 
 
-def write(folder, found):
+def made_log(*, age=0.0, end=None, tolerance=1e-5, **changes):
+    """A hundred seconds of a fit, 50 of them training: half way, or with other last values."""
+    now = time.time() - age
+    losses = [(0, 3.0, 0.3), (25, 2.0, 0.2), (50, 1.0, 0.1)]
+    log = [{"time": now - 100, **HEAD, "tolerance": tolerance}]
+    for k, (done, local, server) in enumerate(losses):
+        values = {**TRAINED, "done": done, "local_loss": local, "server_loss": server}
+        distance = {"distance": 10.0 ** -(k + 1), "distance_at": 10 * k + 30} if k else {}
+        log.append({"time": now - 50 + 25 * k, **values, **distance})
+    log[-1] |= changes
+    return log if end is None else [*log, {"time": now, "end": end}]
+
+
+def write(folder, log):
     folder.mkdir(exist_ok=True)
-    (folder / progress.FILE_NAME).write_text(json.dumps(found._asdict()))
-
-
-def dead_process():
-    process = subprocess.Popen([sys.executable, "-c", "pass"])
-    process.wait()
-    return process.pid
+    lines = [json.dumps(line) for line in log]
+    (folder / progress.FILE_NAME).write_text("\n".join(lines) + "\n")
 
 
 # A real fit -----------------------------------------------------------------------------------
@@ -107,36 +110,41 @@ def test_a_running_fit_until_it_is_killed(data, tmp_path, monkeypatch):
         assert "server loss" in first.output
         assert "elapsed, about" in first.output
         assert "\x1b" not in first.output
-        before = read_progress(folder)
+        before = read_log(folder)
         taken = call("fit", data, "--out", folder, "--overwrite", *SHORT)
         assert taken.exit_code == 2
         assert f"process {process.pid}" in taken.stderr
 
         deadline = time.monotonic() + 60
-        while (after := read_progress(folder)).updated == before.updated:
+        while len(after := read_log(folder)) == len(before):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert process.poll() is None
-        assert after.round > before.round
-        assert after.updated - before.updated > 0.9  # not written more often than that
+        assert after[: len(before)] == before  # lines are only added
+        assert after[-1]["round"] > before[-1]["round"]
+        assert after[-1]["time"] - before[-1]["time"] > 0.9  # not more often than that
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
-    monkeypatch.setattr(watch, "STALE_SECONDS", 0.2)
-    stale = call("watch", folder, "--once")
-    assert stale.exit_code == 1
-    assert f"its process {process.pid} is gone" in stale.output
-    assert "stale: no news for" in stale.output
-    assert "--resume" in stale.output
-    assert call("watch", folder).output.count("stale") == 1  # ends by itself, too
-    refused = call("fit", data, "--out", folder, *SHORT)
-    assert refused.exit_code == 2
-    assert "interrupted run; use --resume" in refused.stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "SILENT_SECONDS", 0.2)
+        time.sleep(0.3)
+        stopped = call("watch", folder, "--once")
+        assert stopped.exit_code == 1
+        assert "no sign of life for 0:00:0" in stopped.output
+        assert "in training, pass" in stopped.output
+        assert "--resume" in stopped.output
+        assert call("watch", folder).output.count("no sign") == 1  # ends by itself, too
+        refused = call("fit", data, "--out", folder, *SHORT)
+        assert refused.exit_code == 2
+        assert "interrupted run; use --resume" in refused.stderr
+    refused = call("fit", data, "--out", folder, "--resume", *SHORT)
+    assert "if it was killed, try again 30 s later" in refused.stderr
 
 
 @pytest.mark.slow
-def test_interrupting_a_fit_leaves_a_checkpoint_and_no_progress(data, tmp_path, monkeypatch):
+def test_interrupting_a_fit_leaves_a_checkpoint_and_its_log(data, tmp_path):
     folder = tmp_path / "run"
     process = start_fit(data, folder)
     watcher = subprocess.Popen(
@@ -154,15 +162,17 @@ def test_interrupting_a_fit_leaves_a_checkpoint_and_no_progress(data, tmp_path, 
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stderr.close()
-    assert [path.name for path in folder.iterdir()] == ["checkpoint.npz"]
-    monkeypatch.setattr(watch, "STALE_SECONDS", 0.2)
+    assert sorted(path.name for path in folder.iterdir()) == KEPT
     result = call("watch", folder, "--once")
     assert result.exit_code == 1
-    assert "interrupted: not running and not finished" in result.output
+    assert "interrupted in training, pass" in result.output
     assert "--resume" in result.output
 
 
-def test_an_interrupt_leaves_a_checkpoint_and_no_progress(data, tmp_path, monkeypatch):
+KEPT = ["checkpoint.npz", progress.FILE_NAME]
+
+
+def test_an_interrupt_leaves_a_checkpoint_and_its_log(data, tmp_path, monkeypatch):
     """The same without a process of its own, and before and after anything was kept."""
     folder = tmp_path / "run"
 
@@ -171,7 +181,7 @@ def test_an_interrupt_leaves_a_checkpoint_and_no_progress(data, tmp_path, monkey
             raise KeyboardInterrupt
 
     config = formula_config(state_dim=2, tolerance=0.0)
-    for phase, left in (("local models", None), ("training", ["checkpoint.npz"])):
+    for phase, left in (("local models", None), ("training", KEPT)):
         report = functools.partial(interrupt, phase)
         monkeypatch.setattr(
             run, "progress_report", functools.partial(contextlib.nullcontext, report)
@@ -179,11 +189,14 @@ def test_an_interrupt_leaves_a_checkpoint_and_no_progress(data, tmp_path, monkey
         with pytest.raises(SystemExit) as stopped:
             run.run_fit(data, folder, DataOptions(), config)
         assert stopped.value.code == 130
-        assert left == ([path.name for path in folder.iterdir()] if folder.exists() else None)
-    monkeypatch.setattr(watch, "STALE_SECONDS", 0.2)
+        found = sorted(path.name for path in folder.iterdir()) if folder.exists() else None
+        assert found == left
     result = call("watch", folder, "--once")
     assert result.exit_code == 1
-    assert "interrupted: not running and not finished" in result.output
+    assert "interrupted in training, pass" in result.output
+    assert "not running and not finished; repeat the fit with --resume" in result.output
+    (folder / progress.FILE_NAME).unlink()  # a folder of version 0.1.0
+    assert "interrupted: not running and not finished" in call("watch", folder, "--once").output
 
 
 def test_a_finished_run_shows_its_headline(finished):
@@ -213,7 +226,7 @@ def test_an_uncertainty_run_shows_its_covariance(finished, monkeypatch):
 
 def test_a_pipe_gets_plain_lines_and_ctrl_c_leaves(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    write(folder, news())
+    write(folder, made_log())
     looks = iter([None, None, KeyboardInterrupt])
 
     def sleep(seconds):
@@ -229,35 +242,40 @@ def test_a_pipe_gets_plain_lines_and_ctrl_c_leaves(tmp_path, monkeypatch):
     assert "\x1b" not in result.output
     assert first.partition(" ")[2] == (
         "training, pass 26 of at most 100, round 500, local loss 1, server loss 0.1, "
-        "distance 0.001, 1:40 min elapsed, about 20 s of training left"
+        "distance 0.001 to the limit (estimated), ends at 1e-05, 0:01:40 elapsed, about 0:00:20 of "
+        "training left"
     )
-    assert read_progress(folder) is not None
+    assert read_log(folder)
 
 
 def test_the_watch_ends_with_the_run(finished, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    write(folder, news())
+    write(folder, made_log())
 
     def finish(seconds):
-        (folder / progress.FILE_NAME).unlink()
-        fg.Result.load(finished).save(folder)
+        if read_log(folder)[-1].get("end"):
+            fg.Result.load(finished).save(folder)
+        else:
+            write(folder, made_log(end="done"))
 
     monkeypatch.setattr(watch.time, "sleep", finish)
     result = call("watch", folder)
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert "training, pass 26" in lines[0]
-    assert "tested pairs" in lines[1]
+    assert "writing the result" in lines[1]
+    assert "tested pairs" in lines[2]
 
 
 # Folders made by hand -------------------------------------------------------------------------
 
 
-def test_only_progress_is_an_interrupted_run(data, tmp_path):
+def test_only_a_log_is_an_interrupted_run(data, tmp_path):
     folder = tmp_path / "run"
-    write(folder, news(process=dead_process(), updated=time.time() - 60))
+    write(folder, made_log(age=60))
     result = call("watch", folder, "--once")
     assert result.exit_code == 1
+    assert "no sign of life for 0:01:00 in training, pass 26" in result.output
     assert "nothing was kept" in result.output
     refused = call("fit", data, "--out", folder, *SHORT)
     assert refused.exit_code == 2
@@ -269,41 +287,28 @@ def test_only_progress_is_an_interrupted_run(data, tmp_path):
 def test_a_killed_replacement_leaves_the_old_run(finished, tmp_path):
     folder = tmp_path / "run"
     fg.Result.load(finished).save(folder)
-    write(folder, news(process=dead_process(), updated=time.time() - 60))
+    write(folder, made_log(age=60))
     result = call("watch", folder, "--once")
     assert result.exit_code == 1
     assert "the earlier run in the folder is untouched" in result.output
 
 
-def test_a_process_on_another_machine(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("age", "end", "code", "expected"),
+    [
+        (29, None, 0, "training, pass 26"),
+        (31, None, 1, "no sign of life for 0:00:31"),
+        (5, "done", 0, "writing the result"),
+        (31, "done", 1, "stopped before its result was written"),
+        (0, "failed", 1, "failed in training, pass 26 of at most 100, round 500: not running"),
+    ],
+)
+def test_silence_and_ends(tmp_path, age, end, code, expected):
     folder = tmp_path / "run"
-    write(folder, news(host="elsewhere"))
-    assert call("watch", folder, "--once").exit_code == 0
-    write(folder, news(host="elsewhere", updated=time.time() - 1000))
+    write(folder, made_log(age=age, end=end))
     result = call("watch", folder, "--once")
-    assert result.exit_code == 1
-    assert "'elsewhere' and cannot be seen from here" in result.output
-    assert "16:40 min" in result.output
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
-def test_a_number_given_again_is_another_process(tmp_path):
-    folder = tmp_path / "run"
-    mine = progress._birth(os.getpid())
-    assert mine
-    write(folder, news(born=mine))
-    assert call("watch", folder, "--once").exit_code == 0
-    write(folder, news(born="1", updated=time.time() - 60))
-    assert call("watch", folder, "--once").exit_code == 1
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
-def test_an_ended_process_that_nobody_waited_for_is_gone():
-    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
-        deadline = time.monotonic() + 20
-        while progress._birth(process.pid) != "ended" and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert progress.is_process_gone(news(process=process.pid)) is True
+    assert result.exit_code == code
+    assert expected in result.output
 
 
 @pytest.mark.parametrize(
@@ -325,20 +330,29 @@ def test_nothing_to_watch(tmp_path, make, options, expected):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"process": 1}'])
-def test_damaged_progress_is_no_progress(tmp_path, text):
-    (tmp_path / progress.FILE_NAME).write_text(text)
-    assert read_progress(tmp_path) is None
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"process": 1}', '{"time": 1.0}', "\xff"])
+def test_a_damaged_log_is_no_log(tmp_path, text):
+    (tmp_path / progress.FILE_NAME).write_bytes(text.encode("latin-1"))
+    assert read_log(tmp_path) == []
     assert call("watch", tmp_path).exit_code == 2
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path):
+    log = made_log()
+    write(tmp_path, log)
+    path = tmp_path / progress.FILE_NAME
+    path.write_text(path.read_text() + '{"time": 1')
+    assert read_log(tmp_path) == log
+    assert call("watch", tmp_path, "--once").exit_code == 0
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_picture_fits_the_terminal(tmp_path, columns):
-    losses = [1 / (k + 1) for k in range(48)]
-    found = news(local_losses=losses, server_losses=losses, round=10**7, tolerance=0.0)
+    log = made_log(tolerance=0.0, round=10**7)
+    log[2:2] = [{**log[1], "local_loss": 1 / (k + 1)} for k in range(48)]
     console = Console(width=columns, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(watch.snapshot(tmp_path / "r", found, time.time()))
+        console.print(watch.snapshot(tmp_path / "r", log, time.time()))
     lines = capture.get().splitlines()
     names = [line[:12].strip() for line in lines]
     assert [name for name in names if name] == [
@@ -352,21 +366,20 @@ def test_the_picture_fits_the_terminal(tmp_path, columns):
 
 
 def test_time_left_by_hand():
-    now = 1000.0
-    base = news(updated=now, phase_started=now - 50, phase_first=0, done=50, total=200)
+    base = made_log()
     # 1 s per unit; the distance falls tenfold in 10 units and has a factor 100 to go.
     assert seconds_left(base) == (pytest.approx(20.0), False)
-    assert seconds_left(base._replace(tolerance=0.0)) == (pytest.approx(150.0), False)
-    rising = base._replace(distances=[(40, 1e-3), (50, 1e-2)])
-    assert seconds_left(rising) == (pytest.approx(150.0), True)
-    slow = base._replace(distances=[(40, 1e-2), (50, 9.9e-3)])
-    assert seconds_left(slow) == (pytest.approx(150.0), True)
-    reached = base._replace(distances=[(40, 1e-2), (50, 1e-6)])
-    assert seconds_left(reached) == (0.0, False)
-    assert seconds_left(base._replace(done=0)) is None
-    assert seconds_left(base._replace(done=None, total=None)) is None
-    resumed = base._replace(phase_first=40)  # ten units in 50 s
-    assert seconds_left(resumed._replace(tolerance=0.0)) == (pytest.approx(750.0), False)
+    assert seconds_left(made_log(tolerance=0.0)) == (pytest.approx(150.0), False)
+    assert seconds_left(made_log(distance=0.1)) == (pytest.approx(150.0), True)  # rises
+    assert seconds_left(made_log(distance=9.9e-3)) == (pytest.approx(150.0), True)  # too slowly
+    assert seconds_left(made_log(distance=1e-6)) == (0.0, False)
+    assert seconds_left(made_log(done=0)) is None
+    assert seconds_left([*base, {"time": base[-1]["time"], "phase": "edge tests"}]) is None
+    assert seconds_left(base[:1]) is None
+    resumed = made_log(tolerance=0.0)
+    for line, done in zip(resumed[1:], (40, 45, 50), strict=True):  # ten units in 50 s
+        line["done"] = done
+    assert seconds_left(resumed) == (pytest.approx(750.0), False)
 
 
 def test_sparkline():
@@ -378,111 +391,103 @@ def test_sparkline():
     assert watch.sparkline(list(range(100)), 24)[-1] == "█"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (187, "3:07 min"), (7500, "2:05:00 h")],
-)
-def test_duration(seconds, text):
-    assert watch.duration(seconds) == text
+def snapshot_of(k, c, chunks):
+    """The snapshot after chunk c of pass k."""
+    is_whole = c + 1 == chunks
+    distance = SimpleNamespace(distance=1.0 / (k + 1))
+    return Snapshot(k + is_whole, 0 if is_whole else c + 1, None, None, distance, False)
 
 
-def trace(passes, chunks, M=2):
-    """Losses that depend on the pass and, strongly, on the stretch of data."""
-    return [
-        TraceRow(k, k * 10 + c, np.full(M, 100.0 - k + 10 * c), np.full(M, np.nan))
-        for k in range(passes)
-        for c in range(chunks)
-    ]
+def test_losses_are_means_over_whole_passes(tmp_path):
+    """They depend on the pass and, strongly, on the stretch of data."""
+    follower = Follower(tmp_path / "log")
+    trace, seen = [], []
+    for k, c in np.ndindex(4, 5):
+        trace.append(TraceRow(k, 10 * k + c, np.full(2, 100.0 - k + 10 * c), np.full(2, np.nan)))
+        follower.train(snapshot_of(k, c, 5), trace, 5 * k + c + 1)
+        seen.append(follower._state["local_loss"])
+    assert seen[:4] == [100.0, 110.0, 120.0, 130.0]  # the first pass: as it comes
+    assert seen[4:] == [*[120.0] * 5, *[119.0] * 5, *[118.0] * 5, 117.0]
+    assert "server_loss" not in follower._state  # not finite
+    assert follower._state["distance"] == 0.25
+    assert follower._state["distance_at"] == 20
 
 
-def test_losses_are_means_over_whole_passes():
-    groups = progress._groups(trace(10, 4))
-    assert [progress._mean([row.local_loss for row in group]) for group in groups] == [
-        100.0 - k + 15 for k in range(9)
-    ]
-    assert progress._mean([row.server_loss for row in groups[0]]) is None
-    many = progress._groups(trace(1000, 4))
-    assert len(many) == progress.NUM_LOSSES
-    assert {len(group) for group in many} == {4}
-    assert (many[0][0].pass_index, many[-1][0].pass_index) == (0, 998)
-    assert len(progress._groups(trace(1, 4))) == 4  # the first pass: as it comes
-    assert progress._groups([]) == []
-
-
-def test_writing_is_throttled_and_cheap(tmp_path, monkeypatch):
-    writes = []
-    monkeypatch.setattr(progress, "write_atomically", lambda path, write: writes.append(path))
-    follower = Follower(tmp_path / "p.json", formula_config())
+def test_writing_is_throttled_and_cheap(tmp_path):
+    follower = Follower(tmp_path / "log")
     report = follower.reporting(lambda *_: None)
     started = time.perf_counter()
     for k in range(2000):
         report("training", k, 2000)
     assert time.perf_counter() - started < 0.9
-    assert len(writes) == 1
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_signs_of_life_in_a_silent_phase(tmp_path):
+    with follow(tmp_path, formula_config()):
+        time.sleep(2.5)
+        log = read_log(tmp_path)
+    assert [line.get("phase") for line in log[1:]] == ["preparing"] * (len(log) - 1)
+    assert 3 <= len(log) <= 4
+    assert read_log(tmp_path)[-1]["end"] == "done"
 
 
 def test_the_folder_is_clean_afterwards(tmp_path):
     folder = tmp_path / "new" / "run"
-    with follow(folder, formula_config()) as follower:
-        assert read_progress(folder).phase == "preparing"
-        follower.count("training", 1, 10)
-        assert read_progress(folder).done == 1
+
+    def fail(error, keep):
+        with follow(folder, formula_config()) as follower:
+            assert read_log(folder)[-1]["phase"] == "preparing"
+            follower.count("training", 1, 10)
+            assert read_log(folder)[-1]["done"] == 1
+            if keep:
+                (folder / "checkpoint.npz").write_text("x")
+            raise error
+
+    with pytest.raises(ValueError, match="odd"):
+        fail(ValueError("odd"), keep=False)
     assert not (tmp_path / "new").exists()
-
-    def fail():
-        with follow(folder, formula_config()):
-            (folder / "checkpoint.npz").write_text("x")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert [path.name for path in folder.iterdir()] == ["checkpoint.npz"]
+    for error, end in ((KeyboardInterrupt(), "interrupted"), (ValueError(), "failed")):
+        with pytest.raises(type(error)):
+            fail(error, keep=True)
+        assert sorted(path.name for path in folder.iterdir()) == KEPT
+        assert read_log(folder)[-1]["end"] == end
 
 
 def test_a_full_disk_does_not_stop_a_fit(tmp_path, monkeypatch):
-    def full(path, write):
+    def full(*_, **__):
         raise OSError(28, "no space")
 
-    with follow(tmp_path, formula_config()) as follower:
-        monkeypatch.setattr(progress, "write_atomically", full)
+    with follow(tmp_path, formula_config()) as follower, monkeypatch.context() as patch:
+        patch.setattr(progress.Path, "open", full)
         follower.begin("edge tests")
+    monkeypatch.setattr(progress.Path, "touch", full)
     with pytest.raises(OSError, match="no space"), follow(tmp_path, formula_config()):
         pass
 
 
 def test_newton_and_python_fits(tmp_path):
     panel, _ = fg.simulate(2, 1000, seed=1)
-    seen = []
-
-    def spy(self):
-        seen.append(self._values)
-        write_file(self)
-
-    write_file = Follower._write
-    patch = pytest.MonkeyPatch()
-    patch.setattr(Follower, "_write", spy)
-    try:
-        fg.fit(
-            panel, formula_config(state_dim=2, solver="newton"), checkpoint_folder=tmp_path / "run"
-        )
-    finally:
-        patch.undo()
-    phases = list(dict.fromkeys(values.phase for values in seen))
+    folder = tmp_path / "run"
+    fg.fit(panel, formula_config(state_dim=2, solver="newton"), checkpoint_folder=folder)
+    log = read_log(folder)
+    phases = list(dict.fromkeys(line["phase"] for line in log[1:-1]))
     assert phases == ["preparing", "local models", "starting training", "training", "edge tests"]
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["checkpoint.npz"]
+    assert log[-1]["end"] == "done"
+    assert sorted(path.name for path in folder.iterdir()) == KEPT
 
 
 @pytest.mark.slow
 def test_variances_are_followed_while_they_are_propagated(tmp_path):
-    written = []
-    follower = Follower(tmp_path / progress.FILE_NAME, formula_config())
+    follower = Follower(tmp_path / progress.FILE_NAME)
+    follower.write(**HEAD)
     for done, variance in enumerate([1.0, 0.5, float("inf"), 0.25], start=1):
         follower.spread(variance)
         follower.begin(f"uncertainty {done}")
-        written.append(progress.read_progress(tmp_path).variances)
-    assert written[-1] == [1.0, 0.5, 0.25]
-    assert "variance 0.25" in watch.plain_line(news(variances=[1.0, 0.25]))
-    assert "variance" not in watch.plain_line(news())
+    log = read_log(tmp_path)
+    assert [line["variance"] for line in log[1:]] == [1.0, 0.5, 0.5, 0.25]
+    assert "variance 0.25" in watch.plain_line(log)
+    assert "variance" not in watch.plain_line(made_log())
     seen = []
     panel, _ = fg.simulate(2, 300, seed=3)
     config = formula_config(state_dim=2, passes=1, tolerance=0.0)

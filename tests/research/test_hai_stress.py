@@ -1,8 +1,6 @@
 """HAI under stress: the recording, the limits, the numbers and the text."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +16,14 @@ from fedgranger.runtime.rows import single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.statistics import collect, unflatten
 from fedgranger_research import datasets
-from fedgranger_research.reproduction.drawings import DRAWINGS
 from fedgranger_research.reproduction.hai_regime import CLIENTS, HaiRegime, prepare, recording
-from fedgranger_research.reproduction.hai_stress import BLOCKS, hai_stress_item
+from fedgranger_research.reproduction.hai_stress import BLOCKS, draw, hai_stress_item
+from fedgranger_research.reproduction.levels import ends, number, select
 from fedgranger_research.reproduction.limits import row_limits
-from fedgranger_research.reproduction.reading import ends, number, select
 from fedgranger_research.reproduction.runner import reproduce
 from tests.dataset_files import make_hai, write_hai
-
-ROOT = Path(__file__).parents[2]
+from tests.published_files import FAST_HAI, SLOW_HAI, development_data
+from tests.published_files import write_hai as write_recording
 
 
 def write_made(folder, seconds=100, stretch=1):
@@ -58,11 +55,7 @@ def regime(made):
 
 @pytest.fixture(scope="module")
 def real():
-    given = os.environ.get("FEDGRANGER_TEST_DATA")
-    folder = Path(given) if given else ROOT.parent / "shared" / "data"
-    if not (folder / "hai").is_dir():
-        pytest.skip("no real data: neither FEDGRANGER_TEST_DATA nor ../shared/data is there")
-    return folder
+    return development_data() / "hai"
 
 
 def noise_of(setup, variance):
@@ -190,44 +183,33 @@ def test_single_run_adds_the_spread(table):
     assert table.loc[table["quantity"] == "granger_cov", "single_run"].isna().all()
 
 
-def test_paragraph_quotes_the_computed_numbers(table, made):
-    paragraph = hai_stress_item(made).paragraph
-    claim, finding = paragraph(table)
-    assert "what A is for HAI it does not say" in claim
-    assert "nan" not in finding
-    error = ends(select(table, "granger_error", "P2", "P3", sweep="noise_var"))
-    assert f"{number(error[0.01] / 2)} and {number(error[1.0] / 2)} (Â23)" in finding
-    assert "(up to 40 %) at Σ_y 0.01" in finding
-    assert "is the same within 5 % in Â12, Â13, Â21, Â23, Â31, Â32." in finding
-    assert "makes the error larger in Â12, Â13, Â21, Â23, Â31, Â32;" in finding
-
-
-def test_paragraph_names_the_block_that_keeps_its_prior(table, made):
-    own = (table["quantity"] == "granger_cov") & (table["client"] == "P3")
-    own &= (table["sweep"] == "granger_prior_var") & (table["value"] == 1.0)
-    own &= table["cause"] == "P2"
-    changed = table.assign(
-        total=table["total"].where(~own, 3 * table["total"]),
-        prior=table["prior"].where(~own, 5 * table["prior"]),
-    )
-    finding = hai_stress_item(made).paragraph(changed)[1]
-    assert "in Â12, Â13, Â21, Â23, Â31 and differs by a factor 3 (Â32)" in finding
-    assert "(up to 67 %): 80 % of it at most is Â's own start" in finding
+def test_table_lists_the_computed_numbers(table, made):
+    text = hai_stress_item(made).markdown(table)
+    assert "nan" not in text
+    lines = text.splitlines()
+    error = select(table, "granger_error", "P2", "P3", sweep="noise_var")
+    (line, _) = [line for line in lines if line.startswith("| ‖E Â23 − Â23°‖ |")]
+    for value, x in ends(error).items():
+        one = ends(error, "single_run")[value]
+        assert f"→ {number(x)}; one run" in line
+        assert f"→ {number(one)}" in line
+    assert "40 % prior" in next(line for line in lines if line.startswith("| tr Σ_A12 |"))
+    assert "| ‖Â12°‖ | 2 | 2 | 2 |" in lines
+    assert sum(line.startswith("| ρ(A_mm) of P1 |") for line in lines) == 1
 
 
 def test_draws_three_rows_per_sweep(table, tmp_path):
-    DRAWINGS["hai-stress"](tmp_path, table)
+    draw(tmp_path, table)
     assert (tmp_path / "hai-stress.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (tmp_path / "hai-stress.svg").read_text()
 
 
-def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real):
+def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real, tmp_path):
     """Why every 100 s: see the module's text."""
     found = []
-    for file in ("normal_train1_every100s.parquet", "normal_train1_first58min_1hz.parquet"):
-        if not (real / "hai" / file).is_file():
-            pytest.skip(f"no {file} in the real data")
-        panel = datasets.load("hai", real / "hai" / file).train
+    for file in (SLOW_HAI, FAST_HAI):
+        write_recording(real / file, tmp_path / file)
+        panel = datasets.load("hai", tmp_path / file).train
         config = RunConfig(state_model="paper", state_dim=2)
         streams = set_up(panel, config).streams
         found.append([spectral_radius(s.model.self_transition) for s in streams])
@@ -266,17 +248,18 @@ def test_run_vs_propagate_and_limits(regime):
 
 @pytest.mark.slow
 def test_quick_run_on_real_data_writes_and_resumes(real, tmp_path, monkeypatch):
-    item = hai_stress_item(real)
-    outcome = reproduce(item, tmp_path, quick=True)
-    assert "nan" not in outcome.finding
-    curves = select(outcome.table, "granger_error", "P1", "P2", sweep="granger_prior_var")
+    write_recording(real / SLOW_HAI, tmp_path / "data" / "hai")
+    item = hai_stress_item(tmp_path / "data")
+    table = reproduce(item, tmp_path, quick=True)
+    assert "nan" not in item.markdown(table)
+    curves = select(table, "granger_error", "P1", "P2", sweep="granger_prior_var")
     low, high = (curves.loc[curves["value"] == v, "total"] for v in (1e-4, 1.0))
     np.testing.assert_array_equal(low, high)  # no prior variance in the mean's equation
     page = (tmp_path / "hai-stress.md").read_text()
-    assert outcome.finding in page
+    assert item.markdown(table) in page
 
     def again(self, report):
         raise AssertionError
 
     monkeypatch.setattr(HaiRegime, "run", again)
-    assert reproduce(item, tmp_path, quick=True).finding == outcome.finding
+    pd.testing.assert_frame_equal(reproduce(item, tmp_path, quick=True), table)

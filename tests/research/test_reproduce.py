@@ -42,11 +42,12 @@ def test_quick_run_writes_all_files(folder, kind, name):
     assert "<svg" in (folder / f"{name}.svg").read_text()
     assert len((folder / f"{name}.csv").read_text().splitlines()) > 2
     page = (folder / f"{name}.md").read_text()
-    assert "**The paper.**" in page
     assert "A quick run" in page
+    assert "docs/reproducing.md" in page
     assert "nan" not in page
-    finding = outcome.output.split("Here. ")[1].split("\nwritten:")[0]
-    assert finding in page
+    printed = outcome.output.split("\n", 1)[1].split("\nwritten:")[0]
+    assert printed.startswith("| ")
+    assert printed in page
 
 
 @pytest.mark.parametrize("args", [("figure",), ("figure", "--list"), ("figure", "qq", "--list")])

@@ -1,4 +1,4 @@
-"""Numbers of the reproduced figures: equal to direct calls, kept, and quoted in the text."""
+"""Numbers of the reproduced figures: equal to direct calls, kept, and listed in the tables."""
 
 import jax
 import numpy as np
@@ -10,24 +10,10 @@ from fedgranger.client.params import known_models
 from fedgranger.runtime.inprocess import train
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
-from fedgranger_research.reproduction import (
-    aleatoric,
-    communicated,
-    cross_covariances,
-    epistemic,
-    l2_error,
-    qq,
-    scalability,
-)
+from fedgranger_research.reproduction import qq, scalability
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
+from fedgranger_research.reproduction.levels import ends, firsts, number, select, settling, share
 from fedgranger_research.reproduction.limits import row_limits
-from fedgranger_research.reproduction.reading import (
-    ends,
-    number,
-    select,
-    settling,
-    share,
-)
 from fedgranger_research.reproduction.regimes import SWEEPS, Regime, prepare_regime, sweep
 from fedgranger_research.reproduction.resampling import block_resample
 from fedgranger_research.reproduction.runner import reproduce
@@ -72,24 +58,24 @@ def test_aleatoric_figure_vs_propagate(figure):
     direct = propagate(setup, config, noise, num_checkpoints=regime.num_checkpoints)
     for quantity, cause in (("granger_cov", "client1"), ("augmentation_cov", "")):
         expected = direct.trace(quantity, "client2", cause)
-        found = curve(figure.table, quantity, cause=cause)
+        found = curve(figure, quantity, cause=cause)
         for column in ("round", "total", "prior", "data"):
             np.testing.assert_array_equal(found[column], expected[column])
     mean = direct.means["client2"][1]
     error = np.linalg.norm(mean - truth.block("client2", "client1"))
-    assert curve(figure.table, "granger_error")["total"].iloc[-1] == error
+    assert curve(figure, "granger_error")["total"].iloc[-1] == error
     np.testing.assert_array_equal(direct.granger_paths["client2"][-1], mean)
 
 
 def test_csv_is_the_table(figure, folder):
     kept = pd.read_csv(folder / "aleatoric.csv", keep_default_na=False, dtype=str)
-    assert list(kept.columns) == list(figure.table.columns)
-    np.testing.assert_array_equal(kept["total"].astype(float), figure.table["total"])
+    assert list(kept.columns) == list(figure.columns)
+    np.testing.assert_array_equal(kept["total"].astype(float), figure["total"])
 
 
 def test_prior_share_falls_with_training(figure):
     for value in (1e-3, 1.0):
-        table = curve(figure.table, value=value)
+        table = curve(figure, value=value)
         assert (np.diff(table["prior"]) < 0).all()
         assert table["prior"].iloc[0] == pytest.approx(4e-2)
         assert table["prior"].iloc[-1] < 0.5 * table["prior"].iloc[0]
@@ -130,27 +116,37 @@ def test_block_resample_keeps_clients_together():
     assert list(np.flatnonzero(resampled.segment_starts)) == [0, 20, 40, 60, 80]
 
 
-def test_paragraph_quotes_the_computed_numbers(figure):
-    table = figure.table
-    level = ends(select(table, "granger_cov", "client2", "client1"))
-    for value, x in level.items():
-        assert f"{number(x)} (Σ_y {value:g})" in figure.finding
-    doubled = table.assign(total=2 * table["total"])
-    _, other = aleatoric.paragraph(doubled)
-    assert number(2 * level[1.0]) in other
-    assert other != figure.finding
+def cells(text, label):
+    """The cells of a row of a markdown table."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return line.split(" | ")[1:]
 
 
-@pytest.mark.parametrize("module", [epistemic, cross_covariances, communicated, l2_error])
-def test_paragraphs_follow_the_numbers(module):
-    """Made-up curves: doubling the numbers changes the text, and the first level is in it."""
-    regimes = module.settings()
-    tables = [made_up(regime) for regime in regimes]
-    claim, finding = module.paragraph(module.collect(tables))
-    assert claim
-    assert "nan" not in finding
+def test_table_lists_the_computed_numbers(figure):
+    curves = select(figure, "granger_cov", "client2", "client1")
+    first, last, prior = firsts(curves), ends(curves), ends(curves, "prior")
+    found = cells(FIGURES["aleatoric"].markdown(figure), "tr Σ_A21")
+    for value, cell in zip(last, found, strict=True):
+        left = share(prior[value] / last[value])
+        assert cell.startswith(f"{number(first[value])} → {number(last[value])}, {left} prior")
+    doubled = FIGURES["aleatoric"].markdown(figure.assign(total=2 * figure["total"]))
+    assert f" → {number(2 * last[1.0])}, " in cells(doubled, "tr Σ_A21")[1]
+
+
+SWEPT = ["epistemic", "cross-covariances", "communicated", "l2-error"]
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_tables_follow_the_numbers(name):
+    """Made-up curves: other numbers change the table, and every regime has a column."""
+    item = FIGURES[name]
+    tables = [made_up(regime) for regime in item.settings()]
+    text = item.markdown(item.collect(tables))
+    assert "nan" not in text
+    heads = [line for line in text.splitlines() if line.startswith("| 100 rounds |")]
+    assert sum(line.count(" = ") for line in heads) == len(tables)
     other = [table.assign(total=3.3 * table["total"]) for table in tables]
-    assert module.paragraph(module.collect(other))[1] != finding
+    assert item.markdown(item.collect(other)) != text
 
 
 def made_up(regime):
@@ -182,20 +178,21 @@ def made_up(regime):
     return table.assign(total=total, prior=0.4 * total, data=0.6 * total)
 
 
-def test_epistemic_calls_a_level_that_depends_on_the_prior_by_its_name():
+def test_a_level_that_depends_on_the_prior_is_seen():
+    item = FIGURES["epistemic"]
     tables = [
         made_up(regime).assign(total=1.0, prior=regime.augmentation_prior_var)
-        for regime in epistemic.settings()
+        for regime in item.settings()
     ]
-    assert "not independent" not in epistemic.paragraph(epistemic.collect(tables))[1]
     tables[-1] = tables[-1].assign(total=2.0)
-    assert (
-        "a factor 2 apart, not independent of it"
-        in epistemic.paragraph(epistemic.collect(tables))[1]
-    )
+    text = item.markdown(item.collect(tables)).rpartition("rounds | Σ_θ⁰")[2]
+    assert [cell.split(",")[0] for cell in cells(text, "tr Σ_A21")] == [
+        "1 → 1", "1 → 1", "1 → 1", "2 → 2",
+    ]  # fmt: skip
+    assert "50 % prior" in cells(text, "tr Σ_A21")[-1]
 
 
-def test_scalability_table_and_text():
+def test_scalability_table():
     tables = [made_up_sizes(regime) for regime in scalability.settings()]
     table = scalability.collect(tables)
     assert len(table) == 32
@@ -210,7 +207,6 @@ def test_scalability_table_and_text():
     text = scalability.markdown(table)
     assert "0.0625, 25 % prior [1.67]" in text
     assert "40 / 4" in text
-    assert "4.7 is even above the start" in scalability.paragraph(table)[1]
 
 
 def made_up_sizes(regime):
@@ -246,10 +242,10 @@ def test_qq_quantiles_and_power():
     assert entry["standardised"].std() == pytest.approx(1)
     power = qq.shapiro_power(30)
     assert 0.9 < power["an exponential"] <= 1
-    assert power["Student t with 5 degrees of freedom"] < 0.5
-    finding = qq.paragraph(table)[1]
-    assert share(power["an exponential"]) in finding
-    assert "the 100 entries of absent blocks" in finding
+    assert power["a Student t with 5 degrees of freedom"] < 0.5
+    text = qq.markdown(table)
+    assert f"| an exponential | {share(power['an exponential'])} |" in text
+    assert "the 100 entries of absent blocks" in text
 
 
 @pytest.mark.slow

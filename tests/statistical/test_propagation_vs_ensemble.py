@@ -20,7 +20,7 @@ from fedgranger.runtime.rows import row_params, row_windows, start_rows
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.propagate import advance_rounds, look
-from fedgranger_research.studies.ensemble import run_ensemble
+from tests.ensemble import run_ensemble
 
 STATE_DIM, NUM_SENSORS = 2, 8
 TRACES = ("augmentation_cov", "granger_cov", "state_cov", "gradient_cov")

@@ -39,7 +39,7 @@ def compare(
         Path,
         typer.Argument(
             metavar="RUN|GRAPH",
-            help="Another run folder, or a known graph: truth.json, .csv, .graphml, .dot or "
+            help="Another run folder, or a known graph: truth.json, .csv, .graphml or "
             "node-link .json.",
         ),
     ],

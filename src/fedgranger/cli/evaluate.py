@@ -31,7 +31,7 @@ def evaluate(
     truth: Annotated[
         Path,
         typer.Option(
-            help="truth.json of the simulation, or a known graph: .csv, .graphml, .dot or "
+            help="truth.json of the simulation, or a known graph: .csv, .graphml or "
             "node-link .json."
         ),
     ],

@@ -34,11 +34,12 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
         return
     if not folder.is_dir():
         raise RunError(f"{folder}: is a file; give --out a folder")
-    going_on = progress.read_progress(folder)
-    if going_on is not None and progress.is_going_on(going_on):
+    log = progress.read_log(folder)
+    if progress.is_going_on(log):
         raise RunError(
-            f"{folder}: a fit is writing there right now (process {going_on.process}); look at it "
-            "with 'fedgranger watch', or give another --out"
+            f"{folder}: a fit is writing there right now (process {log[0].get('process')}); look "
+            "at it with 'fedgranger watch', or give another --out; if it was killed, try again "
+            f"{progress.SILENT_SECONDS:g} s later"
         )
     kept = ("manifest.json", checkpoint.FILE_NAME, progress.FILE_NAME)
     if any((folder / name).exists() for name in kept) and (resume or overwrite):
@@ -132,7 +133,8 @@ def run_fit(
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_run_report(folder / "report.html", result)
-    (folder / checkpoint.FILE_NAME).unlink(missing_ok=True)
+    for name in (checkpoint.FILE_NAME, progress.FILE_NAME):
+        (folder / name).unlink(missing_ok=True)
     for name, facts in result.manifest["data"]["clients"].items():
         for note in facts["notes"]:
             err.print(f"[dim]note:[/] client '{escape(name)}': {escape(note)}", soft_wrap=True)

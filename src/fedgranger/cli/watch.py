@@ -1,4 +1,4 @@
-"""`fedgranger watch`: a look at a running fit from another terminal."""
+"""`fedgranger watch`: a running fit seen from another terminal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.live import Live
@@ -20,23 +22,16 @@ from fedgranger.cli.console import friendly, out
 from fedgranger.cli.tables import headline
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.results import Result
-from fedgranger.runtime import checkpoint, progress
-from fedgranger.runtime.progress import RunProgress
-from fedgranger.uncertainty.record import Propagation
+from fedgranger.run_folder import MANIFEST
+from fedgranger.runtime import checkpoint
+from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
 
 __all__ = ["watch"]
 
-STALE_SECONDS = 5.0
-"""How long a run may be without news, its process gone, before it is called stopped."""
 BARS = "▁▂▃▄▅▆▇█"
 STOPPED = 1
-
-
-class Look(NamedTuple):
-    """State of a run folder: running, finished, interrupted, stale, or unsure for a moment."""
-
-    state: str
-    news: RunProgress | None = None
+CURVES = {"local loss": "local_loss", "server loss": "server_loss", "variance": "variance"}
+Log = list[dict[str, Any]]
 
 
 @friendly
@@ -53,16 +48,17 @@ def watch(
         raise ConfigError(f"--interval is {interval:g}; it must lie between 0.1 and 3600 seconds")
     _check_folder(run)
     try:
-        look, last = (_settled(run), None) if once else _follow(run, interval)
+        log = read_log(run) if once else _follow(run, interval)
     except KeyboardInterrupt:
         out.print("left; the run goes on" if sys.stdout.isatty() else "left")
         return
-    if look.state == "running":
-        out.print(snapshot(run, look.news, time.time()))
-    elif look.state == "finished":
+    state = _state(run, log)
+    if state == "running":
+        out.print(snapshot(run, log, time.time()))
+    elif state == "finished":
         _show_result(run)
     else:
-        out.print(_stopped(run, look, last, time.time()), soft_wrap=True)
+        out.print(_stopped(run, log), soft_wrap=True)
         raise typer.Exit(STOPPED)
 
 
@@ -76,126 +72,125 @@ def _check_folder(run: Path) -> None:
             f"{run}: no such run folder; 'fedgranger fit' makes it when it begins, a federated run "
             "only when it is done (see 'fedgranger federation status')"
         )
-    if _look(run).state == "interrupted" and not (run / checkpoint.FILE_NAME).exists():
+    has_files = any((run / name).exists() for name in (MANIFEST, checkpoint.FILE_NAME))
+    if not has_files and not read_log(run):
         raise RunError(
             f"{run}: no fit is going on there; start one with 'fedgranger fit', and ask after a "
             "federated run with 'fedgranger federation status'"
         )
 
 
-def _look(run: Path) -> Look:
-    """Decide from the files; what has just changed may still be unsure."""
-    news = progress.read_progress(run)
-    now = time.time()
-    if news is not None:
-        if progress.is_going_on(news):
-            return Look("running", news)
-        return Look("stale" if now - news.updated >= STALE_SECONDS else "unsure", news)
-    if (run / "manifest.json").exists():
-        return Look("finished")
-    try:
-        changed = run.stat().st_mtime  # the result is written after the last news
-    except OSError:
-        return Look("interrupted")
-    has_checkpoint = (run / checkpoint.FILE_NAME).exists()
-    return Look("unsure" if has_checkpoint and now - changed < STALE_SECONDS else "interrupted")
+def _state(run: Path, log: Log) -> str:
+    """Running (the result may be about to be written), finished or stopped."""
+    is_done = bool(log) and log[-1].get("end") == "done"
+    with contextlib.suppress(OSError):
+        written = (run / MANIFEST).stat().st_mtime
+        if not log or (is_done and written > log[0]["time"]):
+            return "finished"
+    is_writing = is_done and time.time() - log[-1]["time"] < SILENT_SECONDS
+    return "running" if is_going_on(log) or is_writing else "stopped"
 
 
-def _settled(run: Path) -> Look:
-    """Look until it is clear whether the run goes on; at most `STALE_SECONDS`."""
-    while (look := _look(run)).state == "unsure":
-        time.sleep(0.1)
-    return look
-
-
-def _follow(run: Path, interval: float) -> tuple[Look, RunProgress | None]:
-    """Show the run until it ends; return its end and the last news before."""
-    is_live = out.is_terminal
-    last, said = None, ""
-    live = Live(console=out, auto_refresh=False, transient=True) if is_live else None
+def _follow(run: Path, interval: float) -> Log:
+    """Show the run until it ends; return its log."""
+    said = ""
+    live = Live(console=out, auto_refresh=False, transient=True) if out.is_terminal else None
     with live or contextlib.nullcontext():
-        while (look := _look(run)).state in ("running", "unsure"):
-            last = look.news or last
+        while _state(run, log := read_log(run)) == "running":
             if live is not None:
-                live.update(snapshot(run, look.news, time.time()), refresh=True)
-            elif look.news is not None and (line := plain_line(look.news)) != said:
+                live.update(snapshot(run, log, time.time()), refresh=True)
+            elif (line := plain_line(log)) != said:
                 typer.echo(f"{time.strftime('%H:%M:%S')} {line}")
                 said = line
-            time.sleep(interval if look.state == "running" else min(interval, 0.2))
-    return look, last
+            time.sleep(interval)
+    return log
 
 
-def snapshot(run: Path, news: RunProgress | None, now: float) -> Table:
+def snapshot(run: Path, log: Log, now: float) -> Table:
     """The state of a run as lines with a name in front."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     grid.add_row("run", escape(str(run)))
-    if news is None:
-        grid.add_row("phase", "writing the result")
-        return grid
-    grid.add_row("phase", " ".join(_phase(news)))
-    if news.done is not None and news.total and not _ends_early(news):
-        bar = ProgressBar(total=news.total, completed=news.done, width=32)
-        is_drawn = out.is_terminal and _has_blocks()
-        grid.add_row("", bar if is_drawn else f"{100 * news.done / news.total:.0f} %")
-    for name, values in _curves(news):
-        known = [value for value in values if value is not None]
-        if known:
-            grid.add_row(name, f"{known[-1]:<9.4g} {sparkline(known) if _has_blocks() else ''}")
-    if news.distances:
-        end = f", ends at {news.tolerance:g}" if news.tolerance > 0 else ""
-        grid.add_row("distance", f"{news.distances[-1][1]:.2g} to the limit (estimated){end}")
-    grid.add_row("time", _times(news, now))
-    silence = now - news.updated
-    if silence >= STALE_SECONDS:
-        grid.add_row("last news", f"{duration(silence)} ago")
+    last = _last(log)
+    for name, text in _rows(log, now).items():
+        key = CURVES.get(name, "")
+        values = [line[key] for line in log if key in line]
+        grid.add_row(name, f"{text:<9} {sparkline(values)}" if values and _has_blocks() else text)
+        if name == "phase" and last.get("total") and not _ends_early(log):
+            bar = ProgressBar(total=last["total"], completed=last["done"], width=32)
+            is_drawn = out.is_terminal and _has_blocks()
+            grid.add_row("", bar if is_drawn else f"{100 * last['done'] / last['total']:.0f} %")
     return grid
 
 
-def plain_line(news: RunProgress) -> str:
+def plain_line(log: Log) -> str:
     """The same in one line, for files and pipes."""
-    parts = _phase(news)
-    for name, values in _curves(news):
-        if values and values[-1] is not None:
-            parts.append(f"{name} {values[-1]:.4g}")
-    if news.distances:
-        parts.append(f"distance {news.distances[-1][1]:.2g}")
-    return ", ".join([*(part.rstrip(",") for part in parts), _times(news, news.updated)])
+    rows = _rows(log, log[-1]["time"])
+    return ", ".join(x if name in ("phase", "time") else f"{name} {x}" for name, x in rows.items())
 
 
-def _curves(news: RunProgress) -> list[tuple[str, Sequence[float | None]]]:
-    """What is followed over time; variances only when uncertainty is propagated."""
-    return [
-        ("local loss", news.local_losses),
-        ("server loss", news.server_losses),
-        ("variance", news.variances),
-    ]
+def _rows(log: Log, now: float) -> dict[str, str]:
+    last, tolerance = _last(log), log[0]["tolerance"]
+    rows = {"phase": _phase(log)}
+    rows |= {name: f"{last[key]:.4g}" for name, key in CURVES.items() if key in last}
+    if "distance" in last:
+        end = f", ends at {tolerance:g}" if tolerance > 0 else ""
+        rows["distance"] = f"{last['distance']:.2g} to the limit (estimated){end}"
+    rows["time"] = f"{_duration(now - log[0]['time'])} elapsed"
+    left = seconds_left(log)
+    if left is not None:
+        rest = _duration(left[0] - (now - log[-1]["time"]))
+        rows["time"] += f", {'at most' if left[1] else 'about'} {rest} of {last['phase']} left"
+    return rows
 
 
-def _ends_early(news: RunProgress) -> bool:
+def _last(log: Log) -> dict[str, Any]:
+    return next((line for line in reversed(log) if "phase" in line), {"phase": "starting"})
+
+
+def _ends_early(log: Log) -> bool:
     """Training may end long before its last allowed pass, so a share of it says nothing."""
-    return news.phase == "training" and news.tolerance > 0
+    return _last(log)["phase"] == "training" and log[0]["tolerance"] > 0
 
 
-def _phase(news: RunProgress) -> list[str]:
-    if news.phase == "training" and news.pass_index is not None:
-        most = "of at most" if _ends_early(news) else "of"
-        current = min(news.pass_index + 1, news.passes)
-        return ["training,", f"pass {current} {most} {news.passes},", f"round {news.round}"]
-    if news.done is not None and news.total:
-        return [f"{news.phase},", f"{news.done} of {news.total}"]
-    return [news.phase]
+def _phase(log: Log) -> str:
+    last = _last(log)
+    if log[-1].get("end") == "done":
+        return "writing the result"
+    phase = last["phase"]
+    if phase == "training" and "pass" in last:
+        passes, most = log[0]["passes"], "of at most" if _ends_early(log) else "of"
+        current = min(last["pass"] + 1, passes)
+        return f"training, pass {current} {most} {passes}, round {last['round']}"
+    return f"{phase}, {last['done']} of {last['total']}" if "done" in last else phase
 
 
-def _times(news: RunProgress, now: float) -> str:
-    text = f"{duration(now - news.started)} elapsed"
-    left = progress.seconds_left(news)
-    if left is None:
-        return text
-    seconds, is_bound = left
-    rest = max(seconds - (now - news.updated), 0.0)
-    return f"{text}, {'at most' if is_bound else 'about'} {duration(rest)} of {news.phase} left"
+def seconds_left(log: Log) -> tuple[float, bool] | None:
+    """Time until the phase ends, and whether that is only an upper bound.
+
+    From the pace so far. Training ends early when the distance reaches the tolerance; once it
+    falls steadily, its rate says when.
+    """
+    last = _last(log)
+    here = [line for line in log if line.get("phase") == last["phase"] and "done" in line]
+    if "end" in log[-1] or "done" not in last or last["done"] <= here[0]["done"]:
+        return None
+    done = last["done"]
+    pace = (last["time"] - here[0]["time"]) / (done - here[0]["done"])
+    left, tolerance = last["total"] - done, log[0]["tolerance"]
+    if not _ends_early(log):
+        return max(left, 0) * pace, False
+    distances = {line["distance_at"]: line["distance"] for line in here if "distance" in line}
+    recent = list(distances.items())[-(1 + len(distances) // 2) :]
+    falls = all(0 < after[1] < before[1] for before, after in pairwise(recent))
+    if len(recent) > 1 and falls:
+        (before, far), (after, near) = recent[0], recent[-1]
+        rate = math.log(far / near) / (after - before)
+        expected = after - done + math.log(max(near / tolerance, 1.0)) / rate
+        if expected < left:
+            return max(expected, 0.0) * pace, False
+    return left * pace, True
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
@@ -210,38 +205,26 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
 
 
-def duration(seconds: float) -> str:
-    """Seconds as 42 s, 3:07 min or 2:05:00 h."""
-    whole = max(round(seconds), 0)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d} min"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=max(round(seconds), 0)))
 
 
-def _stopped(run: Path, look: Look, last: RunProgress | None, now: float) -> str:
-    news = look.news or last
-    name = escape(str(run))
-    where = "" if news is None else f" in {' '.join(_phase(news))}"
-    if look.state == "stale" and look.news is not None:
-        seen = progress.is_process_gone(look.news)
-        process = (
-            f"its process {look.news.process} is gone"
-            if seen
-            else f"its process runs on '{escape(look.news.host)}' and cannot be seen from here"
-        )
-        what = f"stale: no news for {duration(now - look.news.updated)}{where}, and {process}"
+def _stopped(run: Path, log: Log) -> str:
+    end = log[-1].get("end") if log else "interrupted"
+    where = f" in {_phase(log)}" if log else ""
+    if end is None:
+        what = f"no sign of life for {_duration(time.time() - log[-1]['time'])}{where}"
+    elif end == "done":
+        what = "stopped before its result was written"
     else:
-        what = f"interrupted{where}: not running and not finished"
+        what = f"{end}{where}: not running and not finished"
     if (run / checkpoint.FILE_NAME).exists():
         remedy = "repeat the fit with --resume to continue from its checkpoint"
-    elif (run / "manifest.json").exists():
+    elif (run / MANIFEST).exists():
         remedy = "the earlier run in the folder is untouched"
     else:
         remedy = "nothing was kept, so start the fit again with --overwrite"
-    return f"{name}: {what}; {remedy}"
+    return f"{escape(str(run))}: {what}; {remedy}"
 
 
 def _show_result(run: Path) -> None:
@@ -253,25 +236,17 @@ def _show_result(run: Path) -> None:
         if key.startswith("seconds_") and key not in ("seconds_per_round", "seconds_exchanges")
     )
     status = result.manifest["training"]["status"]
-    out.print(f"finished in {duration(seconds)}; {escape(status)}", soft_wrap=True)
+    out.print(f"finished in {_duration(seconds)}; {escape(status)}", soft_wrap=True)
     if result.uncertainty is not None:
-        values = _granger_traces(result.uncertainty)
+        table = result.uncertainty.table
+        of_pairs = table.loc[table["quantity"] == "granger_cov"]
+        values = of_pairs.groupby("round")["total"].sum().tolist()
         chart = f" {sparkline(values)}" if _has_blocks() else ""
         out.print(
             f"covariance of Â along training (sum of traces): {values[0]:.3g} -> "
             f"{values[-1]:.3g}{chart}",
             soft_wrap=True,
         )
-
-
-def _granger_traces(found: Propagation) -> list[float]:
-    """Sum of the traces of Σ_A over all pairs, by round."""
-    totals: dict[int, float] = {}
-    columns = (found.table[name] for name in ("quantity", "round", "total"))
-    for quantity, index, total in zip(*columns, strict=True):
-        if quantity == "granger_cov":
-            totals[int(index)] = totals.get(int(index), 0.0) + float(total)
-    return [totals[index] for index in sorted(totals)]
 
 
 def _has_blocks() -> bool:

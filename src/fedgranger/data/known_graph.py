@@ -1,21 +1,20 @@
-"""A known graph to compare a run with, from any of the files people keep graphs in.
+"""A known graph to compare a run with: `truth.json`, .csv, and by networkx GraphML and node-link.
 
-Read are `truth.json`, edge lists (.csv), GraphML, node-link JSON and the subset of DOT that
-`fedgranger export` writes. An edge whose attribute `is_edge` is false is not an edge.
+An edge whose attribute `is_edge` is false is not an edge.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import io
 import json
-import re
+import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError
@@ -47,10 +46,10 @@ class _Edge(NamedTuple):
 
 
 class _File(NamedTuple):
-    """Content before it is checked; no clients means that the file does not list them."""
+    """Content before it is checked; clients by the number of times that the file lists them."""
 
     edges: list[_Edge]
-    clients: list[str] | None
+    clients: dict[str, int]
     truth: Truth | None = None
 
 
@@ -58,7 +57,7 @@ def read_known_graph(path: str | Path, clients: Collection[str] | None = None) -
     """Read a known graph; the kind of file follows from its name.
 
     Args:
-        path: a .json (truth or node-link), .csv, .graphml (or .xml), .dot (or .gv) file.
+        path: a .json (truth or node-link), .csv or .graphml (or .xml) file.
         clients: names that may occur, if they are known.
 
     Raises:
@@ -66,45 +65,37 @@ def read_known_graph(path: str | Path, clients: Collection[str] | None = None) -
             that drives itself, or edges without direction.
     """
     path = Path(path)
-    readers = {
-        ".json": _read_json,
-        ".csv": _read_csv,
-        ".graphml": _read_graphml,
-        ".xml": _read_graphml,
-        ".dot": _read_dot,
-        ".gv": _read_dot,
-    }
-    if path.suffix.lower() not in readers:
-        raise DataError(
-            f"{path}: not a graph we can read by its name; use one of {', '.join(readers)}"
-        )
+    kinds = {".json": _read_json, ".csv": _read_csv}
+    kinds |= {".graphml": _read_graphml, ".xml": _read_graphml}
+    if path.suffix.lower() not in kinds:
+        raise DataError(f"{path}: the name of a known graph must end in one of {', '.join(kinds)}")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    return _checked(path, readers[path.suffix.lower()](path, text), clients)
+    return _checked(path, kinds[path.suffix.lower()](path, text), clients)
 
 
 def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownGraph:
-    named = [name for edge in file.edges for name in (edge.cause, edge.effect)]
-    clients = tuple(dict.fromkeys(named if file.clients is None else file.clients))
-    if file.clients is not None and len(clients) < len(file.clients):
-        twice = next(name for name in clients if file.clients.count(name) > 1)
-        raise DataError(f"{path}: client '{twice}' is listed twice; leave one of them out")
-    says = any(edge.is_edge is not None for edge in file.edges)
+    listed = [name for name, times in file.clients.items() if times]
+    known = listed if allowed is None else allowed
+    in_run = ("in the run", f"its clients are {', '.join(known)}")
+    has_marks = any(edge.is_edge is not None for edge in file.edges)
     seen: dict[tuple[str, str], str] = {}
     edges = set()
     for edge in file.edges:
         pair, where = (edge.cause, edge.effect), f"{path}, {edge.place}"
         for name in pair:
-            if name not in clients:
-                raise DataError(
-                    f"{where}: client '{name}' is not among those that the file lists"
-                    f"{_similar(name, clients)}; list it or mend the name"
-                )
-            _check_allowed(where, name, allowed)
+            _check_name(
+                where,
+                name,
+                listed,
+                "among those that the file lists",
+                "list it or correct the name",
+            )
+            _check_name(where, name, known, *in_run)
         if edge.cause == edge.effect:
             raise DataError(f"{where}: '{edge.cause}' drives itself; leave such edges out")
         if pair in seen:
@@ -113,257 +104,138 @@ def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownG
                 f"{seen[pair]}; leave one of them out"
             )
         seen[pair] = edge.place
-        if _is_edge(where, edge.is_edge, required=says):
+        if not has_marks or _is_edge(where, edge.is_edge):
             edges.add(pair)
-    for name in clients:
-        _check_allowed(str(path), name, allowed)
-    return KnownGraph(clients, frozenset(edges), file.truth)
+    for name in listed:
+        if file.clients[name] > 1:
+            raise DataError(f"{path}: client '{name}' is listed twice; leave one of them out")
+        _check_name(str(path), name, known, *in_run)
+    return KnownGraph(tuple(listed), frozenset(edges), file.truth)
 
 
-def _check_allowed(where: str, name: str, allowed: Collection[str] | None) -> None:
-    if allowed is not None and name not in allowed:
-        raise DataError(
-            f"{where}: client '{name}' is not in the run{_similar(name, allowed)}; "
-            f"its clients are {', '.join(allowed)}"
-        )
+def _check_name(where: str, name: str, names: Collection[str], where_not: str, remedy: str) -> None:
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise DataError(f"{where}: client '{name}' is not {where_not}{hint}; {remedy}")
 
 
-def _similar(name: str, names: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
-
-
-def _is_edge(where: str, value: Any, *, required: bool) -> bool:
-    if value is None and not required:
-        return True
-    if value is None or str(value).strip() == "":
+def _is_edge(where: str, value: Any) -> bool:
+    word = "" if value is None else str(value).strip().lower()
+    if not word:
         raise DataError(
             f"{where}: is_edge is empty, so it is not known whether this is an edge; write true "
             "or false, or export without --all-edges"
         )
-    word = str(value).strip().lower()
     if word not in WORDS:
         raise DataError(f"{where}: is_edge is '{value}'; write true or false")
     return WORDS[word]
 
 
-def _check_tested(path: Path, value: Any) -> None:
-    """A run without tests can be exported with all pairs, which are not edges for that."""
-    if str(value).lower() == "false":
-        raise DataError(
-            f"{path}: exported from a run without tests (is_tested is false), so it does not say "
-            "which edges exist; export a run with tests"
-        )
-
-
 def _read_csv(path: Path, text: str) -> _File:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    edges, line = [], 1
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    edges = []
     try:
-        header = [name.strip().lower() for name in next(reader, [])]
+        header = [name.strip().lower() for name in next(rows, [])]
         for name in ("cause", "effect"):
             if header.count(name) != 1:
                 raise DataError(
                     f"{path}, line 1: one column '{name}' is needed; the first line must name the "
                     "columns cause,effect and, if you like, is_edge"
                 )
-        line = reader.line_num + 1
-        for row in reader:
-            if row and len(row) != len(header):
+        for row in filter(None, rows):
+            place = f"line {rows.line_num}"
+            if len(row) != len(header):
                 raise DataError(
-                    f"{path}, line {line}: {len(row)} cells for {len(header)} columns; "
+                    f"{path}, {place}: {len(row)} cells for {len(header)} columns; "
                     "put names with commas in quotes"
                 )
-            if row:
-                cells = dict(zip(header, row, strict=True))
-                edge = _Edge(cells["cause"], cells["effect"], cells.get("is_edge"), f"line {line}")
-                if not edge.cause.strip() or not edge.effect.strip():
-                    raise DataError(f"{path}, {edge.place}: cause or effect is empty; fill it in")
-                edges.append(edge)
-            line = reader.line_num + 1
+            cells = dict(zip(header, row, strict=True))
+            if not cells["cause"].strip() or not cells["effect"].strip():
+                raise DataError(f"{path}, {place}: cause or effect is empty; fill it in")
+            edges.append(_Edge(cells["cause"], cells["effect"], cells.get("is_edge"), place))
     except csv.Error as error:
-        raise DataError(f"{path}, line {line}: not readable as CSV ({error})") from None
-    return _File(edges, None)
+        raise DataError(f"{path}, line {rows.line_num}: not readable as CSV ({error})") from None
+    return _File(edges, dict.fromkeys((name for edge in edges for name in edge[:2]), 1))
 
 
 def _read_json(path: Path, text: str) -> _File:
-    try:
+    with _refusing(path, "JSON"):
         table = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: cannot be read as JSON ({error}); export it again") from None
-    if not isinstance(table, dict) or "nodes" not in table:
-        if isinstance(table, dict) and {"clients", "transition"} & set(table):
-            truth = Truth.read(path)
-            places = enumerate(truth.edges, start=1)
-            edges = [_Edge(cause, effect, None, f"edge {k}") for k, (cause, effect) in places]
-            return _File(edges, list(truth.clients), truth)
+    keys = set(table) if isinstance(table, dict) else set()
+    if "nodes" not in keys and keys & {"clients", "transition"}:
+        truth = Truth.read(path)
+        edges = [_Edge(*pair, None, f"edge {k}") for k, pair in enumerate(truth.edges, start=1)]
+        return _File(edges, Counter(truth.clients), truth)
+    if "nodes" not in keys:
         raise DataError(
             f"{path}: neither a truth.json (key 'clients' or 'transition' is missing) nor "
             "node-link JSON (key 'nodes' is missing); give one of them"
         )
-    if table.get("directed") is False:
-        raise _without_direction(path, "key 'directed' is false")
-    _check_tested(path, _dictionary(table.get("graph")).get("is_tested"))
-    links = table.get("links", table.get("edges"))
-    if not isinstance(links, list) or not isinstance(table["nodes"], list):
-        raise DataError(f"{path}: 'nodes' and 'links' must be lists; export it again")
-    edges = []
-    for k, link in enumerate(links, start=1):
-        link = _dictionary(link)
-        names = [_text(path, f"link {k}", key, link.get(key)) for key in ("source", "target")]
-        edges.append(_Edge(names[0], names[1], link.get("is_edge"), f"link {k}"))
-    nodes = enumerate(table["nodes"], start=1)
-    return _File(
-        edges, [_text(path, f"node {k}", "id", _dictionary(n).get("id")) for k, n in nodes]
-    )
+    import networkx
 
-
-def _dictionary(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(path: Path, place: str, key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{path}, {place}: '{key}' is {value!r}; it must be a client's name")
-    return value
-
-
-def _without_direction(path: Path, place: str) -> DataError:
-    return DataError(
-        f"{path}, {place}: the graph has no directions; Granger causality goes from a cause to an "
-        "effect, so give a directed graph"
-    )
+    with _refusing(path, "node-link JSON"):
+        links = table["links" if "links" in keys or "edges" not in keys else "edges"]
+        table |= {"multigraph": True, "links": [{**v, "key": k} for k, v in enumerate(links)]}
+        graph = networkx.node_link_graph(table, directed=True, edges="links")
+        return _from_networkx(
+            path, graph, Counter(_name(path, v.get("id")) for v in table["nodes"])
+        )
 
 
 def _read_graphml(path: Path, text: str) -> _File:
+    if "<!ENTITY" in text:  # a few nested ones make gigabytes of a small file
+        raise DataError(f"{path}: defines XML entities, which a graph does not need; remove them")
+    from networkx import GraphMLReader
+
+    names: list[str] = []
+
+    def take(name: str | None) -> str:
+        names.append(_name(path, name))
+        return names[-1]
+
+    # A key of its own for every edge, so that none replaces another with the same id.
+    reader = GraphMLReader(take, lambda _: object(), force_multigraph=True)
+    text = text.replace("<graphml>", f'<graphml xmlns="{reader.NS_GRAPHML}">')
+    with _refusing(path, "GraphML"), warnings.catch_warnings(action="ignore"):
+        graphs = list(reader(string=text))
+        if len(graphs) != 1:
+            raise DataError(f"{path}: {len(graphs)} <graph> elements; one GraphML graph is needed")
+        ends = graphs[0].degree  # every <node> and every end of an edge names a client once
+        return _from_networkx(path, graphs[0], {n: k - ends[n] for n, k in Counter(names).items()})
+
+
+@contextlib.contextmanager
+def _refusing(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a damaged file makes a reader raise into a sentence."""
     try:
-        root = ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise DataError(f"{path}: not valid XML ({error}); export it again") from None
-    graphs = root.findall("{*}graph")
-    if len(graphs) != 1:
-        raise DataError(f"{path}: {len(graphs)} <graph> elements; one GraphML graph is needed")
-    names_of_keys = {key.get("id"): key.get("attr.name") for key in root.findall("{*}key")}
-
-    def value(element: ElementTree.Element, name: str) -> str | None:
-        for data in element.findall("{*}data"):
-            if names_of_keys.get(data.get("key")) == name:
-                return data.text or ""
-        return None
-
-    _check_tested(path, value(graphs[0], "is_tested"))
-    edges = []
-    for k, edge in enumerate(graphs[0].findall("{*}edge"), start=1):
-        if edge.get("directed", graphs[0].get("edgedefault")) in ("undirected", "false"):
-            raise _without_direction(path, f"edge {k}")
-        names = [_text(path, f"edge {k}", key, edge.get(key)) for key in ("source", "target")]
-        edges.append(_Edge(names[0], names[1], value(edge, "is_edge"), f"edge {k}"))
-    nodes = enumerate(graphs[0].findall("{*}node"), start=1)
-    return _File(edges, [_text(path, f"node {k}", "id", node.get("id")) for k, node in nodes])
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or repr(error)
+        raise DataError(f"{path}: cannot be read as {kind} ({reason}); export it again") from None
 
 
-DOT_TOKEN = re.compile(
-    r'(?P<space>\s+|//[^\n]*|/\*.*?\*/|^\#[^\n]*)|(?P<quoted>"(?:[^"\\]|\\.)*")'
-    r"|(?P<mark>->|--|[{}\[\];,=])|(?P<word>[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*|-?[.\d]+)",
-    re.DOTALL | re.MULTILINE,
-)
-DOT_ESCAPES = {'\\"': '"', "\\\\": "\\", "\\n": "\n"}
+def _name(path: Path, name: Any) -> str:
+    if not isinstance(name, str):
+        raise DataError(f"{path}: a node or an end of an edge is {name!r}; give a client's name")
+    return name
 
 
-class _Token(NamedTuple):
-    text: str
-    kind: str | None  # quoted, mark or word
-    line: int
-
-    def is_mark(self, marks: str) -> bool:
-        return self.kind == "mark" and self.text in marks.split()
-
-
-class _Statement(NamedTuple):
-    """Two or more names make edges; none are attributes of the graph or defaults."""
-
-    names: list[str]
-    values: dict[str, str]
-    line: int
-
-
-def _read_dot(path: Path, text: str) -> _File:
-    """Walk over `digraph name { a [x=1]; a -> b -> c [is_edge=true]; }`."""
-    tokens = list(_dot_tokens(path, text))
-    undirected = next((token.line for token in tokens if token.is_mark("--")), None)
-    words = [token.text.lower() for token in tokens if token.kind == "word"][:2]
-    kind = words[1:] if words[:1] == ["strict"] else words[:1]
-    if undirected is not None or kind == ["graph"]:
-        raise _without_direction(path, f"line {undirected or 1}")
-    opening = next((k for k, token in enumerate(tokens[:4]) if token.is_mark("{")), None)
-    if kind != ["digraph"] or opening is None or not tokens[-1].is_mark("}"):
-        raise _not_our_dot(path, 1, "the file must be one 'digraph name { ... }'")
-    clients: dict[str, None] = {}
-    edges = []
-    for names, values, line in _statements(path, tokens[opening + 1 : -1]):
-        if not names:
-            _check_tested(path, values.get("is_tested"))
-        clients |= dict.fromkeys(names)
-        edges += [
-            _Edge(cause, effect, values.get("is_edge"), f"line {line}")
-            for cause, effect in pairwise(names)
-        ]
-    return _File(edges, list(clients))
-
-
-def _statements(path: Path, tokens: list[_Token]) -> Iterator[_Statement]:
-    rest = [*tokens, _Token(";", "mark", tokens[-1].line if tokens else 1)]
-    rest.reverse()  # so that pop() takes the next one
-
-    def take(marks: str = "") -> _Token:
-        token = rest.pop() if len(rest) > 1 else rest[0]
-        if (token.kind == "mark") != bool(marks) or (marks and not token.is_mark(marks)):
-            raise _not_our_dot(path, token.line, f"'{token.text}' was not expected")
-        return token
-
-    while len(rest) > 1:
-        if rest[-1].is_mark("; ,"):
-            rest.pop()
-            continue
-        first = take()
-        is_default = first.kind == "word" and first.text.lower() in ("graph", "node", "edge")
-        names, values = [] if is_default else [first.text], {}
-        if rest[-1].is_mark("="):  # an attribute of the graph
-            take("=")
-            yield _Statement([], {first.text: take().text}, first.line)
-            continue
-        while rest[-1].is_mark("->"):
-            take("->")
-            names.append(take().text)
-        while rest[-1].is_mark("["):
-            take("[")
-            while not rest[-1].is_mark("]"):
-                key = take().text
-                take("=")
-                values[key] = take().text
-                if rest[-1].is_mark("; ,"):
-                    take("; ,")
-            take("]")
-        yield _Statement(names, values, first.line)
-
-
-def _dot_tokens(path: Path, text: str) -> Iterator[_Token]:
-    position, line = 0, 1
-    while position < len(text):
-        found = DOT_TOKEN.match(text, position)
-        if found is None:
-            raise _not_our_dot(path, line, f"{text[position]!r} was not expected")
-        token = found.group()
-        if found.lastgroup == "quoted":
-            token = re.sub(r'\\["\\n]', lambda m: DOT_ESCAPES[m.group()], token[1:-1])
-        if found.lastgroup != "space":
-            yield _Token(token, found.lastgroup, line)
-        line += found.group().count("\n")
-        position = found.end()
-
-
-def _not_our_dot(path: Path, line: int, what: str) -> DataError:
-    return DataError(
-        f"{path}, line {line}: {what}; only the simple DOT that 'fedgranger export' writes is read "
-        "(no subgraphs, ports or HTML), so convert the file to GraphML or csv"
-    )
+def _from_networkx(path: Path, graph: Any, clients: dict[str, int]) -> _File:
+    if not graph.is_directed():
+        raise DataError(
+            f"{path}: the graph has no directions; Granger causality goes from a cause to an "
+            "effect, so give a directed graph"
+        )
+    if str(graph.graph.get("is_tested")).lower() == "false":  # then every pair is exported
+        raise DataError(
+            f"{path}: exported from a run without tests (is_tested is false), so it does not say "
+            "which edges exist; export a run with tests"
+        )
+    edges = [
+        _Edge(_name(path, u), _name(path, v), values.get("is_edge"), f"edge '{u}' -> '{v}'")
+        for u, v, values in graph.edges(data=True)
+    ]
+    return _File(edges, clients)

@@ -1,10 +1,10 @@
-"""`Graph`: clients and edges of a run as plain values, the common source of every format."""
+"""The edges of a run that are to be exported, and the same as a networkx object."""
 
 from __future__ import annotations
 
 import math
-import re
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,10 @@ from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.multiplicity import CORRECTIONS
 from fedgranger.results import Result
 
-__all__ = ["Choice", "Graph", "Scalar", "check_names", "collect_graph"]
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["Choice", "Scalar", "choose_edges", "plain_values", "to_networkx"]
 
 Scalar = bool | int | float | str
 
@@ -34,37 +37,24 @@ class Choice(TypedDict, total=False):
     all_edges: bool
 
 
-class Graph(NamedTuple):
-    """A directed graph whose attributes are plain values; what is missing has no key.
-
-    Attributes:
-        clients: attributes (`sensors`, `state_dim`) by name, in the order of the run.
-        edges: (cause, effect, attributes), attributes named like the columns of `Result.edges`.
-        columns: names of the attributes of edges, also of those without any value.
-        facts: what holds for the whole graph: `is_tested`, `alpha`, `correction`, the counts
-            `num_pairs`, `num_tested` and `num_edges`, `fedgranger_version`.
-    """
-
-    clients: dict[str, dict[str, Scalar]]
-    edges: tuple[tuple[str, str, dict[str, Scalar]], ...]
-    columns: tuple[str, ...]
-    facts: dict[str, Scalar]
-
-
-def collect_graph(
+def choose_edges(
     result: Result,
     *,
     alpha: float | None = None,
     correction: str | None = None,
     all_edges: bool = False,
-) -> Graph:
-    """Take clients and edges from a run, with every column of its edge table.
+) -> tuple[pd.DataFrame, dict[str, Scalar]]:
+    """Take the rows of a run's edge table, and what holds for the whole graph.
 
     Args:
         result: the run.
         alpha: level for `is_edge`; default the run's own.
         correction: for `q_value`; default the run's own.
         all_edges: every pair of clients, not only the supported ones.
+
+    Returns:
+        rows of `Result.edges`, and `is_tested`, `alpha`, `correction`, `num_pairs`, `num_tested`,
+        `num_edges` and `fedgranger_version` by name.
 
     Raises:
         ConfigError: the run has no tests and this was not taken into account.
@@ -84,14 +74,6 @@ def collect_graph(
         )
     table = result.edges(alpha=alpha, correction=correction)
     counts = count_edges(table)
-    if not all_edges:
-        table = table[table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)]
-    columns = [str(name) for name in table.columns if name not in ("cause", "effect")]
-    rows = zip(*(table[name] for name in ("cause", "effect", *columns)), strict=True)
-    edges = tuple(
-        (str(cause), str(effect), _present(dict(zip(columns, values, strict=True))))
-        for cause, effect, *values in rows
-    )
     facts = {
         "is_tested": is_tested,
         "alpha": (result.config.alpha if alpha is None else alpha) if is_tested else None,
@@ -101,32 +83,36 @@ def collect_graph(
         "num_edges": counts.found,
         "fedgranger_version": result.manifest.get("fedgranger_version"),
     }
-    return Graph(_clients(result), edges, tuple(columns), _present(facts))
+    if not all_edges:
+        table = table.loc[table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)]
+    return table, plain_values(facts)
 
 
-def check_names(graph: Graph, illegal: re.Pattern[str], what: str) -> None:
-    """Refuse client names that a format has no way to write."""
-    for name in graph.clients:
-        found = illegal.search(name)
-        if found:
-            raise ConfigError(
-                f"client {name!r}: the character {found.group()!r} cannot be written in {what}; "
-                "use the format json or rename the client"
-            )
+def to_networkx(result: Result, **choice: Unpack[Choice]) -> networkx.DiGraph:
+    """Return a `networkx.DiGraph`; edges have the columns of `Result.edges` as attributes.
 
+    Args:
+        result: the run.
+        **choice: `alpha`, `correction`, `all_edges`, see `choose_edges`.
+    """
+    import networkx
 
-def _clients(result: Result) -> dict[str, dict[str, Scalar]]:
-    """A federated run does not know its clients' sensors."""
+    table, facts = choose_edges(result, **choice)
+    graph = networkx.DiGraph()
+    graph.graph.update(facts)
     known = result.manifest.get("data", {}).get("clients", {})
-    return {
-        name: _present({"sensors": known.get(name, {}).get("num_sensors"), "state_dim": dim})
-        for name, dim in zip(result.clients, result.state_dims, strict=True)
-    }
+    for name, dim in zip(result.clients, result.state_dims, strict=True):
+        sensors = known.get(name, {}).get("num_sensors")  # not known in a federated run
+        graph.add_node(name, **plain_values({"sensors": sensors, "state_dim": dim}))
+    for row in table.to_dict("records"):
+        values = plain_values(row)
+        graph.add_edge(values.pop("cause"), values.pop("effect"), **values)
+    return graph
 
 
-def _present(values: dict[str, Any]) -> dict[str, Scalar]:
-    """Plain Python values; what is missing or not finite is left out."""
-    plain = {name: _plain(value) for name, value in values.items()}
+def plain_values(values: Mapping[Any, Any]) -> dict[str, Scalar]:
+    """Turn numpy's values into Python's; what is missing or not finite is left out."""
+    plain = {str(name): _plain(value) for name, value in values.items()}
     return {name: value for name, value in plain.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""`fedgranger reproduce`: the paper's synthetic figures and tables, with what they show."""
+"""`fedgranger reproduce`: the paper's figures and tables, with their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rich.table import Table
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
-from fedgranger_research.reproduction.drawings import DRAWINGS
 from fedgranger_research.reproduction.hai_stress import hai_stress_item
 from fedgranger_research.reproduction.root_cause import root_cause_item
 from fedgranger_research.reproduction.runner import Item
@@ -48,7 +47,7 @@ def figure(
         Path | None, typer.Option("--data", help="Folder with public data sets, for hai-stress.")
     ] = None,
 ) -> None:
-    """Make a figure of the paper again and say what it shows.
+    """Make a figure of the paper again and list its numbers.
 
     Single settings are kept: the same command continues where it was interrupted. hai-stress needs
     --data: a folder with a subfolder hai.
@@ -68,7 +67,7 @@ def table(
         Path | None, typer.Option("--data", help="Folder with public data sets, for root-cause.")
     ] = None,
 ) -> None:
-    """Make a table of the paper again and say what it shows.
+    """Make a table of the paper again.
 
     Single settings are kept: the same command continues where it was interrupted. root-cause needs
     --data: a folder with a subfolder per public data set (tep, smd, batadal, hai).
@@ -119,25 +118,22 @@ def _make(
         err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
         sys.exit(INTERRUPTED)
     if missing is not None:
-        raise ConfigError(f"numbers and text are in {output}, pictures are not: {missing}")
+        raise ConfigError(f"numbers are in {output}, pictures are not: {missing}")
 
 
 def _one(item: Item, output: Path, *, quick: bool) -> ConfigError | None:
     """Compute, draw and print; returns what kept it from drawing."""
     with progress_report() as report:
-        outcome = compute(item, output, quick=quick, report=report)
+        numbers = compute(item, output, quick=quick, report=report)
     missing = None
     try:
-        if item.has_picture:
-            DRAWINGS[item.name](output, outcome.table)
+        if item.draw is not None:
+            item.draw(output, numbers)
     except ConfigError as error:
         missing = error
     out.print(f"[bold]{item.name}[/]: {escape(item.title)}", soft_wrap=True)
-    if item.markdown is not None:
-        out.print(escape(item.markdown(outcome.table)), soft_wrap=True)
-    out.print(f"[bold]The paper.[/] {escape(outcome.claim)}", soft_wrap=True)
-    out.print(f"[bold]Here.[/] {escape(outcome.finding)}", soft_wrap=True)
-    endings = ".csv and .md" if missing or not item.has_picture else ".png, .svg, .csv and .md"
+    out.print(escape(item.markdown(numbers)), soft_wrap=True)
+    endings = ".csv and .md" if missing or item.draw is None else ".png, .svg, .csv and .md"
     out.print(f"written: {escape(str(output / item.name))}{endings}\n", soft_wrap=True)
     return missing
 

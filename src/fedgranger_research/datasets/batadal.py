@@ -83,18 +83,17 @@ class _Part(NamedTuple):
     split: str
     name: str
     file_names: tuple[str, ...]
-    compact: str
     start: str
     num_rows: int
 
 
 PARTS = (
     _Part("train", "dataset03", ("dataset03.csv", "BATADAL_dataset03.csv"),
-          "train_normal.parquet", "2014-01-06T00", 8761),
+          "2014-01-06T00", 8761),
     _Part("train_attacks", "dataset04", ("dataset04.csv", "BATADAL_dataset04.csv"),
-          "train_attacks.parquet", "2016-07-04T00", 4177),
+          "2016-07-04T00", 4177),
     _Part("test", "test_dataset", ("test_dataset.csv", "BATADAL_test_dataset.csv"),
-          "test.parquet", "2017-01-04T00", 2089),
+          "2017-01-04T00", 2089),
 )  # fmt: skip
 
 INFO = DatasetInfo(
@@ -129,41 +128,31 @@ INFO = DatasetInfo(
 
 
 def read(path: Path, options: Options) -> Source:
-    """Read the three csv files, or the compact Parquet form."""
+    """Read the three csv files."""
     folder = files.check_folder("batadal", path, "dataset03.csv, dataset04.csv, test_dataset.csv")
-    is_compact = (folder / "train_normal.parquet").is_file()
-    listed = files.listed_hashes(folder)
-    hashes: dict[str, str] = {}
     notes: list[str] = []
     recordings: list[Recording] = []
+    paths: dict[str, Path] = {}
     for done, part in enumerate(PARTS):
-        names = (part.compact,) if is_compact else part.file_names
-        file = files.find_file(folder, names, f"split '{part.split}' of BATADAL")
-        hashes[file.name] = files.file_hash(file)
-        files.check_hash(
-            file,
-            hashes[file.name],
-            listed.get(str(file)),
-            accept_changed=options.accept_changed,
-            notes=notes,
-        )
+        file = files.find_file(folder, part.file_names, f"split '{part.split}' of BATADAL")
+        paths[file.name] = file
         recordings.append(_read_part(part, file, notes))
         options.report("reading", done + 1, len(PARTS))
-    version = "compact parquet form" if is_compact else "published csv files"
+    accept = options.accept_changed
+    hashes = files.check_hashes(folder, paths, {}, accept_changed=accept, notes=notes)
     anomalies = [
         anomaly
         for k, attack in enumerate(ATTACKS)
         for recording in recordings[1:]
         if (anomaly := _anomaly(k + 1, attack, recording)) is not None
     ]
-    return Source(version, recordings[:1], recordings[1:], anomalies, PARTITION, hashes, notes)
+    return Source(
+        "published csv files", recordings[:1], recordings[1:], anomalies, PARTITION, hashes, notes
+    )
 
 
 def _read_part(part: _Part, path: Path, notes: list[str]) -> Recording:
-    if path.suffix == ".parquet":
-        table = files.read_columns(path, ("DATETIME", *COLUMNS, "ATT_FLAG"))
-    else:
-        table = files.read_csv(path, delimiter=",")
+    table = files.read_csv(path, delimiter=",")
     table = table.rename_columns([name.strip() for name in table.column_names])
     missing = [name for name in ("DATETIME", *COLUMNS) if name not in table.column_names]
     if missing:
@@ -188,18 +177,15 @@ def _read_part(part: _Part, path: Path, notes: list[str]) -> Recording:
 
 def _times(path: Path, part: _Part, column: pa.ChunkedArray) -> np.ndarray:
     """Check that the hours are exactly those of the published file."""
-    if pa.types.is_timestamp(column.type):
-        found = column.to_numpy().astype("datetime64[h]")
-    else:
-        texts = pd.Series(column.to_pylist(), dtype="str").str.strip()
-        stamps = pd.to_datetime(texts, format="%d/%m/%y %H", errors="coerce")
-        if stamps.isna().any():
-            row = int(np.argmax(stamps.isna()))
-            raise DataError(
-                f"'{path}', data row {row + 1}: DATETIME is '{texts[row]}', day/month/year hour "
-                "as in '04/07/16 00' is needed; get the file again"
-            )
-        found = stamps.to_numpy().astype("datetime64[h]")
+    texts = pd.Series(column.to_pylist(), dtype="str").str.strip()
+    stamps = pd.to_datetime(texts, format="%d/%m/%y %H", errors="coerce")
+    if stamps.isna().any():
+        row = int(np.argmax(stamps.isna()))
+        raise DataError(
+            f"'{path}', data row {row + 1}: DATETIME is '{texts[row]}', day/month/year hour "
+            "as in '04/07/16 00' is needed; get the file again"
+        )
+    found = stamps.to_numpy().astype("datetime64[h]")
     needed = np.datetime64(part.start, "h") + np.arange(part.num_rows)
     if len(found) != len(needed) or (found != needed).any():
         raise DataError(

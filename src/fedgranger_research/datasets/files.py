@@ -13,21 +13,17 @@ from typing import IO, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
-import pyarrow.parquet as arrow_parquet
 
 from fedgranger.errors import DataError
 
 __all__ = [
     "check_finite",
     "check_folder",
-    "check_hash",
+    "check_hashes",
     "check_not_pointer",
-    "file_hash",
     "find_file",
-    "listed_hashes",
     "one_sentence",
     "open_plain",
-    "read_columns",
     "read_csv",
     "read_matrix",
     "shown",
@@ -84,30 +80,47 @@ def open_plain(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content, unpacked when it is a .gz."""
-    status = path.stat()
-    with one_sentence(path):
-        return _sha256(path, status.st_size, status.st_mtime_ns)
+def check_hashes(
+    folder: Path,
+    paths: Mapping[str, Path],
+    published: Mapping[str, str],
+    *,
+    accept_changed: bool,
+    notes: list[str],
+) -> dict[str, str]:
+    """Refuse a file that is not byte for byte the published one, where its hash is known.
+
+    Args:
+        folder: hashes may be stated in a `SHA256SUMS` there or in the folder above.
+        paths: name -> file.
+        published: name -> SHA-256 as the publisher states it.
+        accept_changed: read a changed file all the same, with a note.
+        notes: receives what was accepted.
+
+    Returns:
+        name -> SHA-256 of the content, unpacked where it is a .gz.
+    """
+    listed = _listed_hashes(folder)
+    hashes = {}
+    for name, path in paths.items():
+        status = path.stat()
+        with one_sentence(path):
+            hashes[name] = found = _sha256(path, status.st_size, status.st_mtime_ns)
+        needed = listed.get(str(path)) or published.get(name)
+        if needed is None or found == needed:
+            continue
+        fact = f"'{path}' has the hash {found}, the published file has {needed}"
+        if not accept_changed:
+            raise DataError(
+                f"{fact}; get the file again, or accept a changed one with accept_changed=True "
+                "(--accept-changed)"
+            )
+        notes.append(f"{fact}; it was read all the same (--accept-changed)")
+    return hashes
 
 
-def check_hash(
-    path: Path, found: str, needed: str | None, *, accept_changed: bool, notes: list[str]
-) -> None:
-    """Refuse a file that is not byte for byte the published one, where its hash is known."""
-    if needed is None or found == needed:
-        return
-    fact = f"'{path}' has the hash {found}, the published file has {needed}"
-    if not accept_changed:
-        raise DataError(
-            f"{fact}; get the file again, or accept a changed one with accept_changed=True "
-            "(--accept-changed)"
-        )
-    notes.append(f"{fact}; it was read all the same (--accept-changed)")
-
-
-def listed_hashes(folder: Path) -> dict[str, str]:
-    """Read a `SHA256SUMS` file beside the folder: path of the file -> hash."""
+def _listed_hashes(folder: Path) -> dict[str, str]:
+    """Read a `SHA256SUMS` file in or above the folder: path of the file -> hash."""
     table = {}
     for base in (folder, folder.parent):
         listing = base / "SHA256SUMS"
@@ -212,22 +225,4 @@ def read_csv(path: Path, *, delimiter: str, numeric: Sequence[str] | None = None
             arrow_csv.ReadOptions(use_threads=False),
             arrow_csv.ParseOptions(delimiter=delimiter),
             arrow_csv.ConvertOptions(column_types=types, timestamp_parsers=[]),
-        )
-
-
-def read_columns(
-    path: Path, columns: Sequence[str], filters: Mapping[str, object] | None = None
-) -> pa.Table:
-    """Read columns of a compact Parquet table, with equality filters."""
-    with one_sentence(path):
-        names = arrow_parquet.read_schema(path).names
-        missing = [name for name in columns if name not in names]
-        if missing:
-            raise DataError(
-                f"'{path}' has no column '{missing[0]}' (found: {shown(names)}); "
-                f"{len(columns)} columns are needed: {shown(columns)}"
-            )
-        terms = [(name, "==", value) for name, value in (filters or {}).items()] or None
-        return arrow_parquet.read_table(
-            path, columns=list(columns), filters=terms, use_threads=False
         )

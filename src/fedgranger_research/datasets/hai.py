@@ -34,7 +34,8 @@ INFO = DatasetInfo(
         "Detection Contest on the HIL-based Augmented ICS Testbed, USENIX CSET 2021",
     ),
     files=(
-        "one version's folder: train1.csv, train2.csv, … and test1.csv, … (.csv or .csv.gz)",
+        "one version's folder: train1.csv, train2.csv, … and test1.csv, … (.csv or .csv.gz); "
+        "training files alone are normal operation without attacks",
         "20.07: time;P1_…;attack;attack_P1;attack_P2;attack_P3, separated by semicolons",
         "21.03: the same columns separated by commas; 22.04: timestamp,P1_…,Attack",
         "23.05: hai-train1.csv, … and hai-test1.csv, … with label-test1.csv, …",
@@ -71,7 +72,7 @@ def make_partition(columns: tuple[str, ...], *, assign_p4: bool) -> dict[str, tu
 
 
 def read(path: Path, options: Options) -> Source:
-    """Read one version's files, or the compact Parquet form (normal operation only)."""
+    """Read one version's files; training files alone are normal operation only."""
     notes: list[str] = []
     paths = find_files(path)
     hashes: dict[str, str] = {}
@@ -81,7 +82,7 @@ def read(path: Path, options: Options) -> Source:
     version, columns = "", ()
     for done, (name, file) in enumerate(paths.items()):
         recording, flags, kind = read_file(name, file)
-        _check_hashes(file, kind, hashes, options, notes)
+        hashes |= _check_hashes(file, kind, options, notes)
         options.report("reading", done + 1, len(paths))
         if columns not in ((), recording.columns):
             raise DataError(
@@ -94,6 +95,8 @@ def read(path: Path, options: Options) -> Source:
         else:
             runs.append(recording)
             processes[name] = flags
+    if not runs:
+        notes.append("no test files: normal operation only, no attacks")
     train = [_normal_rows(recording, runs, notes) for recording in train]
     anomalies = find_attacks(runs, processes, options.attacks, notes)
     train.sort(key=lambda recording: recording.time[0])
@@ -102,18 +105,17 @@ def read(path: Path, options: Options) -> Source:
     return Source(version, train, runs, anomalies, partition, hashes, notes)
 
 
-def _check_hashes(
-    path: Path, version: str, hashes: dict[str, str], options: Options, notes: list[str]
-) -> None:
+def _check_hashes(path: Path, version: str, options: Options, notes: list[str]) -> dict[str, str]:
     """Compare the file, and its file of labels, with the published hashes."""
-    for file in (path, label_file(path)):
-        if file is None or not file.is_file():
-            continue
-        hashes[file.name] = files.file_hash(file)
-        published = HAI_SHA256.get(f"hai-{version}/{file.name.removesuffix('.gz')}")
-        needed = files.listed_hashes(file.parent).get(str(file)) or published
-        accept = options.accept_changed
-        files.check_hash(file, hashes[file.name], needed, accept_changed=accept, notes=notes)
+    found = (path, label_file(path))
+    paths = {file.name: file for file in found if file is not None and file.is_file()}
+    published = {
+        name: HAI_SHA256[key]
+        for name in paths
+        if (key := f"hai-{version}/{name.removesuffix('.gz')}") in HAI_SHA256
+    }
+    accept = options.accept_changed
+    return files.check_hashes(path.parent, paths, published, accept_changed=accept, notes=notes)
 
 
 def _normal_rows(recording: Recording, runs: list[Recording], notes: list[str]) -> Recording:

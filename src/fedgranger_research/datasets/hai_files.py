@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as arrow_parquet
 
 from fedgranger.errors import DataError
 from fedgranger_research.datasets import files
@@ -16,7 +15,6 @@ from fedgranger_research.datasets.contents import Recording
 
 __all__ = ["TAG_COUNTS", "find_files", "label_file", "process_of", "read_file"]
 
-COMPACT = "normal_train1_first58min_1hz.parquet"
 CLOCKS = ("time", "timestamp")
 LABEL = re.compile(r"(?i)attack(_p\d)?")
 TAG = re.compile(r"(P[1-4]|x1\d{3})_\w+")
@@ -34,12 +32,9 @@ TAG_COUNTS = {
 def find_files(path: Path) -> dict[str, Path]:
     """Map train1, …, test1, … to the files of the folder, training first.
 
-    A compact Parquet file stands for train1 alone.
+    Without test files there is normal operation only.
     """
-    compact = path if path.suffix == ".parquet" else path / COMPACT
-    if compact.is_file():
-        return {"train1": compact}
-    needed = "train1.csv, … and test1.csv, … (or .csv.gz) of one version"
+    needed = "train1.csv, … and, for attacks, test1.csv, … (or .csv.gz) of one version"
     files.check_folder("hai", path, needed)
     names = sorted(entry.name for entry in path.iterdir())
     found: dict[tuple[str, int], Path] = {}
@@ -47,8 +42,7 @@ def find_files(path: Path) -> dict[str, Path]:
         match = DATA_FILE.fullmatch(name)
         if match:
             found.setdefault((match[2], int(match[3])), path / name)
-    splits = {split for split, _ in found}
-    if splits != {"train", "test"}:
+    if "train" not in {split for split, _ in found}:
         versions = [name for name in names if name.startswith("hai-")]
         hint = f"; pass one version's folder, such as {versions[0]}" if versions else ""
         raise DataError(
@@ -76,7 +70,7 @@ def read_file(name: str, path: Path) -> tuple[Recording, np.ndarray, str]:
             f"column time or timestamp and the tags of one version ({known}) are needed"
         )
     version = "23.05" if path.name.startswith("hai-") else versions[0]
-    table = _table(path, delimiter, tags)
+    table = files.read_csv(path, delimiter=delimiter, numeric=tags)
     values = np.empty((table.num_rows, len(tags)))
     for position, tag in enumerate(tags):
         values[:, position] = table[tag].to_numpy()
@@ -88,9 +82,6 @@ def read_file(name: str, path: Path) -> tuple[Recording, np.ndarray, str]:
 
 
 def _header(path: Path) -> tuple[list[str], str]:
-    if path.suffix == ".parquet":
-        with files.one_sentence(path):
-            return arrow_parquet.read_schema(path).names, ","
     files.check_not_pointer(path)
     with files.one_sentence(path), files.open_plain(path) as file:
         line = file.readline(100_000).decode("utf-8-sig").strip()
@@ -98,26 +89,16 @@ def _header(path: Path) -> tuple[list[str], str]:
     return [name.strip('"') for name in line.split(delimiter)], delimiter
 
 
-def _table(path: Path, delimiter: str, tags: tuple[str, ...]) -> pa.Table:
-    if path.suffix == ".parquet":
-        with files.one_sentence(path):
-            return arrow_parquet.read_table(path, use_threads=False)
-    return files.read_csv(path, delimiter=delimiter, numeric=tags)
-
-
 def _times(path: Path, column: pa.ChunkedArray) -> np.ndarray:
-    if pa.types.is_timestamp(column.type):
-        time = column.to_numpy().astype("datetime64[ns]")
-    else:
-        texts = [str(text) for text in column.to_pylist()]
-        stamps = pd.to_datetime(pd.Series(texts), format="%Y-%m-%d %H:%M:%S", errors="coerce")
-        if stamps.isna().any():
-            row = int(np.argmax(stamps.isna()))
-            raise DataError(
-                f"'{path}', data row {row + 1}: the time is '{texts[row]}', one like "
-                "'2019-09-11 20:00:00' is needed; get the file again"
-            )
-        time = stamps.to_numpy().astype("datetime64[ns]")
+    texts = [str(text) for text in column.to_pylist()]
+    stamps = pd.to_datetime(pd.Series(texts), format="%Y-%m-%d %H:%M:%S", errors="coerce")
+    if stamps.isna().any():
+        row = int(np.argmax(stamps.isna()))
+        raise DataError(
+            f"'{path}', data row {row + 1}: the time is '{texts[row]}', one like "
+            "'2019-09-11 20:00:00' is needed; get the file again"
+        )
+    time = stamps.to_numpy().astype("datetime64[ns]")
     if (time[1:] <= time[:-1]).any():
         row = int(np.argmax(time[1:] <= time[:-1])) + 1
         raise DataError(

@@ -12,7 +12,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data.checks import nearest
 from fedgranger.errors import ConfigError, DataError
@@ -75,12 +74,7 @@ SEGMENT = re.compile(r"(\d+)-(\d+):(\d+(?:,\d+)*)")
 def machines(path: Path) -> tuple[str, ...]:
     """Names of the machines below the folder, in order of their numbers."""
     root = _root(path)
-    if (root / "train.parquet").is_file():
-        file = arrow_parquet.ParquetFile(root / "train.parquet")
-        groups = (file.read_row_group(k, ["machine"]) for k in range(file.num_row_groups))
-        names = {name for group in groups for name in group["machine"].unique().to_pylist()}
-    else:
-        names = {file.stem for file in (root / "train").glob("machine-*.txt")}
+    names = {file.stem for file in (root / "train").glob("machine-*.txt")}
     if not names:
         raise DataError(
             f"folder '{root / 'train'}' holds no machine-*.txt; the 28 files of "
@@ -90,12 +84,10 @@ def machines(path: Path) -> tuple[str, ...]:
 
 
 def _root(path: Path) -> Path:
-    """Accept the repository, its ServerMachineDataset folder, or the compact folder."""
+    """Accept the repository or its ServerMachineDataset folder."""
     needed = "train, test, test_label and interpretation_label (ServerMachineDataset)"
     files.check_folder("smd", path, needed)
     root = path / "ServerMachineDataset" if (path / "ServerMachineDataset").is_dir() else path
-    if (root / "train.parquet").is_file():
-        return root
     for name in FOLDERS:
         if not (root / name).is_dir():
             found = sorted(entry.name for entry in root.iterdir())
@@ -122,13 +114,9 @@ def read(path: Path, options: Options) -> Source:
             f"{files.shown(known, 30)}"
         )
     notes: list[str] = []
-    if (root / "train.parquet").is_file():
-        version = "compact parquet form"
-        parts = _read_compact(root, machine, options, notes)
-    else:
-        version = "published text files"
-        parts = _read_published(root, machine)
-    train, test, labels, segments, hashes = parts
+    train, test, labels, segments, paths = _read_machine(root, machine)
+    accept = options.accept_changed
+    hashes = files.check_hashes(root, paths, {}, accept_changed=accept, notes=notes)
     anomalies = [
         Anomaly(
             f"smd_{machine.removeprefix('machine-')}_{k + 1:02d}",
@@ -143,7 +131,7 @@ def read(path: Path, options: Options) -> Source:
         for k, (start, stop, metrics) in enumerate(segments)
     ]
     return Source(
-        version,
+        "published text files",
         [Recording(machine, "train", np.arange(len(train)), COLUMNS, train)],
         [Recording(machine, "test", np.arange(len(test)), COLUMNS, test, labels)],
         anomalies,
@@ -156,10 +144,10 @@ def read(path: Path, options: Options) -> Source:
 
 
 Segment = tuple[int, int, list[int]]
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray, list[Segment], dict[str, str]]
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, list[Segment], dict[str, Path]]
 
 
-def _read_published(root: Path, machine: str) -> Parts:
+def _read_machine(root: Path, machine: str) -> Parts:
     paths = {
         name: files.find_file(root / name, (f"{machine}.txt",), f"{name} of {machine}")
         for name in FOLDERS
@@ -174,8 +162,8 @@ def _read_published(root: Path, machine: str) -> Parts:
             "the file again"
         )
     segments = _read_segments(paths["interpretation_label"], len(test))
-    hashes = {f"{name}/{path.name}": files.file_hash(path) for name, path in paths.items()}
-    return train, test, labels.astype(np.int8), segments, hashes
+    named = {f"{name}/{path.name}": path for name, path in paths.items()}
+    return train, test, labels.astype(np.int8), segments, named
 
 
 def _read_segments(path: Path, num_rows: int) -> list[Segment]:
@@ -202,32 +190,3 @@ def _read_segments(path: Path, num_rows: int) -> list[Segment]:
             )
         segments.append((int(match[1]), int(match[2]), metrics))
     return segments
-
-
-def _read_compact(root: Path, machine: str, options: Options, notes: list[str]) -> Parts:
-    listed = files.listed_hashes(root)
-    hashes = {}
-    for name in ("train.parquet", "test.parquet", "root_causes.csv"):
-        path = files.find_file(root, (name,), "part of SMD")
-        hashes[name] = files.file_hash(path)
-        needed = listed.get(str(path))
-        accept = options.accept_changed
-        files.check_hash(path, hashes[name], needed, accept_changed=accept, notes=notes)
-    arrays = []
-    for name, extra in (("train.parquet", ()), ("test.parquet", ("label",))):
-        table = files.read_columns(root / name, (*COLUMNS, *extra), {"machine": machine})
-        values = np.empty((table.num_rows, len(COLUMNS)))
-        for position, column in enumerate(COLUMNS):
-            values[:, position] = table[column].to_numpy()
-        files.check_finite(root / name, values, COLUMNS)
-        arrays.append(values)
-        if extra:
-            arrays.append(table["label"].to_numpy().astype(np.int8))
-    train, test, labels = arrays
-    causes = files.read_csv(root / "root_causes.csv", delimiter=",").to_pylist()
-    segments = [
-        (row["start"], row["end"] + 1, [COLUMNS.index(name) for name in row["metrics"].split(";")])
-        for row in causes
-        if row["machine"] == machine
-    ]
-    return train, test, labels, segments, hashes

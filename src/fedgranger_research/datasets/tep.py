@@ -102,33 +102,8 @@ INFO = DatasetInfo(
 
 
 def read(path: Path, options: Options) -> Source:
-    """Read all 44 files, or the compact Parquet form."""
+    """Read all 44 files."""
     folder = files.check_folder("tep", path, "d00.dat to d21.dat and d00_te.dat to d21_te.dat")
-    is_compact = (folder / "train_normal.parquet").is_file()
-    load = _read_compact if is_compact else _read_published
-    train, runs, hashes, notes = load(folder, options)
-    anomalies = [
-        Anomaly(
-            f"tep_{'test' if run.split == 'test' else 'trainfault'}_idv{fault:02d}",
-            run.split,
-            run.name,
-            int(np.argmax(run.labels)),
-            len(run.time) - 1,
-            FAULTS[fault][0],
-            FAULTS[fault][1],
-            f"IDV {fault}: {FAULTS[fault][2]}",
-        )
-        for run in runs
-        if run.labels is not None and (fault := int(run.name[1:3]))
-    ]
-    version = "compact parquet form" if is_compact else "published .dat files"
-    return Source(version, train, runs, anomalies, PARTITION, hashes, notes)
-
-
-Parts = tuple[list[Recording], list[Recording], dict[str, str], list[str]]
-
-
-def _read_published(folder: Path, options: Options) -> Parts:
     names = [f"d{k:02d}" for k in range(NUM_FAULTS + 1)]
     names += [f"{name}_te" for name in names]
     paths = {
@@ -154,8 +129,25 @@ def _read_published(folder: Path, options: Options) -> Parts:
             values = files.read_matrix(path, [(480, 52)], delimiter=None)
             runs.append(_recording(name, "train_faulty", values))
         options.report("reading", done + 1, len(paths))
-    hashes = {path.name: files.file_hash(path) for path in paths.values()}
-    return train, runs, hashes, notes
+    named = {path.name: path for path in paths.values()}
+    hashes = files.check_hashes(
+        folder, named, {}, accept_changed=options.accept_changed, notes=notes
+    )
+    anomalies = [
+        Anomaly(
+            f"tep_{'test' if run.split == 'test' else 'trainfault'}_idv{fault:02d}",
+            run.split,
+            run.name,
+            int(np.argmax(run.labels)),
+            len(run.time) - 1,
+            FAULTS[fault][0],
+            FAULTS[fault][1],
+            f"IDV {fault}: {FAULTS[fault][2]}",
+        )
+        for run in runs
+        if run.labels is not None and (fault := int(run.name[1:3]))
+    ]
+    return Source("published .dat files", train, runs, anomalies, PARTITION, hashes, notes)
 
 
 def _recording(name: str, split: str, values: np.ndarray) -> Recording:
@@ -165,34 +157,3 @@ def _recording(name: str, split: str, values: np.ndarray) -> Recording:
         if name[:3] != "d00":
             labels[FAULT_STEP if split == "test" else 0 :] = 1
     return Recording(name, split, np.arange(len(values)), COLUMNS, values, labels)
-
-
-def _read_compact(folder: Path, options: Options) -> Parts:
-    notes: list[str] = []
-    hashes: dict[str, str] = {}
-    found: dict[str, list[Recording]] = {}
-    listed = files.listed_hashes(folder)
-    for split, stem in (
-        ("train", "train_normal"),
-        ("train_faulty", "train_faulty"),
-        ("test", "test"),
-    ):
-        path = files.find_file(folder, (f"{stem}.parquet",), f"split '{split}' of TEP")
-        hashes[path.name] = files.file_hash(path)
-        files.check_hash(
-            path,
-            hashes[path.name],
-            listed.get(str(path)),
-            accept_changed=options.accept_changed,
-            notes=notes,
-        )
-        table = files.read_columns(path, ("run", *COLUMNS))
-        values = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COLUMNS])
-        files.check_finite(path, values, COLUMNS)
-        numbers = table["run"].to_numpy()
-        suffix = "_te" if split == "test" else ""
-        found[split] = [
-            _recording(f"d{number:02d}{suffix}", split, values[numbers == number])
-            for number in np.unique(numbers)
-        ]
-    return found["train"], found["train_faulty"] + found["test"], hashes, notes

@@ -19,7 +19,7 @@ under the regime's noise. Errors of the mean are \(\|E\hat A - \hat A^\circ\|_F\
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,11 @@ from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, set_up
 from fedgranger.uncertainty.record import Propagation
 from fedgranger_research import datasets
-from fedgranger_research.reproduction.limits import RowLimit, row_limits
+from fedgranger_research.reproduction.limits import RowLimit, error_rows, row_limits
 from fedgranger_research.reproduction.runner import Report
 
 __all__ = ["CLIENTS", "HaiRegime", "prepare", "recording"]
 
-COMPACT = "normal_train1_every100s.parquet"
 CLIENTS = ("P1", "P2", "P3")
 STATE_DIM = 2
 FEWEST_STEPS = 150
@@ -103,7 +102,8 @@ class HaiRegime:
             )
             limits = row_limits(setup, config, noise)
             quiet = row_limits(setup, config, {name: 0 * var for name, var in noise.items()})
-        more = [*_errors(found, limits, quiet), *_facts(found, limits, setup)]
+        errors = error_rows(found, limits, partial(_without_noise, quiet))
+        more = [*errors, *_facts(found, setup)]
         table = pd.DataFrame(more, columns=found.table.columns)
         return pd.concat([found.table, table], ignore_index=True)
 
@@ -137,8 +137,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)
 def _thinned(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel:  # noqa: ARG001
     """Read once for all regimes (the stamp notices new files) and keep a row per interval."""
-    compact = path / COMPACT
-    panel = datasets.load("hai", compact if compact.is_file() else path).train
+    panel = datasets.load("hai", path).train
     starts = np.flatnonzero(panel.segment_starts)
     age = np.arange(panel.num_steps)
     age = age - starts[np.searchsorted(starts, age, side="right") - 1]
@@ -148,7 +147,7 @@ def _thinned(path: Path, stamp: Any, interval: float, num_steps: int) -> Panel: 
     if len(kept) < FEWEST_STEPS:
         raise DataError(
             f"{path}: its normal operation has {len(kept)} rows {interval:g} s apart, "
-            f"{FEWEST_STEPS} are needed; give the publisher's train*.csv or {COMPACT}"
+            f"{FEWEST_STEPS} are needed; give the publisher's train*.csv"
         )
     clients = tuple(_rows(client, kept) for client in panel)
     return replace(panel, clients=clients, time=panel.time[kept])
@@ -162,38 +161,17 @@ def _rows(client: ClientData, kept: np.ndarray) -> ClientData:
     return ClientData(client.name, sensors, values[:, moving], client.observed[kept][:, moving])
 
 
-def _errors(
-    found: Propagation, limits: dict[str, RowLimit], quiet: dict[str, RowLimit]
-) -> list[tuple]:
-    marks = sorted(found.table["round"].unique())
-    rows = []
-    for client, path in found.granger_paths.items():
-        causes = [name for name in found.clients if name != client]
-        for n, cause in enumerate(causes):
-            part = slice(STATE_DIM * n, STATE_DIM * (n + 1))
-            still, target = quiet[client].granger[:, part], limits[client].granger[:, part]
-            for mark, mean in zip(marks, path[:, :, part], strict=True):
-                rows.append((mark, client, cause, "granger_error", _norm(mean - still)))
-                rows.append((mark, client, cause, "granger_limit_error", _norm(mean - target)))
-            rows.append((marks[-1], client, cause, "limit_error", _norm(target - still)))
-            rows.append((marks[-1], client, cause, "block_norm", _norm(still)))
-    return [(*row, np.nan, np.nan) for row in rows]
+def _without_noise(limits: dict[str, RowLimit], effect: str, cause: str) -> np.ndarray:
+    """The block Â° of the learner's limit on the recording as it is."""
+    n = [name for name in CLIENTS if name != effect].index(cause)
+    return limits[effect].granger[:, STATE_DIM * n : STATE_DIM * (n + 1)]
 
 
-def _facts(found: Propagation, limits: dict[str, RowLimit], setup: Setup) -> list[tuple]:
+def _facts(found: Propagation, setup: Setup) -> list[tuple]:
     last = found.table["round"].max()
     rows = []
     for stream in setup.streams:
-        model, limit = stream.model, limits[stream.name]
-        facts = {
-            "time_constant": limit.time_constant,
-            "server_time_constant": limit.server_time_constant,
-            "sensors": float(model.num_sensors),
-            "self_radius": spectral_radius(model.self_transition),
-        }
+        radius = spectral_radius(stream.model.self_transition)
+        facts = {"sensors": float(stream.model.num_sensors), "self_radius": radius}
         rows += [(last, stream.name, "", name, x, np.nan, np.nan) for name, x in facts.items()]
     return rows
-
-
-def _norm(matrix: np.ndarray) -> float:
-    return float(np.linalg.norm(matrix))

@@ -1,32 +1,30 @@
-"""HAI under stress: the figure and its text; `hai_regime` computes one setting."""
+"""HAI under stress: a column per block of Â, three rows per sweep; `hai_regime` has one setting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.errors import DataError
+from fedgranger_research.reproduction.canvas import GREY, colours, pyplot, save, scientific
+from fedgranger_research.reproduction.curves import SWEEP_TITLES
 from fedgranger_research.reproduction.hai_regime import CLIENTS, HaiRegime
-from fedgranger_research.reproduction.reading import (
-    column,
-    ends,
-    firsts,
-    last_round,
-    number,
+from fedgranger_research.reproduction.levels import (
+    ABOUT_LEVELS,
+    Curve,
+    Fact,
     rows_where,
-    select,
-    settling,
-    share,
-    spread_over,
+    sweep_table,
+    with_single_run,
 )
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["BLOCKS", "SWEEPS", "hai_stress_item"]
+__all__ = ["BLOCKS", "SWEEPS", "draw", "hai_stress_item"]
 
 TITLE = "HAI, normal operation: traces of Σ_A and Σ_θ and the error of Â for several Σ_y and Σ_A⁰"
 SWEEPS: dict[str, tuple[float, float, float]] = {
@@ -47,9 +45,14 @@ QUANTITIES = (
     "sensors",
     "self_radius",
 )
-DECAYED = 0.05
-"""A prior below this share of a trace no longer matters; levels this close are the same."""
-PERCENT = f"{100 * DECAYED:.0f} %"
+FACTS = {
+    "sensors": "live sensors of {}",
+    "self_radius": "ρ(A_mm) of {}",
+    "server_time_constant": "time constant of Â, {}, rounds",
+    "time_constant": "slowest time constant of (θ, Â), {}, rounds",
+}
+DASHES = (0, (4, 2))
+ROOM_BELOW = {"prior": 0.1, "single_run": 0.6}
 
 
 def hai_stress_item(folder: Path) -> Item:
@@ -64,7 +67,7 @@ def hai_stress_item(folder: Path) -> Item:
             f"{folder}: has no subfolder hai; give --data a folder with one that holds the "
             "publisher's files ('fedgranger datasets info hai' says which)"
         )
-    return Item("hai-stress", TITLE, partial(_settings, path), _collect, _paragraph)
+    return Item("hai-stress", TITLE, partial(_settings, path), _collect, _markdown, draw)
 
 
 def _swept(*, quick: bool) -> list[tuple[str, float]]:
@@ -79,154 +82,119 @@ def _settings(path: Path, *, quick: bool = False) -> list[HaiRegime]:
 
 
 def _collect(tables: list[pd.DataFrame], *, quick: bool = False) -> pd.DataFrame:
-    """The numbers of the figure; column `single_run` as in `l2_error.collect`."""
+    """The numbers of the figure."""
     parts = []
     for (name, value), table in zip(_swept(quick=quick), tables, strict=True):
         chosen = rows_where(table, table["quantity"].isin(QUANTITIES))
         chosen.insert(0, "sweep", name)
         chosen.insert(1, "value", value)
         parts.append(chosen)
-    table = pd.concat(parts, ignore_index=True)
-    keys = ["sweep", "value", "round", "client", "cause"]
-    traces = rows_where(table, table["quantity"] == "granger_cov")[[*keys, "total"]]
-    joined = table.merge(
-        pd.DataFrame(traces).rename(columns={"total": "trace"}), on=keys, how="left"
-    )
-    of_mean = np.isin(column(joined, "quantity"), ["granger_error", "granger_limit_error"])
-    total, trace = column(joined, "total"), np.maximum(column(joined, "trace"), 0)
-    single_run = np.where(of_mean, np.sqrt(total**2 + trace), np.nan)
-    return joined.assign(single_run=single_run).drop(columns="trace")
+    return with_single_run(pd.concat(parts, ignore_index=True))
 
 
-def _paragraph(table: pd.DataFrame) -> tuple[str, str]:
-    claim = (
-        "For HAI the paper draws the error of Â's mean to A, block by block, for several Σ_y and "
-        "Σ_A⁰ (what A is for HAI it does not say), and traces of a nonlinear model only. Its text "
-        "says that all traces settle, that their level does not depend on the prior, and that a "
-        "larger Σ_y makes variances decay faster and, when very large, the estimate worse."
-    )
-    parts = [_about_run(table), _about_noise(table), _about_prior(table), _about_error(table)]
-    return claim, " ".join(parts)
+def _markdown(table: pd.DataFrame) -> str:
+    curves = [
+        *(Curve(f"tr Σ_A{_digits(*b)}", "", "granger_cov", *b) for b in BLOCKS),
+        *(Curve(f"tr Σ_θ{m[1:]}", "", "augmentation_cov", m) for m in CLIENTS),
+    ]
+    for block in BLOCKS:
+        label = f"‖E Â{_digits(*block)} − Â{_digits(*block)}°‖"
+        curves.append(Curve(label, "", "granger_error", *block, "single_run"))
+    facts = [
+        *(Fact(f"‖Â{_digits(*b)}°‖", "block_norm", *b) for b in BLOCKS),
+        *(Fact(f"‖Â{_digits(*b)}* − Â{_digits(*b)}°‖", "limit_error", *b) for b in BLOCKS),
+        *(Fact(label.format(m), name, m) for name, label in FACTS.items() for m in CLIENTS),
+    ]
+    noise, prior = SWEEPS
+    tables = [sweep_table(table, noise, curves, facts), sweep_table(table, prior, curves)]
+    return "\n\n".join([*tables, ABOUT_LEVELS])
 
 
-def _about_run(table: pd.DataFrame) -> str:
-    sensors = ", ".join(f"{m} {_fact(table, 'sensors', m):.0f}" for m in CLIENTS)
-    radii = ", ".join(number(_fact(table, "self_radius", m)) for m in CLIENTS)
-    return (
-        f"{last_round(table)} rounds (levels are medians over the last fifth), live sensors "
-        f"{sensors}, two states each, ρ(A_mm) {radii}; A is replaced by Â°, the learner's limit "
-        "without added noise."
-    )
+def _digits(effect: str, cause: str) -> str:
+    return f"{effect[1:]}{cause[1:]}"
 
 
-def _about_noise(table: pd.DataFrame) -> str:
-    low, *_, high = SWEEPS["noise_var"]
-    level = _levels(table, "granger_cov", "noise_var")
-    growth = [x[high] / x[low] for x in level.values()]
-    left, ratio, moving = [], [], []
-    for client in CLIENTS:
-        theta = select(table, "augmentation_cov", client, sweep="noise_var")
-        start, prior, total = firsts(theta, "prior"), ends(theta, "prior"), ends(theta)
-        shares = [share(max(prior[value], 0) / start[value]) for value in (low, high)]
-        left.append(f"{shares[0]} and {shares[1]} (θ{client[1:]})")
-        ratio.append(f"{number(total[high] / total[low])} (θ{client[1:]})")
-        moving += [f"{v:g} (θ{client[1:]})" for v, x in settling(theta).items() if x > DECAYED]
-    return (
-        f"Noise: tr Σ_A ends between {_span(level, low)} at Σ_y {low:g} and between "
-        f"{_span(level, high)} at {high:g}, {number(min(growth))} to {number(max(growth))} times "
-        f"as much. Of θ's prior {', '.join(left)} are left at Σ_y {low:g} and {high:g}; tr Σ_θ "
-        f"itself, noise included, ends {', '.join(ratio)} times as large at {high:g} as at "
-        f"{low:g}, and still changes by over {PERCENT} between the last two fifths at Σ_y "
-        f"{', '.join(moving) or 'nowhere'}. The prior is still over {PERCENT} of tr Σ_A in "
-        f"{_held(table, 'noise_var', low)[1]} at Σ_y {low:g} and in "
-        f"{_held(table, 'noise_var', high)[1]} at {high:g}."
-    )
+def draw(folder: Path, table: pd.DataFrame) -> None:
+    """Draw tr Σ_A and the error per block and tr Σ_θ per client; rows share their axis."""
+    plt = pyplot()
+    figure = plt.figure(figsize=(12.4, 11.4), layout="constrained")
+    figure.get_layout_engine().set(hspace=0.03, wspace=0.02)
+    parts = figure.subfigures(2, 1)
+    for part, (sweep, title) in zip(parts, list(SWEEP_TITLES.items())[:2], strict=True):
+        own = rows_where(table, table["sweep"] == sweep)
+        grid = part.add_gridspec(3, 6)
+        blocks = [(m, n, _digits(m, n)) for m, n in BLOCKS]
+        traces = [
+            (grid[0, k], rf"tr $\Sigma_{{A_{{{ij}}}}}$", m, n)
+            for k, (m, n, ij) in enumerate(blocks)
+        ]
+        thetas = [
+            (grid[1, 2 * k : 2 * k + 2], rf"tr $\Sigma_{{\theta_{m[1:]}}}$", m, "")
+            for k, m in enumerate(CLIENTS)
+        ]
+        errors = [
+            (grid[2, k], rf"$\Vert E\hat A_{{{ij}}} - \hat A^\circ_{{{ij}}}\Vert_F$", m, n)
+            for k, (m, n, ij) in enumerate(blocks)
+        ]
+        _draw_row(part, own, traces, "granger_cov", "prior")
+        _draw_row(part, own, thetas, "augmentation_cov", "prior")
+        last = _draw_row(part, own, errors, "granger_error", "single_run")
+        norms = rows_where(own, own["quantity"] == "block_norm")
+        for axis, (_, _, client, cause) in zip(last, errors, strict=True):
+            norm = rows_where(norms, (norms["client"] == client) & (norms["cause"] == cause))
+            axis.axhline(float(norm["total"].to_numpy()[0]), color=GREY, lw=1.2, ls=":")
+            axis.set_xlabel("round")
+        _legend(part, own, title)
+    save(figure, folder, "hai-stress")
 
 
-def _about_prior(table: pd.DataFrame) -> str:
-    sweep = "granger_prior_var"
-    low, *_, high = SWEEPS[sweep]
-    ratio = {b: spread_over(x.values()) for b, x in _levels(table, "granger_cov", sweep).items()}
-    free = [b for b in BLOCKS if ratio[b] < 1 + DECAYED]
-    apart = [f"{number(ratio[b])} ({_name(b)})" for b in BLOCKS if b not in free]
-    held, text = _held(table, sweep, high)
-    prior = _levels(table, "granger_cov", sweep, "prior")
-    # linear in Σ_A⁰ and Σ_θ⁰, and the second is the same everywhere
-    own = [(x[high] - x[low]) / (1 - low / high) / x[high] for b, x in prior.items() if b in held]
-    whose = f": {share(max(own))} of it at most is Â's own start, the rest is θ's" if own else ""
-    rounds, times = last_round(table), []
-    for m in CLIENTS:
-        server, slow = (_fact(table, f"{x}time_constant", m, sweep) for x in ("server_", ""))
-        times.append(f"{number(rounds / server)} and {number(rounds / slow)} ({m})")
-    return (
-        f"Prior: with Σ_A⁰ from {low:g} to {high:g} the level of tr Σ_A is the same within "
-        f"{PERCENT} in {_names(free)}"
-        f"{' and differs by a factor ' + ', '.join(apart) if apart else ''}. The pass is "
-        f"{', '.join(times)} time constants long of Â alone and of the slowest direction of "
-        f"(θ, Â). At Σ_A⁰ {high:g} a prior is over {PERCENT} of tr Σ_A in {text}{whose}."
-    )
+def _draw_row(
+    part: Any,
+    table: pd.DataFrame,
+    panels: list[tuple[Any, str, str, str]],
+    quantity: str,
+    dashed: str,
+) -> list[Any]:
+    """Panels of one quantity on a common logarithmic axis; returns them."""
+    rows = rows_where(table, table["quantity"] == quantity)
+    axes: list[Any] = []
+    for place, title, client, cause in panels:
+        first = axes[0] if axes else None
+        axis = part.add_subplot(place, sharex=first, sharey=first)
+        own = rows_where(rows, (rows["client"] == client) & (rows["cause"] == cause))
+        _draw_curves(axis, own, dashed)
+        axis.set_title(title)
+        axis.tick_params(labelleft=not axes, labelbottom=quantity != "granger_cov")
+        axes.append(axis)
+    total = rows["total"].to_numpy()
+    largest = float(np.nanmax(rows[["total", dashed]].to_numpy()))
+    axes[0].set_yscale("log")
+    axes[0].set_ylim(ROOM_BELOW[dashed] * float(total[total > 0].min()), 1.8 * largest)
+    for axis in axes:
+        axis.minorticks_off()
+        axis.margins(x=0.02)
+    return axes
 
 
-def _about_error(table: pd.DataFrame) -> str:
-    low, *_, high = SWEEPS["noise_var"]
-    error, to_limit, moved = (
-        _levels(table, name, "noise_var", unit="block_norm")
-        for name in ("granger_error", "granger_limit_error", "limit_error")
-    )
-    texts = [f"{number(x[low])} and {number(x[high])} ({_name(b)})" for b, x in error.items()]
-    worse = [b for b, x in error.items() if x[high] > x[low]]
-    above = [sum(x[value] > 1 for x in error.values()) for value in (low, high)]
-    mean, single = (
-        _levels(table, "granger_error", "granger_prior_var", name)
-        for name in ("total", "single_run")
-    )
-    apart = max(max(x.values()) - min(x.values()) for x in mean.values())
-    ratio = max(spread_over(x.values()) for x in single.values())
-    return (
-        f"Error of the mean to Â° in units of ‖Â°‖, at Σ_y {low:g} and {high:g}: "
-        f"{', '.join(texts)}. It starts at 1 (the mean of the start is 0) and ends above 1 in "
-        f"{above[0]} and {above[1]} of 6 blocks; to the regime's own limit Â* it is between "
-        f"{_span(to_limit, low)} and between {_span(to_limit, high)}. No drawn noise or start is "
-        "in the mean: what moves it are the recorded rows, one per round at a constant step size, "
-        f"and a θ that has not arrived. A larger Σ_y makes the error larger in {_names(worse)}; it "
-        f"acts like ridge and at {high:g} takes Â* between {_span(moved, high)} ‖Â°‖ away from Â°. "
-        f"Over Σ_A⁰ the mean's error differs by at most {number(apart)}, that of a single run ends "
-        f"at most a factor {number(ratio)} apart."
-    )
+def _draw_curves(axis: Any, table: pd.DataFrame, dashed: str) -> None:
+    values = np.unique(table["value"].to_numpy())
+    for k, (value, colour) in enumerate(zip(values, colours(len(values)), strict=True)):
+        line = rows_where(table, table["value"] == value).sort_values(by="round")
+        x, part = line["round"].to_numpy(), line[dashed].to_numpy()
+        axis.plot(x, line["total"].to_numpy(), color=colour, lw=2.2 - 0.7 * k)
+        axis.plot(x, np.where(part > 0, part, np.nan), color=colour, lw=1.1, ls=DASHES)
 
 
-def _levels(
-    table: pd.DataFrame, quantity: str, sweep: str, name: str = "total", unit: str | None = None
-) -> dict[tuple[str, str], dict[float, float]]:
-    """Ends of every block and regime, in units of another quantity if given."""
-    found = {b: ends(select(table, quantity, *b, sweep=sweep), name) for b in BLOCKS}
-    if unit is None:
-        return found
-    units = _levels(table, unit, sweep)
-    return {b: {v: x / units[b][v] for v, x in level.items()} for b, level in found.items()}
+def _legend(part: Any, table: pd.DataFrame, title: str) -> None:
+    from matplotlib.lines import Line2D
 
-
-def _held(table: pd.DataFrame, sweep: str, value: float) -> tuple[list[tuple[str, str]], str]:
-    """Blocks whose trace still holds the prior, and the same in words with the largest share."""
-    total, prior = (_levels(table, "granger_cov", sweep, name) for name in ("total", "prior"))
-    shares = {b: prior[b][value] / total[b][value] for b in BLOCKS}
-    held = [b for b in BLOCKS if shares[b] > DECAYED]
-    return held, f"{_names(held)} (up to {share(max(shares.values()))})" if held else "no block"
-
-
-def _fact(table: pd.DataFrame, name: str, client: str, sweep: str = "noise_var") -> float:
-    """What is the same in all regimes of a sweep, or its value in the first."""
-    return next(iter(ends(select(table, name, client, sweep=sweep)).values()))
-
-
-def _span(levels: dict[tuple[str, str], dict[float, float]], value: float) -> str:
-    low, *_, high = sorted(BLOCKS, key=lambda b: levels[b][value])
-    return " and ".join(f"{number(levels[b][value])} ({_name(b)})" for b in (low, high))
-
-
-def _names(blocks: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(_name(b) for b in blocks) or "no block"
-
-
-def _name(block: tuple[str, str]) -> str:
-    return f"Â{block[0][1:]}{block[1][1:]}"
+    values = np.unique(table["value"].to_numpy())
+    handles = [
+        Line2D([], [], color=colour, lw=2, label=scientific(value))
+        for value, colour in zip(values, colours(len(values)), strict=True)
+    ]
+    text = "dashed: part from the\nprior; in the errors\none run (rms)"
+    handles.append(Line2D([], [], color="black", lw=1.1, ls=DASHES, label=text))
+    norm = r"$\Vert\hat A^\circ\Vert_F$, the error" + "\n" + r"of $\hat A = 0$"
+    handles.append(Line2D([], [], color=GREY, lw=1.2, ls=":", label=norm))
+    part.legend(handles=handles, title=title, loc="outside center right", alignment="left")

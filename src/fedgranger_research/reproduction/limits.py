@@ -7,7 +7,7 @@ measurements predict on the other clients' states (docs/theory/learner.md, "Wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -17,9 +17,10 @@ from fedgranger.config import RunConfig
 from fedgranger.runtime.rows import row_params, row_windows
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.noise import noise_of
+from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.statistics import collect, unflatten
 
-__all__ = ["RowLimit", "row_limits"]
+__all__ = ["RowLimit", "error_rows", "row_limits"]
 
 
 class RowLimit(NamedTuple):
@@ -64,6 +65,38 @@ def row_limits(
             _time_constant(averages.gain[np.ix_(server, server)]),
         )
     return found
+
+
+def error_rows(
+    found: Propagation, limits: dict[str, RowLimit], target: Callable[[str, str], np.ndarray]
+) -> list[tuple]:
+    """Rows of `Propagation.table`: errors of the mean of Â, and time constants.
+
+    Per block and round the distance to the target (`granger_error`) and to the limit
+    (`granger_limit_error`); at the last round `limit_error`, the distance between the two,
+    `block_norm`, the target's norm, and per client `time_constant` and `server_time_constant`.
+
+    Args:
+        found: the means along training; all clients have the same number of states.
+        limits: the learner's own limit.
+        target: (effect, cause) -> what stands for A_mn.
+    """
+    marks = sorted(found.table["round"].unique())
+    rows = []
+    for client, path in found.granger_paths.items():
+        causes = [name for name in found.clients if name != client]
+        p = path.shape[2] // len(causes)
+        for n, cause in enumerate(causes):
+            part = slice(p * n, p * (n + 1))
+            block, limit = target(client, cause), limits[client].granger[:, part]
+            for mark, mean in zip(marks, path[:, :, part], strict=True):
+                rows.append((mark, client, cause, "granger_error", mean - block))
+                rows.append((mark, client, cause, "granger_limit_error", mean - limit))
+            rows.append((marks[-1], client, cause, "limit_error", limit - block))
+            rows.append((marks[-1], client, cause, "block_norm", block))
+        names = ("time_constant", "server_time_constant")
+        rows += [(marks[-1], client, "", name, getattr(limits[client], name)) for name in names]
+    return [(*row, float(np.linalg.norm(x)), np.nan, np.nan) for *row, x in rows]
 
 
 def _real_places(

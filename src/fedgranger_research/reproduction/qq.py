@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedgranger_research.reproduction.reading import column, number, share
+from fedgranger_research.reproduction.canvas import GREY, colours, pyplot, save
+from fedgranger_research.reproduction.levels import column, number, rows_where, share
 from fedgranger_research.reproduction.resampling import Resample
+from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["SHOWN", "TITLE", "collect", "paragraph", "settings", "shapiro_power"]
+__all__ = ["ITEM", "SHOWN", "collect", "draw", "markdown", "settings", "shapiro_power"]
 
 TITLE = "normal QQ plots of four blocks over 30 block-bootstrap resamples of a six-client data set"
 SHOWN = (
@@ -24,8 +27,9 @@ SHOWN = (
 ENTRY = ["effect", "cause", "row", "col"]
 NUM_RESAMPLES = 30
 LEVEL = 0.05
+MARKERS = "os^D"
 ALTERNATIVES = {
-    "Student t with 5 degrees of freedom": stats.t(5),
+    "a Student t with 5 degrees of freedom": stats.t(5),
     "a χ² with 10 degrees of freedom": stats.chi2(10),
     "an exponential": stats.expon(),
 }
@@ -76,35 +80,66 @@ def shapiro_power(size: int, *, repeats: int = 2000, seed: int = 0) -> dict[str,
     return found
 
 
-def paragraph(table: pd.DataFrame) -> tuple[str, str]:
-    """What the paper claims, what these numbers say."""
-    claim = (
-        "Quantiles of the converged estimates over 30 resamples follow those of a normal "
-        "distribution, which is offered as support for the test on single entries."
-    )
+def markdown(table: pd.DataFrame) -> str:
+    """How often normality is rejected, what the test would notice, and a test of absent blocks."""
     size = len(np.unique(column(table, "resample")))
     entries = table.drop_duplicates(ENTRY)
     p, is_shown = column(entries, "shapiro_p"), column(entries, "is_shown")
-    shown = p[is_shown]
-    low, low_all = int((shown <= LEVEL).sum()), float((p <= LEVEL).mean())
-    power = shapiro_power(size)
-    noticed = ", ".join(f"{name} in {share(x)}" for name, x in power.items())
+    lines = [
+        f"| Shapiro and Wilk's test at {100 * LEVEL:g} % | rejected | of | smallest p |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {int((chosen <= LEVEL).sum())} | {len(chosen)} | {number(chosen.min())} |"
+        for name, chosen in (("entries shown", p[is_shown]), ("all entries", p))
+    ]
+    lines += ["", f"| {size} independent draws of | noticed by that test |", "|---|---|"]
+    lines += [f"| {name} | {share(x)} |" for name, x in shapiro_power(size).items()]
     absent = column(entries, "z")[~column(entries, "is_present")]
     rejected = float((np.abs(absent) > stats.norm.ppf(1 - LEVEL / 2)).mean())
-    verdict = (
-        "The quantiles follow the line"
-        if low <= stats.binom.ppf(0.99, len(shown), LEVEL)
-        else "The quantiles do not follow the line everywhere"
+    lines += [
+        "",
+        f"Mean / s.d. over resamples rejects {share(rejected)} of the {len(absent)} entries of "
+        f"absent blocks at {100 * LEVEL:g} %.",
+    ]
+    return "\n".join(lines)
+
+
+def draw(folder: Path, table: pd.DataFrame) -> None:
+    """Draw one panel per block, one marker per entry."""
+    plt = pyplot()
+    shown = rows_where(table, table["is_shown"])
+    blocks = list(shown[["effect", "cause"]].drop_duplicates().itertuples(index=False, name=None))
+    figure, axes = plt.subplots(
+        2, 2, figsize=(7.6, 6.6), sharex=True, sharey=True, layout="constrained"
     )
-    finding = (
-        f"{verdict}: Shapiro and Wilk's test rejects normality at 5 % for "
-        f"{low} of the {len(shown)} entries shown (smallest p {number(float(shown.min()))}) "
-        f"and for {share(low_all)} of all {len(entries)} entries, where 5 % are expected from "
-        f"normal ones (entries are correlated, so these are not {len(entries)} independent tests). "
-        f"What {size} resamples can show: in as many independent draws the test notices {noticed} "
-        "of the cases. Resamples of one data set also describe the spread around the learner's own "
-        "limit and not around A, and that decides a test: dividing every entry's mean by its "
-        f"spread over resamples rejects {share(rejected)} of the {len(absent)} entries of absent "
-        "blocks at 5 %, normal or not."
-    )
-    return claim, finding
+    limit = 1.1 * float(np.abs(np.asarray(shown["standardised"])).max())
+    for axis, (effect, cause) in zip(axes.flat, blocks, strict=True):
+        block = rows_where(shown, (shown["effect"] == effect) & (shown["cause"] == cause))
+        axis.plot([-limit, limit], [-limit, limit], color=GREY, lw=1, zorder=1)
+        entries = list(block[["row", "col"]].drop_duplicates().itertuples(index=False, name=None))
+        palette = colours(len(entries))
+        for (i, j), colour, marker in zip(entries, palette, MARKERS, strict=True):
+            entry = rows_where(block, (block["row"] == i) & (block["col"] == j))
+            p = float(np.asarray(entry["shapiro_p"])[0])
+            axis.plot(
+                np.asarray(entry["normal_quantile"]),
+                np.asarray(entry["standardised"]),
+                marker,
+                ms=4.5,
+                mfc="none",
+                mec=colour,
+                label=f"entry ({i + 1}, {j + 1}), p = {p:.2f}",
+            )
+        numbers = f"{effect.removeprefix('client')}{cause.removeprefix('client')}"
+        present = "present" if np.asarray(block["is_present"])[0] else "absent"
+        axis.set_title(rf"$\hat A_{{{numbers}}}$ ({present})")
+        axis.legend(loc="upper left", fontsize=7.5, title="Shapiro–Wilk", title_fontsize=7.5)
+    for axis in axes[-1]:
+        axis.set_xlabel("normal quantile")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("standardised estimate")
+    save(figure, folder, "qq")
+
+
+ITEM = Item("qq", TITLE, settings, collect, markdown, draw)

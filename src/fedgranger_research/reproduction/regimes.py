@@ -21,8 +21,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.truth import Truth
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, set_up
-from fedgranger.uncertainty.record import Propagation
-from fedgranger_research.reproduction.limits import RowLimit, row_limits
+from fedgranger_research.reproduction.limits import error_rows, row_limits
 from fedgranger_research.reproduction.system import STATE_DIM, mean_panel, paired_system
 
 __all__ = ["SWEEPS", "Regime", "prepare_regime", "stack_sweeps", "sweep", "sweeps"]
@@ -104,7 +103,7 @@ class Regime:
                 report=report,
             )
             limits = row_limits(setup, config, noise)
-        more = pd.DataFrame(_errors(found, limits, truth), columns=found.table.columns)
+        more = pd.DataFrame(error_rows(found, limits, truth.block), columns=found.table.columns)
         return pd.concat([found.table, more], ignore_index=True)
 
 
@@ -163,26 +162,3 @@ def stack_sweeps(
         chosen.insert(1, "value", float(getattr(regime, name)))
         parts.append(chosen)
     return pd.concat(parts, ignore_index=True)
-
-
-def _errors(found: Propagation, limits: dict[str, RowLimit], truth: Truth) -> list[tuple]:
-    marks = sorted(found.table["round"].unique())
-    rows = []
-    for m, client in enumerate(found.clients):
-        path, limit = found.granger_paths[client], limits[client]
-        causes = [name for k, name in enumerate(found.clients) if k != m]
-        for n, cause in enumerate(causes):
-            part = slice(STATE_DIM * n, STATE_DIM * (n + 1))
-            block, target = truth.block(client, cause), limit.granger[:, part]
-            for mark, mean in zip(marks, path[:, :, part], strict=True):
-                rows.append((mark, client, cause, "granger_error", _norm(mean - block)))
-                rows.append((mark, client, cause, "granger_limit_error", _norm(mean - target)))
-            rows.append((marks[-1], client, cause, "limit_error", _norm(target - block)))
-            rows.append((marks[-1], client, cause, "block_norm", _norm(block)))
-        rows.append((marks[-1], client, "", "time_constant", limit.time_constant))
-        rows.append((marks[-1], client, "", "server_time_constant", limit.server_time_constant))
-    return [(*row, np.nan, np.nan) for row in rows]
-
-
-def _norm(matrix: np.ndarray) -> float:
-    return float(np.linalg.norm(matrix))

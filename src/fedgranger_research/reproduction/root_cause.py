@@ -103,9 +103,7 @@ def root_cause_item(folder: Path) -> Item:
             f"{folder}: holds none of {', '.join(datasets.NAMES)}; give --data a folder with a "
             "subfolder per data set ('fedgranger datasets info NAME' says what belongs there)"
         )
-    return Item(
-        "root-cause", TITLE, partial(_chosen, settings), _collect, _paragraph, _markdown, False
-    )
+    return Item("root-cause", TITLE, partial(_chosen, settings), _collect, _markdown)
 
 
 def _settings(folder: Path) -> list[RootCauseSetting]:
@@ -295,29 +293,6 @@ def _chance(dataset: Any, part: Any, kind: str, instances: list[Instance]) -> di
         "undefined": 1.0,
         "count": len(instances),
     }
-
-
-def _paragraph(table: pd.DataFrame) -> tuple[str, str]:
-    claim = (
-        "The paper ranks root causes by its score on a pruned FedGC graph and prints AC@1 / AC@2 "
-        "of 0.292 / 0.311 on TEP and 0.688 / 0.978 on SMD, with client splits it does not publish."
-    )
-    parts = []
-    chosen = table.loc[(table["part"] == "test") & (table["roots"] == "single")]
-    for dataset, rows in chosen.groupby("dataset", sort=False):
-        by = rows.set_index("method")
-        ours, bare, paper = (by.loc[name] for name in ("unexplained", "deviation", "paper: FedGC"))
-        parts.append(
-            f"{str(dataset).upper()}, {ours['count']:.0f} anomalies with one root: "
-            f"{ours['ac1']:.3f} / {ours['ac2']:.3f} for the surprise that others do not explain, "
-            f"{by.loc['surprise', 'ac1']:.3f} / {by.loc['surprise', 'ac2']:.3f} without the graph, "
-            f"{bare['ac1']:.3f} / {bare['ac2']:.3f} for the states' deviation, "
-            f"{paper['ac1']:.3f} / {paper['ac2']:.3f} for the paper's score, which ranks nobody in "
-            f"{100 * paper['undefined']:.0f} % of them, "
-            f"{by.loc['constant', 'ac1']:.3f} for a constant guess."
-        )
-    parts.append("Different splits: figures are not comparable with the paper's one by one.")
-    return claim, " ".join(parts)
 
 
 def _markdown(table: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.run_folder import write_atomically
 
-__all__ = ["Item", "Outcome", "Setting", "reproduce"]
+__all__ = ["Item", "Setting", "reproduce"]
 
 Report = Callable[[str, int, int], None]
 
@@ -48,32 +48,22 @@ class Item(NamedTuple):
         title: one line.
         settings: (quick) -> what has to be computed.
         collect: (tables of the settings, quick) -> the numbers behind the picture.
-        paragraph: numbers -> what the paper claims, what was found.
-        markdown: numbers -> a table for the text, or None.
-        has_picture: the report package draws it.
+        markdown: numbers -> tables for people.
+        draw: (folder, numbers) -> NAME.png and NAME.svg there, or None.
     """
 
     name: str
     title: str
     settings: Callable[..., list[Any]]
     collect: Callable[..., pd.DataFrame]
-    paragraph: Callable[[pd.DataFrame], tuple[str, str]]
-    markdown: Callable[[pd.DataFrame], str] | None = None
-    has_picture: bool = True
-
-
-class Outcome(NamedTuple):
-    """Numbers and text of one figure or table."""
-
-    table: pd.DataFrame
-    claim: str
-    finding: str
+    markdown: Callable[[pd.DataFrame], str]
+    draw: Callable[[Path, pd.DataFrame], None] | None = None
 
 
 def reproduce(
     item: Item, folder: Path, *, quick: bool = False, report: Report = lambda *_: None
-) -> Outcome:
-    """Compute what is missing and write NAME.csv and NAME.md.
+) -> pd.DataFrame:
+    """Compute what is missing, write NAME.csv and NAME.md and return the numbers.
 
     Args:
         item: the figure or table.
@@ -96,13 +86,12 @@ def reproduce(
         done += work
         report(item.name, done, total)
     table = item.collect(tables, quick=quick)
-    claim, finding = item.paragraph(table)
     write_atomically(folder / f"{item.name}.csv", lambda path: table.to_csv(path, index=False))
-    text = _page(item, table, claim, finding, quick=quick)
+    text = _page(item, table, quick=quick)
     write_atomically(
         folder / f"{item.name}.md", lambda path: path.write_text(text, encoding="utf-8")
     )
-    return Outcome(table, claim, finding)
+    return table
 
 
 def _cached(folder: Path, setting: Setting, report: Report) -> pd.DataFrame:
@@ -116,17 +105,16 @@ def _cached(folder: Path, setting: Setting, report: Report) -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
-def _page(item: Item, table: pd.DataFrame, claim: str, finding: str, *, quick: bool) -> str:
+def _page(item: Item, table: pd.DataFrame, *, quick: bool) -> str:
     note = (
         "A quick run: few settings and rounds, to see that everything works. Its numbers decide "
         "nothing.\n\n"
         if quick
         else ""
     )
-    picture = f"![{item.name}]({item.name}.png)\n\n" if item.has_picture else ""
-    extra = f"{item.markdown(table)}\n\n" if item.markdown else ""
+    picture = f"![{item.name}]({item.name}.png)\n\n" if item.draw else ""
     return (
-        f"# {item.name}: {item.title}\n\n{picture}{note}"
-        f"**The paper.** {claim} **Here.** {finding}\n\n{extra}"
-        f"Numbers: `{item.name}.csv`. Made by fedgranger {__version__}.\n"
+        f"# {item.name}: {item.title}\n\n{picture}{note}{item.markdown(table)}\n\n"
+        f"Numbers: `{item.name}.csv`. Made by fedgranger {__version__}. What the paper claims and "
+        "what was found is in docs/reproducing.md.\n"
     )

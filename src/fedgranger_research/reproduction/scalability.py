@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.data.system import client_names
-from fedgranger_research.reproduction.reading import (
-    column,
-    number,
-    rows_where,
-    share,
-    spread_over,
-)
+from fedgranger_research.reproduction.canvas import colours, pyplot, save, scientific
+from fedgranger_research.reproduction.levels import column, number, rows_where, share
 from fedgranger_research.reproduction.regimes import Regime
-from fedgranger_research.reproduction.system import STATE_DIM
+from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["PAPER_TRACES", "TITLE", "collect", "markdown", "paragraph", "settings"]
+__all__ = ["ITEM", "PAPER_TRACES", "collect", "draw", "markdown", "settings"]
 
 TITLE = "trace of Cov(Â21) at the end of training for d = 16…128 and M = 2…16, prior 1e-6…1"
 PRIORS = (1e-6, 1e-4, 1e-2, 1.0)
 SIZES = {"sensor_dim": (16, 32, 64, 128), "num_clients": (2, 4, 8, 16)}
 LETTERS = {"sensor_dim": "d", "num_clients": "M"}
+AXIS_TITLES = {"sensor_dim": "sensors per client $d$", "num_clients": "clients $M$"}
 PAPER_TRACES = {
     "sensor_dim": {
         1e-6: (1e-9, 1e-5, 1e-7, 1e-7),
@@ -39,8 +36,6 @@ PAPER_TRACES = {
     },
 }
 """As printed; powers of ten alone are orders of magnitude there."""
-INDEPENDENT = 1.05
-"""Largest ratio between priors Σ_A⁰ that is still called independent of them."""
 
 
 def settings(*, quick: bool = False) -> list[Regime]:
@@ -86,88 +81,15 @@ def collect(tables: list[pd.DataFrame], *, quick: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def paragraph(table: pd.DataFrame) -> tuple[str, str]:
-    """What the paper claims, what these numbers say."""
-    claim = (
-        "At convergence the trace of Cov(Â21) is about the same for all d, and it is reported for "
-        "M = 2 to 16; at prior variance 1 it prints values between 1.59 and 4.7, at 1e-6 between "
-        "1e-9 and 1e-5."
-    )
-    parts = []
-    for axis, letter in _axes(table):
-        own = rows_where(table, table["axis"] == axis)
-        ones = _at_largest_prior(own)
-        sizes, traces = column(ones, "size"), column(ones, "trace")
-        server, slowest = column(ones, "server_time_constants"), column(ones, "time_constants")
-        shares, rounds = column(ones, "prior_share"), int(column(ones, "rounds").max())
-        ratios = [ratio for _, ratio, _ in _by_size(own)]
-        parts.append(
-            f"With prior 1 and {letter} = {', '.join(map(str, sizes))} the trace is "
-            f"{', '.join(map(number, traces))} after {rounds} rounds, of which "
-            f"{', '.join(map(share, shares))} is still prior. These rounds are "
-            f"{', '.join(map(number, server))} time constants of Â and "
-            f"{', '.join(map(number, slowest))} of the slowest direction of (θ, Â). Between the "
-            f"priors Σ_A⁰ the trace differs by a factor {', '.join(map(number, ratios))}."
-        )
-    top = _at_largest_prior(table)
-    printed, decay = column(top, "paper_trace"), column(top, "paper_decay")
-    start = STATE_DIM**2 * column(top, "granger_prior_var").max()
-    younger = np.isfinite(decay)
-    priors = column(table, "granger_prior_var")
-    least = column(rows_where(table, priors == priors.min()), "paper_trace")
-    parts.append(
-        f"Four entries with variance 1 start at a trace of {number(start)}. A prior that decays "
-        "with the time constant of Â and nothing else passes the paper's values at prior 1 after "
-        f"{number(decay[younger].min())} to {number(decay[younger].max())} time constants"
-        f"{_above(printed[~younger])}. A steady state has no prior in it, yet at the smallest "
-        f"prior the paper prints {number(least.min())} to {number(least.max())} for the same "
-        "systems: what it prints at prior 1 is a prior that has not decayed."
-    )
-    inherited = [
-        f"{letter} = {size}"
-        for axis, letter in _axes(table)
-        for size, ratio, part in _by_size(rows_where(table, table["axis"] == axis))
-        if ratio < INDEPENDENT and part > 0.5
-    ]
-    if inherited:
-        parts.append(
-            f"At {', '.join(inherited)} more than half of the trace is prior although it does not "
-            "depend on Σ_A⁰, so it is the prior of θ: directions of θ that no state reaches keep "
-            "it, and noise passes it on to Â."
-        )
-    return claim, " ".join(parts)
-
-
 def _axes(table: pd.DataFrame) -> list[tuple[str, str]]:
     """What was varied, with its letter."""
     found = column(table, "axis")
     return [(axis, letter) for axis, letter in LETTERS.items() if (found == axis).any()]
 
 
-def _by_size(own: pd.DataFrame) -> list[tuple[int, float, float]]:
-    """Per size: largest over smallest trace between the priors, and the least share of prior."""
-    found = []
-    for size in np.unique(column(own, "size")):
-        rows = rows_where(own, own["size"] == size)
-        ratio = spread_over(column(rows, "trace"))
-        found.append((int(size), ratio, float(column(rows, "prior_share").min())))
-    return found
-
-
 def _decay(trace: float, start: float) -> float:
     r"""Time constants τ after which \(\text{start}\, e^{-2t/\tau}\) is at `trace`, or NaN."""
     return 0.5 * float(np.log(start / trace)) if 0 < trace <= start else float("nan")
-
-
-def _above(traces: np.ndarray) -> str:
-    if not len(traces):
-        return ""
-    return f" ({', '.join(map(number, traces))} is even above the start)"
-
-
-def _at_largest_prior(table: pd.DataFrame) -> pd.DataFrame:
-    priors = column(table, "granger_prior_var")
-    return rows_where(table, priors == priors.max()).sort_values(by="size")
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -195,6 +117,57 @@ def markdown(table: pd.DataFrame) -> str:
     return "\n".join(out)
 
 
+def draw(folder: Path, table: pd.DataFrame) -> None:
+    """Draw one panel per axis, one colour per prior; the paper's values are hollow and dashed."""
+    plt = pyplot()
+    from matplotlib.lines import Line2D
+
+    names = [name for name in AXIS_TITLES if (np.asarray(table["axis"]) == name).any()]
+    figure, grid = plt.subplots(
+        1,
+        len(names),
+        figsize=(3.5 * len(names) + 1.4, 3.6),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    axes = grid[0]
+    priors = np.unique(np.asarray(table["granger_prior_var"]))
+    palette = colours(len(priors))
+    for axis, name in zip(axes, names, strict=True):
+        for k, (prior, colour) in enumerate(zip(priors, palette, strict=True)):
+            rows = (table["axis"] == name) & (table["granger_prior_var"] == prior)
+            own = rows_where(table, rows).sort_values(by="size")
+            axis.plot(
+                own["size"], own["trace"], "o-", color=colour, lw=2.6 - 0.5 * k, ms=8 - 1.5 * k
+            )
+            printed = rows_where(own, own["paper_trace"] > 0)
+            axis.plot(
+                printed["size"], printed["paper_trace"], "s--", color=colour, lw=1, mfc="white"
+            )
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(np.unique(np.asarray(rows_where(table, table["axis"] == name)["size"])))
+        axis.xaxis.set_major_formatter("{x:.0f}")
+        axis.minorticks_off()
+        axis.set_yscale("log")
+        axis.set_xlabel(AXIS_TITLES[name])
+    axes[0].set_ylabel(r"tr Cov$(\hat A_{21})$ at the end")
+    handles = [
+        Line2D([], [], color=colour, lw=2, label=scientific(prior))
+        for prior, colour in zip(priors, palette, strict=True)
+    ]
+    handles.append(Line2D([], [], color="black", marker="o", label="here"))
+    handles.append(Line2D([], [], color="black", ls="--", marker="s", mfc="white", label="paper"))
+    axes[-1].legend(
+        handles=handles,
+        title=r"prior $\Sigma_A^0$",
+        loc="center left",
+        bbox_to_anchor=(1.02, 0.5),
+        alignment="left",
+    )
+    save(figure, folder, "scalability")
+
+
 def _grid(*, quick: bool) -> list[tuple[str, int, float, Regime]]:
     base = Regime(num_rounds=2001, num_checkpoints=40, step_sizes=None)
     if quick:
@@ -209,3 +182,6 @@ def _grid(*, quick: bool) -> list[tuple[str, int, float, Regime]]:
                 values = {axis: size, "granger_prior_var": prior, "level": level}
                 grid.append((axis, size, prior, replace(base, **values)))
     return grid
+
+
+ITEM = Item("scalability", TITLE, settings, collect, markdown, draw)

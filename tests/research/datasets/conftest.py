@@ -1,25 +1,17 @@
 """Where the real data are, and made files that several tests read."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from fedgranger_research import datasets
-from tests.dataset_files import make_batadal, write_batadal, write_compact_tep, write_tep
-
-ROOT = Path(__file__).parents[3]
+from tests.dataset_files import make_batadal, write_batadal, write_tep
+from tests.published_files import development_data
 
 
 @pytest.fixture(scope="session")
-def compact():
-    """Folder with the compact form of the real data; absent in a plain checkout."""
-    given = os.environ.get("FEDGRANGER_TEST_DATA")
-    folder = Path(given) if given else ROOT.parent / "shared" / "data"
-    if not (folder / "README.md").is_file():
-        pytest.skip("no real data: neither FEDGRANGER_TEST_DATA nor ../shared/data is there")
-    return folder
+def real():
+    """Folder of the real data; absent in a plain checkout."""
+    return development_data()
 
 
 @pytest.fixture
@@ -29,11 +21,10 @@ def rng():
 
 @pytest.fixture(scope="session")
 def tep_files(tmp_path_factory):
-    """Made TEP: the published folder, the compact folder, the numbers."""
+    """Made TEP: the published folder, the numbers."""
     folder = tmp_path_factory.mktemp("tep")
     matrices = write_tep(folder / "dat", np.random.default_rng(4))
-    write_compact_tep(folder / "compact", matrices)
-    return folder / "dat", folder / "compact", matrices
+    return folder / "dat", matrices
 
 
 @pytest.fixture(scope="session")

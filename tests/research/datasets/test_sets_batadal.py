@@ -9,7 +9,7 @@ import pytest
 from fedgranger.errors import DataError
 from fedgranger_research import datasets
 from fedgranger_research.datasets import batadal
-from tests.dataset_files import write_batadal, write_compact_batadal
+from tests.dataset_files import write_batadal
 
 
 def refused(folder, *parts):
@@ -60,17 +60,6 @@ def test_competition_files_have_the_same_content(batadal_frames, batadal_data, t
     notes = " ".join(right.facts["notes"])
     assert "ATT_FLAG is -999 (not labelled) in 3685 rows" in notes
     assert "BATADAL_test_dataset.csv: no ATT_FLAG" in notes
-
-
-def test_published_equals_compact(batadal_frames, batadal_data, tmp_path):
-    write_compact_batadal(tmp_path / "compact", batadal_frames)
-    left, right = batadal_data[1], datasets.load("batadal", tmp_path / "compact")
-    pd.testing.assert_frame_equal(left.instances, right.instances)
-    for one, two in zip((left.train, left.runs[0].panel), (right.train, right.runs[0].panel),
-                        strict=True):  # fmt: skip
-        np.testing.assert_array_equal(one.time, two.time)
-        for client in one:
-            np.testing.assert_array_equal(client.values.astype(np.float32), two[client.name].values)
 
 
 def test_contradicting_flags_are_noted(batadal_data, tmp_path):

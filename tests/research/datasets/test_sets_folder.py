@@ -83,7 +83,7 @@ def test_facts_of_the_folder(tep_files, tep_data, tmp_path):
     assert facts["counts"]["instances"] == 42
     partition = json.loads((folder / "partition.json").read_text())
     assert list(partition) == ["clients"]  # the form that --partition reads
-    again = datasets.load("tep", tep_files[1], partition=folder / "partition.json")
+    again = datasets.load("tep", tep_files[0], partition=folder / "partition.json")
     assert again.partition == tep_data.partition
 
 

@@ -1,6 +1,7 @@
-"""The real data in their compact form: the counts that their description states."""
+"""The real data as the publishers' files: the counts that their description states."""
 
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -10,16 +11,18 @@ import pytest
 
 from fedgranger_research import datasets
 from fedgranger_research.datasets import smd
+from tests import published_files
 
 
-def test_tep(compact):
-    data = datasets.load("tep", compact / "tep")
+def test_tep(real, tmp_path):
+    published_files.write_tep(real / "tep", tmp_path)
+    data = datasets.load("tep", tmp_path)
     counts = data.facts["counts"]
     assert (counts["train_rows"], counts["runs"], counts["run_rows"]) == (500, 43, 10_080 + 21_120)
     assert counts["anomalous_rows"] == 10_080 + 16_800
     assert data.facts["constant_columns"] == {}
     assert sum(counts["columns"].values()) == 52
-    causes = pd.read_csv(compact / "tep" / "root_causes.csv").set_index("instance_id")
+    causes = pd.read_csv(real / "tep" / "root_causes.csv").set_index("instance_id")
     ours = data.instances.set_index("instance_id").loc[causes.index]
     assert [set(x.split(";")) for x in ours["root_clients"]] == [
         set(x.split(";")) for x in causes["root_clients"]
@@ -32,8 +35,9 @@ def test_tep(compact):
     assert np.ptp(frozen.values[:160, frozen.sensors.index("XMV_4")]) > 0
 
 
-def test_batadal(compact):
-    data = datasets.load("batadal", compact / "batadal")
+def test_batadal(real, tmp_path):
+    published_files.write_batadal(real / "batadal", tmp_path)
+    data = datasets.load("batadal", tmp_path)
     assert data.train.num_steps == 8761
     assert [run.panel.num_steps for run in data.runs] == [4177, 2089]
     assert [int(run.labels.sum()) for run in data.runs] == [492, 407]
@@ -42,14 +46,16 @@ def test_batadal(compact):
     assert dropped == {"S_PU1", "F_PU3", "S_PU3", "F_PU5", "S_PU5", "F_PU9", "S_PU9"}
     roots = data.instances["root_clients"].value_counts().to_dict()
     assert roots == {"zone_PLC3": 7, "source_T1": 4, "zone_PLC5": 3}
-    causes = pd.read_csv(compact / "batadal" / "root_causes.csv")
+    causes = pd.read_csv(real / "batadal" / "root_causes.csv")
     for name, step in (("start", "start_time"), ("end", "end_time")):
         np.testing.assert_array_equal(pd.to_datetime(causes[name]), data.instances[step])
     assert list(causes["confidence"]) == list(data.instances["confidence"])
 
 
-def test_hai(compact):
-    slow = datasets.load("hai", compact / "hai" / "normal_train1_every100s.parquet")
+def test_hai(real, tmp_path):
+    published_files.write_hai(real / "hai" / published_files.SLOW_HAI, tmp_path / "slow")
+    published_files.write_hai(real / "hai" / published_files.FAST_HAI, tmp_path / "fast")
+    slow = datasets.load("hai", tmp_path / "slow")
     assert slow.train.num_steps == 3096
     dropped = {name for names in slow.facts["constant_columns"].values() for name in names}
     assert dropped == {
@@ -57,17 +63,21 @@ def test_hai(compact):
     }  # fmt: skip
     assert slow.facts["counts"]["columns"] == {"P1": 30, "P2": 7, "P3": 3}
     assert len(slow.facts["columns_without_client"]) == 11
-    fast = datasets.load("hai", compact / "hai")
+    fast = datasets.load("hai", tmp_path / "fast")
     assert fast.train.num_steps == 3498
     assert fast.facts["version"] == "20.07"
     assert fast.train.segment_starts.sum() == 1
 
 
-def test_smd(compact):
+def test_smd(real, tmp_path):
     tables, primaries = [], {}
-    expected = pd.read_csv(compact / "smd" / "root_causes.csv").set_index("instance_id")
+    expected = pd.read_csv(real / "smd" / "root_causes.csv").set_index("instance_id")
     rows = {"train": 0, "test": 0, "anomalous": 0}
-    for data in datasets.iter_machines(compact / "smd"):
+    for machine in published_files.smd_machines(real / "smd"):
+        folder = tmp_path / machine
+        published_files.write_smd(real / "smd", folder, machine)
+        (data,) = datasets.iter_machines(folder)
+        shutil.rmtree(folder)
         counts = data.facts["counts"]
         rows["train"] += counts["train_rows"]
         rows["test"] += counts["run_rows"]

@@ -1,21 +1,19 @@
 """SMD: text files per machine, interpretation labels, root clients by share."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fedgranger.errors import ConfigError, DataError
 from fedgranger_research import datasets
 from fedgranger_research.datasets import smd
 from fedgranger_research.datasets.assemble import root_clients
-from tests.dataset_files import CONSTANT, write_compact_smd, write_smd
+from tests.dataset_files import CONSTANT, write_smd
 
 
 @pytest.fixture
 def files(tmp_path, rng):
     made = write_smd(tmp_path / "text", rng)
-    write_compact_smd(tmp_path / "compact", made)
-    return tmp_path / "text", tmp_path / "compact", made
+    return tmp_path / "text", made
 
 
 def refused(folder, *parts, error=DataError, **options):
@@ -34,7 +32,7 @@ def test_every_metric_has_one_client():
 
 
 def test_one_machine(files):
-    folder, _, made = files
+    folder, made = files
     data = datasets.load("smd", folder, machine="machine-1-1")
     train, test, labels = made["machine-1-1"]
     np.testing.assert_array_equal(data.train["cpu_load"].values, train[:, :4])
@@ -61,19 +59,6 @@ def test_machines_one_after_another(files):
     assert [data.facts["machine"] for data in chosen] == ["machine-3-10"]
     inner = files[0] / "ServerMachineDataset"  # the repository or the folder in it
     assert smd.machines(inner) == smd.machines(files[0])
-
-
-def test_published_equals_compact(files):
-    text, compact = (list(datasets.iter_machines(folder)) for folder in files[:2])
-    for left, right in zip(text, compact, strict=True):
-        pd.testing.assert_frame_equal(left.instances, right.instances)
-        pd.testing.assert_frame_equal(left.labels, right.labels)
-        assert left.partition == right.partition
-        for one, two in ((left.train, right.train), (left.runs[0].panel, right.runs[0].panel)):
-            for client in one:
-                np.testing.assert_array_equal(
-                    client.values.astype(np.float32), two[client.name].values
-                )
 
 
 def test_primary_root_by_share():
@@ -140,10 +125,10 @@ def test_client_without_live_column_is_refused(files):
     )
 
 
-def test_compact_hash_is_checked(files):
-    compact = files[1]
-    (compact / "SHA256SUMS").write_text(f"{'0' * 64}  train.parquet\n")
-    refused(compact, "train.parquet' has the hash", "0" * 64, "--accept-changed",
+def test_listed_hash_is_needed(files):
+    root = files[0] / "ServerMachineDataset"
+    (root / "SHA256SUMS").write_text(f"{'0' * 64}  train/machine-1-1.txt\n")
+    refused(files[0], "train/machine-1-1.txt' has the hash", "0" * 64, "--accept-changed",
             machine="machine-1-1")  # fmt: skip
-    data = datasets.load("smd", compact, machine="machine-1-1", accept_changed=True)
+    data = datasets.load("smd", files[0], machine="machine-1-1", accept_changed=True)
     assert any("read all the same" in note for note in data.facts["notes"])

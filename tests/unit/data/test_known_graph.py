@@ -52,12 +52,6 @@ GOOD = {
     "d3.json": node_link(["ab", "bc"]),
     "networkx.json": node_link(["ab", "bc"], directed=True).replace('"links"', '"edges"'),
     "marked.json": node_link([("a", "b", True), ("b", "c", True), ("c", "a", False)]),
-    "chain.dot": "digraph {\n  a -> b -> c\n}\n",
-    "full.gv": (
-        '/* x -- y */ strict digraph "name" { // comment\n graph [rankdir=LR, x="a -- b"];\n'
-        'node [shape=box]; size="3"\n a [label="a"]; "a" -> b [is_edge=true, w=-1.5];\n'
-        "b->c[is_edge=TRUE]; c -> a [is_edge=false] }"
-    ),
 }
 
 
@@ -80,52 +74,54 @@ def test_truth(tmp_path):
 
 def test_clients_without_edges_are_known_where_a_file_lists_them(tmp_path):
     assert read(tmp_path, "g.json", node_link(["ab"])).clients == ("a", "b", "c")
-    assert read(tmp_path, "g.dot", "digraph x { c; a -> b }").clients == ("c", "a", "b")
+    assert read(tmp_path, "g.xml", graphml()).clients == ("a", "b", "c")
     assert read(tmp_path, "g.csv", "cause,effect\na,b\n").clients == ("a", "b")
 
 
 def test_no_edges(tmp_path):
     assert read(tmp_path, "g.csv", "cause,effect\n").edges == frozenset()
-    assert read(tmp_path, "g.dot", "digraph { a; b }").edges == frozenset()
+    assert read(tmp_path, "g.json", node_link([])).edges == frozenset()
     assert read(tmp_path, "g.graphml", graphml()).edges == frozenset()
-
-
-def test_a_client_may_have_the_name_of_a_keyword(tmp_path):
-    graph = read(tmp_path, "g.dot", 'digraph { graph [a=b]; "graph" -> "node" }')
-    assert graph.edges == {("graph", "node")}
 
 
 BAD = {
     # unknown clients
     "unknown.csv": ("cause,effect\na,b\na,bb\n", ["line 3", "'bb' is not in the run", "mean 'b'"]),
-    "unknown.json": (node_link(["ab", "ax"], "abcx"), ["link 2", "'x' is not in the run"]),
+    "unknown.json": (node_link(["ab", "ax"], "abcx"), ["edge 'a' -> 'x'", "'x' is not in the run"]),
     "lone.json": (node_link(["ab"], "abx"), ["'x' is not in the run", "a, b, c"]),
-    "unlisted.json": (node_link(["ab", "xa"]), ["link 2", "'x' is not among", "list it"]),
-    "unlisted.graphml": (graphml('<edge source="a" target="q"/>'), ["edge 1", "'q'", "list it"]),
-    "unknown.dot": ("digraph {\n a -> b\n b -> x }", ["line 3", "'x' is not in the run"]),
+    "unlisted.json": (node_link(["ab", "xa"]), ["edge 'x' -> 'a'", "'x' is not among", "list it"]),
+    "unlisted.graphml": (
+        graphml('<edge source="a" target="q"/>'),
+        ["edge 'a' -> 'q'", "'q' is not among", "list it"],
+    ),
     # duplicates
     "twice.csv": ("cause,effect\na,b\nb,a\na,b\n", ["line 4", "'a' -> 'b'", "in line 2"]),
-    "twice.dot": ("digraph {\na->b\na->b}", ["line 3", "already given in line 2"]),
     "nodes.json": (node_link(["ab"], "abb"), ["'b' is listed twice"]),
     # no direction
-    "undirected.dot": ("graph { a -- b }", ["line 1", "directed graph"]),
-    "mixed.dot": ("digraph { a -> b\n b -- c }", ["line 2", "directed graph"]),
-    "undirected.json": (node_link(["ab"], directed=False), ["'directed'", "directed graph"]),
+    "undirected.json": (node_link(["ab"], directed=False), ["no directions", "directed graph"]),
     "undirected.graphml": (
         graphml('<edge source="a" target="b"/>').replace('"directed"', '"undirected"'),
-        ["edge 1", "directed graph"],
+        ["no directions", "directed graph"],
     ),
     "halfway.graphml": (
         graphml('<edge source="a" target="b" directed="false"/>'),
-        ["edge 1", "directed graph"],
+        ["directed=false", "directed graph"],
     ),
+    "twice.graphml": (
+        graphml('<edge id="1" source="a" target="b"/>', '<edge id="1" source="a" target="b"/>'),
+        ["'a' -> 'b'", "already given"],
+    ),
+    "nodes.graphml": (graphml('<node id="b"/>'), ["'b' is listed twice"]),
     # self-loops
     "self.csv": ("cause,effect\nb,b\n", ["line 2", "'b' drives itself"]),
-    "self.json": (node_link(["aa"]), ["link 1", "drives itself"]),
+    "self.json": (node_link(["aa"]), ["edge 'a' -> 'a'", "drives itself"]),
     # is_edge
     "empty.csv": ("cause,effect,is_edge\na,b,true\na,c,\n", ["line 3", "is_edge is empty"]),
     "word.csv": ("cause,effect,is_edge\na,b,maybe\n", ["line 2", "'maybe'", "true or false"]),
-    "some.json": (node_link([("a", "b", True), ("b", "c")]), ["link 2", "is_edge is empty"]),
+    "some.json": (
+        node_link([("a", "b", True), ("b", "c")]),
+        ["edge 'b' -> 'c'", "is_edge is empty"],
+    ),
     # form
     "header.csv": ("from,to\na,b\n", ["line 1", "'cause'", "cause,effect"]),
     "nothing.csv": ("", ["line 1", "'cause'"]),
@@ -134,20 +130,39 @@ BAD = {
     "quote.csv": ('cause,effect\na,"b\n', ["line 2", "CSV"]),
     "broken.json": ("{", ["JSON"]),
     "other.json": ("[1]", ["truth.json", "node-link"]),
-    "ids.json": (json.dumps({"nodes": [{"id": 3}], "links": []}), ["node 1", "'id' is 3"]),
+    "ids.json": (json.dumps({"nodes": [{"id": 3}], "links": []}), ["a node", "is 3", "name"]),
     "links.json": (json.dumps({"nodes": []}), ["'links'"]),
     "half.json": (json.dumps({"clients": ["a"]}), ["'edges' is missing"]),
-    "broken.graphml": ("<graphml>", ["XML"]),
+    "broken.graphml": ("<graphml>", ["GraphML", "no element found"]),
     "empty.graphml": ("<graphml/>", ["0 <graph> elements"]),
-    "ends.graphml": (graphml('<edge source="a"/>'), ["edge 1", "'target' is None"]),
-    "sub.dot": ("digraph {\n subgraph x { a -> b } }", ["line 2", "simple DOT", "GraphML"]),
-    "port.dot": ("digraph {\n a:n -> b }", ["line 2", "':'", "simple DOT"]),
-    "html.dot": ("digraph { a [label=<x>] }", ["line 1", "'<'"]),
-    "open.dot": ("digraph { a -> b", ["one 'digraph"]),
-    "dangling.dot": ("digraph { a -> }", ["line 1", "not expected"]),
-    "attributes.dot": ("digraph { a [x }", ["line 1", "not expected"]),
-    "void.dot": ("", ["one 'digraph"]),
-    "graph.svg": ("<svg/>", [".graphml"]),
+    "ends.graphml": (graphml('<edge source="a"/>'), ["an end of an edge is None"]),
+    "two.graphml": (
+        graphml().replace("</graph>", "</graph><graph edgedefault='directed'/>"),
+        ["2 <graph> elements"],
+    ),
+    "ends.json": (node_link([("a",)]), ["node-link", "'target'"]),
+    "number.json": (node_link([("a", 7)]), ["an end of an edge is 7"]),
+    "facts.json": (node_link(["ab"], graph=[1]), ["node-link"]),
+    "scalar.json": (json.dumps({"nodes": 1, "links": []}), ["node-link"]),
+    "deep.json": ("[" * 100_000, ["JSON"]),
+    "word.graphml": (
+        graphml('<edge source="a" target="b"><data key="d0">maybe</data></edge>'),
+        ["GraphML", "'maybe'"],
+    ),
+    "key.graphml": (graphml('<edge source="a" target="b"><data key="d9"/></edge>'), ["no key d9"]),
+    "laughs.graphml": (
+        '<!DOCTYPE g [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>' + graphml().split("?>")[1],
+        ["entities"],
+    ),
+    "groups.graphml": (
+        graphml(
+            "<node id='g' yfiles.foldertype='group'><graph edgedefault='directed'>" * 2000
+            + "</graph></node>" * 2000
+        ),
+        ["GraphML", "recursion"],
+    ),
+    "graph.svg": ("<svg/>", [".json, .csv, .graphml"]),
+    "graph.dot": ("digraph { a -> b }", ["must end in one of .json, .csv, .graphml, .xml"]),
 }
 
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from fedgranger.plot.canvas import require_matplotlib
 
-__all__ = ["GREY", "colours", "pyplot", "rows_where", "save", "scientific"]
+__all__ = ["GREY", "colours", "pyplot", "save", "scientific"]
 
 GREY = "#666666"
 SETTINGS: Any = {
@@ -40,11 +38,6 @@ def pyplot() -> Any:
 
     plt.rcParams.update(SETTINGS)
     return plt
-
-
-def rows_where(table: pd.DataFrame, mask: Any) -> pd.DataFrame:
-    """The rows for which `mask` is true."""
-    return pd.DataFrame(table.loc[mask])
 
 
 def colours(count: int) -> Sequence[Any]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedgranger_research.reproduction.drawings.canvas import (
-    colours,
-    pyplot,
-    rows_where,
-    save,
-    scientific,
-)
+from fedgranger_research.reproduction.canvas import colours, pyplot, save, scientific
+from fedgranger_research.reproduction.levels import Curve, rows_where, select
 
-__all__ = ["SWEEP_TITLES", "Curve", "draw_grid"]
+__all__ = ["SWEEP_TITLES", "draw_grid"]
 
 SWEEP_TITLES = {
     "noise_var": r"noise $\Sigma_y$",
@@ -27,31 +23,11 @@ SMALLEST = 1e-16
 """Below this a share of the prior is rounding."""
 
 
-class Curve(NamedTuple):
-    """What one panel shows.
-
-    Attributes:
-        title: in mathtext.
-        quantity: value of the column `quantity`.
-        client: effect.
-        cause: or "".
-        dashed: column drawn dashed besides `total`, or None.
-        is_log: logarithmic axis.
-    """
-
-    title: str
-    quantity: str
-    client: str
-    cause: str = ""
-    dashed: str | None = "prior"
-    is_log: bool = True
-
-
 def draw_grid(
     folder: Path,
     name: str,
     table: pd.DataFrame,
-    rows: list[tuple[str, list[Curve]]],
+    rows: Sequence[tuple[str, Sequence[Curve]]],
     *,
     dashed: str = "part from the prior",
 ) -> None:
@@ -82,8 +58,7 @@ def draw_grid(
 
 
 def _draw_panel(axis: Any, table: pd.DataFrame, curve: Curve) -> None:
-    rows = (table["quantity"] == curve.quantity) & (table["client"] == curve.client)
-    own = rows_where(table, rows & (table["cause"] == curve.cause))
+    own = select(table, curve.quantity, curve.client, curve.cause)
     values = np.unique(np.asarray(own["value"]))
     palette = colours(len(values))
     for k, (value, colour) in enumerate(zip(values, palette, strict=True)):
@@ -136,5 +111,5 @@ def _legend(axis: Any, table: pd.DataFrame, sweep: str, *, has_dashes: bool, das
     )
 
 
-def _has_dashes(rows: list[tuple[str, list[Curve]]]) -> bool:
+def _has_dashes(rows: Sequence[tuple[str, Sequence[Curve]]]) -> bool:
     return any(curve.dashed is not None for _, curves in rows for curve in curves)
