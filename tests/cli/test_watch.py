@@ -477,7 +477,7 @@ def test_variances_are_followed_while_they_are_propagated(tmp_path):
     written = []
     follower = Follower(tmp_path / progress.FILE_NAME, formula_config())
     for done, variance in enumerate([1.0, 0.5, float("inf"), 0.25], start=1):
-        follower.spread(variance)
+        follower.add_variance(variance)
         follower.begin(f"uncertainty {done}")
         written.append(progress.read_progress(tmp_path).variances)
     assert written[-1] == [1.0, 0.5, 0.25]

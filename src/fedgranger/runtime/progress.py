@@ -178,7 +178,7 @@ class Follower:
             if len(self._distances) > 2 * NUM_DISTANCES:
                 self._distances = self._distances[-1::-2][::-1]  # the newest stays
 
-    def spread(self, variance: float) -> None:
+    def add_variance(self, variance: float) -> None:
         """Take note of the sum of all variances after some rounds of the first pass."""
         if math.isfinite(variance):
             self._values.variances.append(float(f"{variance:.6g}"))
@@ -271,17 +271,17 @@ def _groups(trace: list[TraceRow]) -> list[list[TraceRow]]:
         return []
     first, current = trace[0].pass_index, trace[-1].pass_index
     if current - first < 2:
-        return [[trace[k]] for k in _spread(0, len(trace) - 1)]
+        return [[trace[k]] for k in _evenly_spaced(0, len(trace) - 1)]
     begin = [
         bisect.bisect_left(trace, index, key=lambda row: row.pass_index)
-        for chosen in _spread(first, current - 1)
+        for chosen in _evenly_spaced(first, current - 1)
         for index in (chosen, chosen + 1)
     ]
     return [trace[k:stop] for k, stop in zip(begin[::2], begin[1::2], strict=True)]
 
 
-def _spread(first: int, last: int) -> list[int]:
-    """At most `NUM_LOSSES` whole numbers, evenly spread, both ends included."""
+def _evenly_spaced(first: int, last: int) -> list[int]:
+    """At most `NUM_LOSSES` whole numbers, evenly spaced, both ends included."""
     count = min(last - first + 1, NUM_LOSSES)
     return np.unique(np.linspace(first, last, count).round().astype(np.int64)).tolist()
 

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.runtime.inprocess import window_arrays
 from fedgranger.runtime.setup import Setup
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window
-from fedgranger.uncertainty.noise import Noise, noise_of, noise_sample, noise_stretch
-from fedgranger.uncertainty.propagate import RowsState, prior_state
+from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
+from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
+from fedgranger.uncertainty.recursion import RowsState, prior_state
 
-__all__ = [
-    "Row",
-    "model_noise",
-    "no_noise",
-    "row_params",
-    "row_windows",
-    "single_row",
-    "start_rows",
-]
+__all__ = ["prior_rows", "row_params", "row_windows", "run_noise", "single_row"]
 
 
-class Row(NamedTuple):
-    """One row without padding.
-
-    Attributes:
-        params: its constants.
-        windows: its rounds.
-        causes: for every column of Â, the index of its client among all.
-    """
-
-    params: RowParams
-    windows: RowWindow
-    causes: np.ndarray
+def run_noise(
+    setup: Setup, covs: Mapping[str, np.ndarray | float] | None = None
+) -> MeasurementNoise:
+    """Measurement noise of a run's clients; default every model's own R."""
+    if covs is None:
+        covs = {stream.name: stream.model.measurement_cov for stream in setup.streams}
+    dims = [stream.model.num_sensors for stream in setup.streams]
+    return measurement_noise(covs, setup.names, dims, len(setup.streams[0].values))
 
 
-def model_noise(setup: Setup) -> dict[str, np.ndarray]:
-    """Every client's own R, in the units of its scaled measurements."""
-    return {stream.name: stream.model.measurement_cov for stream in setup.streams}
-
-
-def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
+def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowParams:
     """Constants of all rows, padded; measurements in the noise's eigenbasis."""
     p, d = setup.padded_dims
     server, clients = setup.params.server, setup.params.clients
@@ -55,7 +39,6 @@ def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
         for basis, stream in zip(noise.bases, setup.streams, strict=True)
     ]
     M = len(setup.streams)
-    coupling = np.asarray(server.coupling)
     return RowParams(
         server.self_transition,
         jnp.asarray(pad_stack(rotated, (d, p))),
@@ -64,12 +47,16 @@ def row_params(setup: Setup, config: RunConfig, noise: Noise) -> RowParams:
         server.step_size,
         jnp.full(M, config.augmentation_ridge),
         jnp.full(M, config.granger_ridge),
-        jnp.asarray(np.stack([coupling[m][_others(M, p, m)] for m in range(M)])),
+        jnp.asarray(_couplings(setup, np.arange(M))),
     )
 
 
 def row_windows(
-    setup: Setup, noise: Noise, first_round: int, num_rounds: int, rows: np.ndarray
+    setup: Setup,
+    noise: MeasurementNoise,
+    first_round: int,
+    num_rounds: int,
+    rows: Int[np.ndarray, " row"],
 ) -> RowWindow:
     """Inputs of consecutive rounds for some rows, leading axes (round, row)."""
     p, d = setup.padded_dims
@@ -82,28 +69,26 @@ def row_windows(
     full = noise.is_full
     covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
     for k, m in enumerate(rows.tolist()):
-        part = noise_stretch(noise, m, start, min(stop, len(setup.streams[m].values)), full=full)
+        part = noise.between(m, start, min(stop, len(setup.streams[m].values)), full=full)
         covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
-    coupling = np.asarray(setup.params.server.coupling)
-    others = [_others(M, p, m) for m in rows.tolist()]
-    return _stacked_windows(
+    return _row_windows(
         windows.measurements[:, rows] @ bases,
-        np.stack([stacked[..., columns] for columns in others], axis=1),
+        np.stack([stacked[..., _others(M, p, m)] for m in rows.tolist()], axis=1),
         windows.local_targets[:, rows],
         np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2),
         windows.has_next[:, rows],
         windows.is_observed[:, rows],
-        np.stack([coupling[m][columns] for m, columns in zip(rows, others, strict=True)]),
+        _couplings(setup, rows),
     )
 
 
-_stacked_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
+_row_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
 
 
-def start_rows(
-    setup: Setup, config: RunConfig, *, level: str, split: bool, full: bool
+def prior_rows(
+    setup: Setup, config: RunConfig, *, level: str, split: bool, full_noise: bool
 ) -> RowsState:
-    """The priors of all rows."""
+    """The priors of all rows; see `prior_state`."""
     p, d = setup.padded_dims
     M = len(setup.streams)
     real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
@@ -123,19 +108,17 @@ def start_rows(
         jnp.asarray(config.granger_prior_scale**2 * granger),
         groups=1 if level == "joint" else M - 1,
         split=split,
-        full_noise=full,
+        full_noise=full_noise,
     )
 
 
-def no_noise(setup: Setup) -> Noise:
-    """Measurements as they are."""
-    dims = [stream.model.num_sensors for stream in setup.streams]
-    nothing = dict.fromkeys(setup.names, np.zeros(()))
-    return noise_of(nothing, setup.names, dims, len(setup.streams[0].values))
-
-
 def single_row(
-    setup: Setup, config: RunConfig, row: int, *, rounds: int = 65_536, noise: Noise | None = None
+    setup: Setup,
+    config: RunConfig,
+    row: int,
+    *,
+    rounds: int = 65_536,
+    noise: MeasurementNoise | None = None,
 ) -> Row:
     """Constants and rounds of one row, without padding and without absent couplings.
 
@@ -149,22 +132,21 @@ def single_row(
     M, (p, _) = len(setup.streams), setup.padded_dims
     model = setup.streams[row].model
     own, sensors = model.state_dim, model.num_sensors
-    quiet = no_noise(setup)
-    params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, quiet))
+    no_noise = run_noise(setup, dict.fromkeys(setup.names, 0.0))
+    params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, no_noise))
     rounds = min(setup.num_rounds, rounds)
-    windows = row_windows(setup, quiet, 0, rounds, np.array([row]))
+    windows = row_windows(setup, no_noise, 0, rounds, np.array([row]))
     windows = jax.tree.map(lambda leaf: leaf[:, 0], windows)
     measured = np.asarray(windows.measurements[..., :sensors])
     if noise is not None:
         stop = min(rounds * setup.window, len(setup.streams[row].values))
         drawn = np.zeros((rounds * setup.window, sensors))
-        drawn[:stop] = noise_sample(noise, row, stop)
+        drawn[:stop] = noise.draw(row, stop)
         present = np.asarray(windows.observed_weights)[..., None] > 0
         measured = measured + np.where(present, drawn.reshape(measured.shape), 0.0)
     clients = np.repeat([n for n in range(M) if n != row], p)
-    place = np.tile(np.arange(p), M - 1)
-    dims = np.array(setup.state_dims)
-    real = (place < dims[clients]) & (np.asarray(params.coupling) > 0)
+    state = np.tile(np.arange(p), M - 1)
+    real = (state < np.array(setup.state_dims)[clients]) & (np.asarray(params.coupling) > 0)
     columns = np.flatnonzero(real)
     return Row(
         RowParams(
@@ -187,6 +169,13 @@ def single_row(
         ),
         clients[columns],
     )
+
+
+def _couplings(setup: Setup, rows: Int[np.ndarray, " row"]) -> np.ndarray:
+    """Which columns of these rows may be non-zero, (row, q)."""
+    M, (p, _) = len(setup.streams), setup.padded_dims
+    coupling = np.asarray(setup.params.server.coupling)
+    return np.stack([coupling[m][_others(M, p, m)] for m in rows.tolist()])
 
 
 def _others(num_clients: int, p: int, row: int) -> np.ndarray:

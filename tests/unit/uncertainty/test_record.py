@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.runtime.propagation_table import Checkpoint, _prior_times, _table
-from fedgranger.uncertainty.views import PER_CAUSE, QUANTITIES
+from fedgranger.uncertainty.quantities import PER_CAUSE, QUANTITIES
+from fedgranger.uncertainty.record import Checkpoint, _prior_times, _table
 
 NAMES = ("a", "b", "c")
 
