@@ -352,7 +352,7 @@ def main():
     print(f"M = 6, d = 8, {TRAINING_STEPS} steps: a pass of training {alone * 1e3:.0f} ms")
     for name, what in (
         ("propagation", "one pass with uncertainty"),
-        ("propagation_split", "prior told from data"),
+        ("propagation_split", "with the prior's share kept apart"),
     ):
         one = found[name]
         print(

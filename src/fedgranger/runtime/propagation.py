@@ -26,9 +26,10 @@ from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty import stability
 from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow
 from fedgranger.uncertainty.measurement_noise import MeasurementNoise
-from fedgranger.uncertainty.record import Checkpoint, Propagation, make_record
+from fedgranger.uncertainty.record import Propagation, make_record
 from fedgranger.uncertainty.recursion import (
     RowsState,
+    Sizes,
     advance_and_measure,
     row_quantities,
     row_sizes,
@@ -76,23 +77,24 @@ def propagate(
     check_choice("uncertainty", level, ("joint", "blockwise"))
     prepared = run_noise(setup, noise)
     marks = _checkpoint_rounds(setup.num_rounds, num_checkpoints)
-    checkpoints, variances = [], []
+    sizes, variances = [], []
     with jax.enable_x64(True):
         params = row_params(setup, config, prepared)
         state = prior_rows(setup, config, level=level, split=split, full_noise=prepared.is_full)
         rounds = _Rounds(setup, prepared)
-        for now, checkpoint in _advance_to_each(params, state, rounds, marks):
+        pieces = _advance_to_each(params, state, rounds, marks)
+        for mark, (now, found) in zip(marks, pieces, strict=True):
             state = now
-            checkpoints.append(checkpoint)
-            variances.append(_total_variance(checkpoint))
+            sizes.append(found)
+            variances.append(found.total["augmentation_cov"] + found.total["granger_cov"].sum(1))
             if not np.isfinite(variances[-1]).all():
                 break
             observe(float(variances[-1].sum()))
-            report("uncertainty", checkpoint.round, marks[-1])
+            report("uncertainty", mark, marks[-1])
         _check_bounded(setup, config, prepared, np.stack(variances))
         quantities, _ = row_quantities(params, state, rounds.at(marks[-1]))
         final = jax.device_get((quantities, state.mean.augmentation))
-    return make_record(setup.names, prepared.bases, level, checkpoints, *final)
+    return make_record(setup.names, prepared.bases, level, marks, sizes, *final)
 
 
 def steady_states(
@@ -112,17 +114,15 @@ def steady_states(
 
 def _advance_to_each(
     params: RowParams, state: RowsState, rounds: _Rounds, marks: list[int]
-) -> Iterator[tuple[RowsState, Checkpoint]]:
-    """Run all rounds piece by piece; at every checkpoint, it and the state after its piece."""
+) -> Iterator[tuple[RowsState, Sizes]]:
+    """Run all rounds piece by piece; for every mark the state after its piece, and sizes at it."""
     for begin, stop, every in _pieces(marks, rounds.limit):
         state, sizes = advance_and_measure(params, state, rounds.between(begin, stop), every)
         if begin in marks:
             sizes = jax.device_get(sizes)
-            for index, place in enumerate(range(begin, stop, every)):
-                own = jax.tree.map(lambda leaf, index=index: leaf[index], sizes)
-                yield state, Checkpoint(place, *own)
-    sizes = jax.device_get(row_sizes(params, state, rounds.at(marks[-1])))
-    yield state, Checkpoint(marks[-1], *sizes)
+            for index in range(len(range(begin, stop, every))):
+                yield state, jax.tree.map(lambda leaf, index=index: leaf[index], sizes)
+    yield state, jax.device_get(row_sizes(params, state, rounds.at(marks[-1])))
 
 
 class _Rounds:
@@ -160,11 +160,6 @@ class _Rounds:
         return jax.tree.map(
             lambda leaf: leaf[begin - self._begin : stop - self._begin], self._windows
         )
-
-
-def _total_variance(checkpoint: Checkpoint) -> Float[np.ndarray, " row"]:
-    """Sum of all parameters' variances, per row."""
-    return checkpoint.total["augmentation_cov"] + checkpoint.total["granger_cov"].sum(axis=1)
 
 
 def _check_bounded(

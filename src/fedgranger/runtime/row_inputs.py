@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,7 @@ def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowP
         for basis, stream in zip(noise.bases, setup.streams, strict=True)
     ]
     M = len(setup.streams)
+    coupling = np.take_along_axis(np.asarray(server.coupling), _other_columns(setup), axis=1)
     return RowParams(
         server.self_transition,
         jnp.asarray(pad_stack(rotated, (d, p))),
@@ -47,7 +49,7 @@ def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowP
         server.step_size,
         jnp.full(M, config.augmentation_ridge),
         jnp.full(M, config.granger_ridge),
-        jnp.asarray(_couplings(setup, np.arange(M))),
+        jnp.asarray(coupling),
     )
 
 
@@ -71,14 +73,15 @@ def row_windows(
     for k, m in enumerate(rows.tolist()):
         part = noise.between(m, start, min(stop, len(setup.streams[m].values)), full=full)
         covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
+    others = _other_columns(setup)[rows]
     return _row_windows(
         windows.measurements[:, rows] @ bases,
-        np.stack([stacked[..., _others(M, p, m)] for m in rows.tolist()], axis=1),
+        np.stack([stacked[..., columns] for columns in others], axis=1),
         windows.local_targets[:, rows],
         np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2),
         windows.has_next[:, rows],
         windows.is_observed[:, rows],
-        _couplings(setup, rows),
+        np.take_along_axis(np.asarray(setup.params.server.coupling)[rows], others, axis=1),
     )
 
 
@@ -89,18 +92,13 @@ def prior_rows(
     setup: Setup, config: RunConfig, *, level: str, split: bool, full_noise: bool
 ) -> RowsState:
     """The priors of all rows; see `prior_state`."""
-    p, d = setup.padded_dims
-    M = len(setup.streams)
+    M, (p, d) = len(setup.streams), setup.padded_dims
     real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
     theta = pad_stack(real, (p, d))
-    columns = np.stack([pad_stack([np.ones(dim)], (p,))[0] for dim in setup.state_dims])
-    coupling = np.asarray(setup.params.server.coupling)
-    granger = np.stack(
-        [
-            columns[m][:, None] * (columns.reshape(-1) * coupling[m])[_others(M, p, m)]
-            for m in range(M)
-        ]
-    )
+    states = pad_stack([np.ones(dim) for dim in setup.state_dims], (p,))
+    columns = states.reshape(-1) * np.asarray(setup.params.server.coupling)
+    columns = np.take_along_axis(columns, _other_columns(setup), axis=1)
+    granger = states[:, :, None] * columns[:, None]
     return prior_state(
         jnp.asarray(config.augmentation_prior_location * theta),
         jnp.asarray(config.granger_prior_location * granger),
@@ -129,7 +127,7 @@ def single_row(
         rounds: at most so many.
         noise: draw from it once and add it to the measurements.
     """
-    M, (p, _) = len(setup.streams), setup.padded_dims
+    p, _ = setup.padded_dims
     model = setup.streams[row].model
     own, sensors = model.state_dim, model.num_sensors
     no_noise = run_noise(setup, dict.fromkeys(setup.names, 0.0))
@@ -144,40 +142,27 @@ def single_row(
         drawn[:stop] = noise.draw(row, stop)
         present = np.asarray(windows.observed_weights)[..., None] > 0
         measured = measured + np.where(present, drawn.reshape(measured.shape), 0.0)
-    clients = np.repeat([n for n in range(M) if n != row], p)
-    state = np.tile(np.arange(p), M - 1)
+    clients, state = np.divmod(_other_columns(setup)[row], p)
     real = (state < np.array(setup.state_dims)[clients]) & (np.asarray(params.coupling) > 0)
     columns = np.flatnonzero(real)
-    return Row(
-        RowParams(
-            params.self_transition[:own, :own],
-            params.predicted_observation[:sensors, :own],
-            params.local_step_size,
-            params.feedback_step_size,
-            params.server_step_size,
-            params.augmentation_ridge,
-            params.granger_ridge,
-            jnp.ones(len(columns)),
-        ),
-        RowWindow(
-            jnp.asarray(measured),
-            windows.causes[..., columns],
-            windows.local_targets[..., :own],
-            windows.noise[..., :sensors],
-            windows.paired_weights,
-            windows.observed_weights,
-        ),
-        clients[columns],
+    params = replace(
+        params,
+        self_transition=params.self_transition[:own, :own],
+        predicted_observation=params.predicted_observation[:sensors, :own],
+        coupling=jnp.ones(len(columns)),
     )
+    windows = replace(
+        windows,
+        measurements=jnp.asarray(measured),
+        causes=windows.causes[..., columns],
+        local_targets=windows.local_targets[..., :own],
+        noise=windows.noise[..., :sensors],
+    )
+    return Row(params, windows, clients[columns])
 
 
-def _couplings(setup: Setup, rows: Int[np.ndarray, " row"]) -> np.ndarray:
-    """Which columns of these rows may be non-zero, (row, q)."""
+def _other_columns(setup: Setup) -> Int[np.ndarray, "row q"]:
+    """For every row, the columns of the stacked states that belong to the other clients."""
     M, (p, _) = len(setup.streams), setup.padded_dims
-    coupling = np.asarray(setup.params.server.coupling)
-    return np.stack([coupling[m][_others(M, p, m)] for m in rows.tolist()])
-
-
-def _others(num_clients: int, p: int, row: int) -> np.ndarray:
-    """Columns of the stacked states that belong to the other clients."""
-    return np.flatnonzero(np.arange(num_clients * p) // p != row)
+    client = np.arange(M * p) // p
+    return np.stack([np.flatnonzero(client != m) for m in range(M)])

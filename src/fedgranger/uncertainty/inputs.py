@@ -3,7 +3,7 @@ r"""One row of the recursion: its constants, the data of a round, and the round'
 A row is one client m with its server row: \(x = (\theta, \hat A)\), θ of shape p × d and
 \(\hat A = [\hat A_{mn}]\) of shape p × q. Randomness is the prior of x and the measurement noise:
 \(y_t = \bar y_t + \varepsilon_t\), \(\varepsilon_t\) white and Gaussian with covariance \(V_t\);
-the filtered states are given (assumption A1). Arrays may carry a leading client axis.
+the filtered states are given (assumption A1). Arrays may have a leading client axis.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,8 +11,9 @@ import pandas as pd
 
 from fedgranger.errors import RunError
 from fedgranger.uncertainty.quantities import PER_CAUSE, QUANTITIES, Quantities
+from fedgranger.uncertainty.recursion import Sizes
 
-__all__ = ["Checkpoint", "Propagation", "make_record"]
+__all__ = ["Propagation", "make_record"]
 
 TRACE_COLUMNS = ("round", "client", "cause", "quantity", "total", "prior", "data")
 PRIOR_SHARE = 0.01
@@ -52,27 +53,12 @@ class Propagation:
         return table.loc[rows & (table["cause"] == cause)].reset_index(drop=True)
 
 
-class Checkpoint(NamedTuple):
-    """What is kept of a checkpoint.
-
-    Attributes:
-        round: when it was.
-        total: sizes of all quantities: (client,), or (client, cause).
-        prior: the prior's share of them, when it is kept apart.
-        granger: means of Â, (client, p, q).
-    """
-
-    round: int
-    total: dict[str, np.ndarray]
-    prior: dict[str, np.ndarray] | None
-    granger: np.ndarray
-
-
 def make_record(
     names: tuple[str, ...],
     bases: tuple[np.ndarray, ...],
     level: str,
-    checkpoints: list[Checkpoint],
+    rounds: list[int],
+    sizes: list[Sizes],
     quantities: Quantities,
     augmentation: np.ndarray,
 ) -> Propagation:
@@ -82,7 +68,8 @@ def make_record(
         names: the clients.
         bases: per client the basis of its sensors in which the quantities are expressed, (d, d).
         level: "joint" or "blockwise".
-        checkpoints: in order.
+        rounds: the checkpoints.
+        sizes: of all quantities at every checkpoint.
         quantities: all clients' quantities at the last of them.
         augmentation: means of θ there, (client, p, d).
     """
@@ -90,26 +77,26 @@ def make_record(
     for m, (client, basis) in enumerate(zip(names, bases, strict=True)):
         own = jax.tree.map(lambda leaf, m=m: leaf[m], quantities)
         final[client] = _to_sensors(own, basis)
-        means[client] = (augmentation[m][:, : len(basis)] @ basis.T, checkpoints[-1].granger[m])
-        paths[client] = np.stack([one.granger[m] for one in checkpoints])
-    prior_time = dict(zip(names, _prior_times(checkpoints), strict=True))
-    return Propagation(names, level, _table(names, checkpoints), final, means, paths, prior_time)
+        means[client] = (augmentation[m][:, : len(basis)] @ basis.T, sizes[-1].granger[m])
+        paths[client] = np.stack([one.granger[m] for one in sizes])
+    prior_time = dict(zip(names, _prior_times(rounds, sizes), strict=True))
+    return Propagation(names, level, _table(names, rounds, sizes), final, means, paths, prior_time)
 
 
-def _table(names: tuple[str, ...], checkpoints: list[Checkpoint]) -> pd.DataFrame:
+def _table(names: tuple[str, ...], rounds: list[int], sizes: list[Sizes]) -> pd.DataFrame:
     """One row per client, checkpoint, quantity and cause, in this order."""
-    total = _by_client([one.total for one in checkpoints])
-    priors = [one.prior for one in checkpoints if one.prior is not None]
+    total = _by_client([one.total for one in sizes])
+    priors = [one.prior for one in sizes if one.prior is not None]
     prior = _by_client(priors) if priors else np.full(total.shape, np.nan)
     labels = [
         [(cause, quantity) for quantity in QUANTITIES for cause in _causes(names, client, quantity)]
         for client in names
     ]
-    size = total.shape[2]
-    pairs = [pair for own in labels for _ in checkpoints for pair in own]
+    width = total.shape[2]
+    pairs = [pair for own in labels for _ in rounds for pair in own]
     columns = (
-        np.tile(np.repeat([one.round for one in checkpoints], size), len(names)),
-        np.repeat(names, len(checkpoints) * size),
+        np.tile(np.repeat(rounds, width), len(names)),
+        np.repeat(names, len(rounds) * width),
         [cause for cause, _ in pairs],
         [quantity for _, quantity in pairs],
         total.ravel(),
@@ -130,15 +117,15 @@ def _causes(names: tuple[str, ...], client: str, quantity: str) -> list[str]:
     return [name for name in names if name != client] if quantity in PER_CAUSE else [""]
 
 
-def _prior_times(checkpoints: list[Checkpoint]) -> list[float]:
+def _prior_times(rounds: list[int], sizes: list[Sizes]) -> list[float]:
     """First checkpoint, per client, from which on the prior's share of tr Σ_A stays below 1 %."""
-    is_small = np.stack([_is_prior_small(one) for one in checkpoints])
+    is_small = np.stack([_is_prior_small(one) for one in sizes])
     stays = np.logical_and.accumulate(is_small[::-1])[::-1]
-    rounds = np.array([one.round for one in checkpoints], dtype=np.float64)
-    return np.where(stays[-1], rounds[stays.argmax(axis=0)], np.inf).tolist()
+    first = np.array(rounds, dtype=np.float64)[stays.argmax(axis=0)]
+    return np.where(stays[-1], first, np.inf).tolist()
 
 
-def _is_prior_small(one: Checkpoint) -> np.ndarray:
+def _is_prior_small(one: Sizes) -> np.ndarray:
     total = one.total["granger_cov"].sum(axis=1)
     if one.prior is None:
         return np.zeros(len(total), dtype=np.bool_)

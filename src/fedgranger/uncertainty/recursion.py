@@ -68,16 +68,16 @@ class RowsState(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is worth recording before a round, of several rows.
+    """What is recorded of several rows before a round (a checkpoint).
 
     Attributes:
-        total: sizes of all quantities (`quantities.sizes`).
+        total: sizes of all quantities (`quantities.sizes`): (row,), or (row, cause).
         prior: the prior's share of them, when it is kept apart.
         granger: means of Â.
     """
 
-    total: dict[str, Array]
-    prior: dict[str, Array] | None
+    total: dict[str, Any]
+    prior: dict[str, Any] | None
     granger: Float[Array, "*batch row p q"]
 
 

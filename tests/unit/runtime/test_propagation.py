@@ -7,7 +7,6 @@ import fedgranger as fg
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.runtime import propagation
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.row_inputs import run_noise, single_row
 from fedgranger.runtime.setup import set_up
 from tests.configs import formula_config
 
@@ -80,15 +79,3 @@ def test_pieces_cover_all_rounds_and_meet_all_marks(marks, limit):
 def test_pieces_hold_several_stretches_of_one_length():
     assert propagation._pieces([0, 2, 4, 6, 8, 9], 5) == [(0, 4, 2), (4, 8, 2), (8, 9, 1)]
     assert propagation._pieces([0, 2, 4, 6], 5) == [(0, 2, 2), (2, 4, 2), (4, 6, 2)]  # 3 is prime
-
-
-def test_single_row_adds_noise_to_the_measurements_only(panel):
-    config = formula_config(**SIZES)
-    setup = set_up(panel, config)
-    noise = run_noise(setup, dict.fromkeys(setup.names, 4.0))
-    quiet, noisy = (single_row(setup, config, 0, noise=n) for n in (None, noise))
-    change = np.asarray(noisy.windows.measurements - quiet.windows.measurements)
-    assert change.var() == pytest.approx(4.0, rel=0.1)
-    np.testing.assert_array_equal(noisy.windows.causes, quiet.windows.causes)
-    none = single_row(setup, config, 0, noise=run_noise(setup, dict.fromkeys(setup.names, 0.0)))
-    np.testing.assert_array_equal(none.windows.measurements, quiet.windows.measurements)
