@@ -30,10 +30,10 @@ import numpy as np  # noqa: E402
 import fedgranger as fg  # noqa: E402
 from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.newton import solve  # noqa: E402
-from fedgranger.runtime.rows import single_row  # noqa: E402
+from fedgranger.runtime.row_inputs import single_row  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
 from fedgranger.server import newton  # noqa: E402
-from fedgranger.uncertainty import statistics as averages_of  # noqa: E402
+from fedgranger.uncertainty.update_moments import split_parameters, update_moments  # noqa: E402
 
 CLIENTS, STEPS, SEEDS = 6, 2000, (0, 1, 2)
 LIMITS = {1: 20, 100: 60}
@@ -46,9 +46,9 @@ def fixed_points(setup, config):
     out = []
     for m in range(CLIENTS):
         row = single_row(setup, config, m)
-        averages = averages_of.collect(row.params, row.windows)
-        x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
-        out.append(averages_of.unflatten(x, averages.shape)[1])
+        moments = update_moments(row.params, row.windows)
+        x = np.linalg.solve(moments.gain, moments.drift) / moments.scale
+        out.append(split_parameters(x, moments.shape)[1])
     return out
 
 

@@ -29,10 +29,12 @@ from fedgranger import rounds  # noqa: E402
 from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.propagation import propagate  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
-from fedgranger.uncertainty import added, means, moments  # noqa: E402
-from fedgranger.uncertainty import propagate as propagate_module  # noqa: E402
+from fedgranger.uncertainty import noise_terms, recursion  # noqa: E402
+from fedgranger.uncertainty.covariance_terms import sum_terms  # noqa: E402
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms  # noqa: E402
 from fedgranger.uncertainty.inputs import RowParams, row_window  # noqa: E402
-from fedgranger.uncertainty.propagate import advance_rounds, prior_state  # noqa: E402
+from fedgranger.uncertainty.mean_recursion import next_data_cov, next_means  # noqa: E402
+from fedgranger.uncertainty.recursion import advance_rounds, prior_state  # noqa: E402
 
 P = 2
 SENSORS = (8, 16, 32, 64, 128, 256, 512)
@@ -242,14 +244,12 @@ def stages():
     num_rounds = 500
     params, windows = make_rows(6, 8, num_rounds)
     state = start(6, 8, "joint")
-    _, means = propagate_module._scan_means(params, state.mean, windows)
-    terms = propagate_module._all_added(params, means, windows)
+    _, means = recursion._scan_means(params, state.mean, windows)
+    terms = recursion._all_noise_terms(params, means, windows)
     runs = {
-        "means": lambda: propagate_module._scan_means(params, state.mean, windows),
-        "terms": lambda: propagate_module._all_added(params, means, windows),
-        "covariance": lambda: propagate_module._scan_cov(
-            state.cov, windows, terms.gain, terms.terms, terms.rest, every=num_rounds
-        ),
+        "means": lambda: recursion._scan_means(params, state.mean, windows),
+        "terms": lambda: recursion._all_noise_terms(params, means, windows),
+        "covariance": lambda: recursion._scan_cov(state.cov, windows, *terms, every=num_rounds),
     }
     return {
         name: best_seconds(lambda run=run: jax.block_until_ready(run())) / num_rounds
@@ -262,6 +262,25 @@ def count_operations(step, *inputs):
     return jax.jit(step).lower(*inputs).compile().cost_analysis()["flops"]
 
 
+def mean_step(params, mean, window):
+    """Means of one row after a round, and their covariance with its last measurement."""
+    before = params, mean.augmentation, mean.granger, mean.last_step, window
+    return next_means(*before), next_data_cov(*before)
+
+
+def round_terms(params, mean, window):
+    """What the noise of a round adds to the covariance of one row."""
+    moments = noise_terms.round_moments(params, mean, window)
+    factors = noise_terms.noise_factors(params, mean, window, moments)
+    return noise_terms.noise_terms(params, mean, window, moments.gain, factors)
+
+
+def cov_step(cov, window, added):
+    """Covariance of one row after a round."""
+    terms = sum_terms(update_terms(added.gain, window, cov), added.steps)
+    return next_cov(added.gain, window, cov, terms, added.dense)
+
+
 def operations():
     """Operations per step of training and of the recursion's stages, six clients."""
     panel, _ = fg.simulate(6, 101, seed=0)
@@ -270,13 +289,13 @@ def operations():
     window = jax.tree.map(lambda leaf: leaf[0], stack_windows(setup, 0, 100))
     params, windows = make_rows(6, 8, 1)
     state, first = start(6, 8, "joint"), jax.tree.map(lambda leaf: leaf[0], windows)
-    terms = jax.vmap(added.added)(params, state.mean, first)
+    terms = jax.vmap(round_terms)(params, state.mean, first)
     training = count_operations(rounds.step, setup.params, initial_state(setup, config), window)
     return {
         "training": training,
-        "means": count_operations(jax.vmap(means.mean_step), params, state.mean, first),
-        "terms": count_operations(jax.vmap(added.added), params, state.mean, first),
-        "covariance": count_operations(jax.vmap(moments.cov_step), state.cov, first, terms),
+        "means": count_operations(jax.vmap(mean_step), params, state.mean, first),
+        "terms": count_operations(jax.vmap(round_terms), params, state.mean, first),
+        "covariance": count_operations(jax.vmap(cov_step), state.cov, first, terms),
     }
 
 
@@ -333,7 +352,7 @@ def main():
     print(f"M = 6, d = 8, {TRAINING_STEPS} steps: a pass of training {alone * 1e3:.0f} ms")
     for name, what in (
         ("propagation", "one pass with uncertainty"),
-        ("propagation_split", "prior told from data"),
+        ("propagation_split", "with the prior's share kept apart"),
     ):
         one = found[name]
         print(

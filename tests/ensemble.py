@@ -21,7 +21,7 @@ from fedgranger.rounds import RoundParams, RoundState, answer, send, step
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.setup import Setup
 from fedgranger.server.granger import ServerState
-from fedgranger.uncertainty.noise import Noise, noise_stretch
+from fedgranger.uncertainty.measurement_noise import MeasurementNoise
 
 __all__ = ["Sample", "run_ensemble"]
 
@@ -47,7 +47,13 @@ class Sample(NamedTuple):
 
 
 def run_ensemble(
-    setup: Setup, config: RunConfig, noise: Noise, *, replicas: int, marks: list[int], seed: int
+    setup: Setup,
+    config: RunConfig,
+    noise: MeasurementNoise,
+    *,
+    replicas: int,
+    marks: list[int],
+    seed: int,
 ) -> list[Sample]:
     """Run all replicas and sample them when the rounds `marks` begin."""
     key = jax.random.key(seed)
@@ -100,13 +106,13 @@ def _draw_prior(setup: Setup, config: RunConfig, key: Array, replicas: int) -> R
     )
 
 
-def _factors(setup: Setup, noise: Noise) -> Array:
+def _factors(setup: Setup, noise: MeasurementNoise) -> Array:
     """Square roots of the noise covariances in sensor coordinates, (time, client, d, d)."""
     _, d = setup.padded_dims
     num_steps = len(setup.streams[0].values)
     out = np.zeros((num_steps + setup.window + 1, len(setup.streams), d, d))
     for m, stream in enumerate(setup.streams):
-        cov = noise_stretch(noise, m, 0, num_steps, full=True)
+        cov = noise.between(m, 0, num_steps, full=True)
         values, vectors = np.linalg.eigh(cov)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         size = cov.shape[1]

@@ -16,7 +16,16 @@ from fedgranger.client import augment
 from fedgranger.client.augment import AugmentParams, AugmentState, ClientWindow
 from fedgranger.server import granger
 from fedgranger.server.granger import ServerParams, ServerState
+from fedgranger.uncertainty.covariance_terms import sum_terms
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms
 from fedgranger.uncertainty.inputs import RowParams, row_window
+from fedgranger.uncertainty.mean_recursion import (
+    RowMean,
+    last_step_of,
+    next_data_cov,
+    next_means,
+)
+from fedgranger.uncertainty.noise_terms import noise_factors, noise_terms, round_moments
 
 NUM_NODES = 4
 KEYS = ("A", "CA", "eta1", "eta2", "gamma", "ridge_theta", "ridge_A", "coupling")
@@ -209,3 +218,16 @@ def row_window_of(system, window, *, full):
         *(jnp.asarray(window[key]) for key in ("has_next", "is_observed")),
         jnp.asarray(system["coupling"]),
     )
+
+
+@jax.jit
+def one_round(params, mean, cov, window):
+    """Mean and covariance of one row after one round, without the stages of `recursion`."""
+    moments = round_moments(params, mean, window)
+    added = noise_terms(
+        params, mean, window, moments.gain, noise_factors(params, mean, window, moments)
+    )
+    terms = sum_terms(update_terms(added.gain, window, cov), added.steps)
+    before = params, mean.augmentation, mean.granger, mean.last_step, window
+    new = RowMean(*next_means(*before), last_step_of(window), next_data_cov(*before))
+    return new, next_cov(added.gain, window, cov, terms, added.dense)

@@ -66,7 +66,7 @@ class RunConfig:
             states help to predict the effect beyond its own past, with p-values from copies whose
             clocks were shifted; "auto": the first where its model passes every check, else the
             second. "asymptotic" tests
-            FedGC's own estimate with its steady-state spread (the paper's test, which does not
+            FedGC's own estimate with its steady-state covariance (the paper's test, which does not
             control false edges); "none" does not test.
         alpha: an edge is reported when its adjusted p-value is at most this.
         correction: for testing many edges: bh, by, holm or none.
@@ -203,7 +203,7 @@ class RunConfig:
         Step-wise descent needs about 1/(step size x smallest eigenvalue) passes, which recordings
         with slow or collinear sensors never reach; exact solves end in tens of rounds. So newton,
         unless what is asked for is about the steps themselves: their size, window or number, the
-        spread along them, or the test of their steady state.
+        uncertainty along them, or the test of their steady state.
         """
         if self.solver != "auto":
             return self.solver

@@ -21,8 +21,8 @@ from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
+from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
-from fedgranger.uncertainty.views import QUANTITIES, Quantities
 
 __all__ = ["ROOT_CAUSE_FILE", "Result"]
 

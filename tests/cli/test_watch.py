@@ -482,7 +482,7 @@ def test_variances_are_followed_while_they_are_propagated(tmp_path):
     follower = Follower(tmp_path / progress.FILE_NAME)
     follower.write(**HEAD)
     for done, variance in enumerate([1.0, 0.5, float("inf"), 0.25], start=1):
-        follower.spread(variance)
+        follower.add_variance(variance)
         follower.begin(f"uncertainty {done}")
     log = read_log(tmp_path)
     assert [line["variance"] for line in log[1:]] == [1.0, 0.5, 0.5, 0.25]

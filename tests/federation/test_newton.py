@@ -7,10 +7,10 @@ import pytest
 import fedgranger as fg
 from fedgranger.client import newton as client_newton
 from fedgranger.runtime.newton import solve
-from fedgranger.runtime.rows import single_row
+from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.server import newton as server_newton
-from fedgranger.uncertainty import statistics
+from fedgranger.uncertainty.update_moments import split_parameters, update_moments
 from tests.configs import formula_config
 
 
@@ -32,9 +32,9 @@ def six_clients(ratio, seed=0, missing=0.0, **options):
 def fixed_point(setup, config, m):
     """Where the mean map of the step-wise learner stands still, by a linear solve."""
     row = single_row(setup, config, m)
-    averages = statistics.collect(row.params, row.windows)
-    x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
-    return statistics.unflatten(x, averages.shape)
+    moments = update_moments(row.params, row.windows)
+    x = np.linalg.solve(moments.gain, moments.drift) / moments.scale
+    return split_parameters(x, moments.shape)
 
 
 def paths(setup, config):

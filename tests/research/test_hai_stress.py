@@ -12,9 +12,9 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import DataError
 from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.rows import single_row
+from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.statistics import collect, unflatten
+from fedgranger.uncertainty.update_moments import split_parameters, update_moments
 from fedgranger_research import datasets
 from fedgranger_research.reproduction.hai_regime import CLIENTS, HaiRegime, prepare, recording
 from fedgranger_research.reproduction.hai_stress import BLOCKS, draw, hai_stress_item
@@ -101,10 +101,10 @@ def without_padding(setup, config, variance):
         row = single_row(setup, config, m)
         present = row.windows.observed_weights[..., None] > 0
         noise = jnp.where(present, variance, jnp.zeros_like(row.windows.noise))
-        averages = collect(row.params, replace(row.windows, noise=noise))
+        averages = update_moments(row.params, replace(row.windows, noise=noise))
         solution = np.linalg.solve(averages.gain, averages.drift) / averages.scale
         radius = np.abs(1 - np.linalg.eigvalsh(averages.gain)).max()
-        found[name] = unflatten(solution, averages.shape)[1], 1 / (1 - radius)
+        found[name] = split_parameters(solution, averages.shape)[1], 1 / (1 - radius)
     return found
 
 

@@ -12,11 +12,10 @@ from fedgranger.client.params import known_models
 from fedgranger.rounds import answer, send, step
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.rows import row_params, row_windows, single_row
+from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise, single_row
 from fedgranger.runtime.setup import initial_state, set_up
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.propagate import advance_rounds, prior_state
-from fedgranger.uncertainty.steady_state import settle
+from fedgranger.uncertainty.recursion import advance_rounds, prior_state
+from fedgranger.uncertainty.steady_state import solve_steady_state
 from fedgranger_research.studies.one_party import (
     client_params,
     client_rounds,
@@ -48,7 +47,7 @@ def case():
     )
     setup = set_up(panel, config, known_models(truth))
     noise = dict.fromkeys(setup.names, np.full(8, NOISE))
-    prepared = noise_of(noise, setup.names, [8, 8], STEPS + 1)
+    prepared = run_noise(setup, noise)
     corrections, gradients = _messages(setup, config, STEPS)
     row = 1
     params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, prepared))
@@ -101,7 +100,7 @@ def test_server_steady_state_vs_joint_steady_state():
     corrections, _ = _messages(setup, config, 6000)
     for row in (0, 1):
         one = single_row(setup, config, row)
-        joint = settle(one.params, one.windows, client=setup.names[row])
+        joint = solve_steady_state(one.params, one.windows, client=setup.names[row])
         g = np.asarray(one.windows.causes[2000:, 0])  # after the start-up
         tau = np.asarray(corrections)[2000:, row, 0] @ np.asarray(one.params.self_transition).T
         alone = server_steady_cov(

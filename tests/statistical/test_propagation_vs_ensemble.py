@@ -16,10 +16,9 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.rows import row_params, row_windows, start_rows
+from fedgranger.runtime.row_inputs import prior_rows, row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.propagate import advance_rounds, look
+from fedgranger.uncertainty.recursion import advance_rounds, row_quantities
 from tests.ensemble import run_ensemble
 
 STATE_DIM, NUM_SENSORS = 2, 8
@@ -86,15 +85,14 @@ def inputs(study):
         config, augmentation_prior_scale=study.prior_sd, granger_prior_scale=study.prior_sd
     )
     covs = dict.fromkeys(setup.names, np.full(NUM_SENSORS, study.noise_sd**2))
-    noise = noise_of(covs, setup.names, [NUM_SENSORS] * study.num_clients, study.num_steps + 1)
-    return setup, config, covs, noise
+    return setup, config, covs, run_noise(setup, covs)
 
 
 def predicted(study):
     """All quantities of every client, whole matrices, at every mark."""
     setup, config, _, noise = inputs(study)
     params = row_params(setup, config, noise)
-    start = start_rows(setup, config, level=study.level, split=False, full=False)
+    start = prior_rows(setup, config, level=study.level, split=False, full_noise=False)
     out = []
     for client in range(study.num_clients):
         rows = np.array([client])
@@ -105,7 +103,7 @@ def predicted(study):
             state = advance_rounds(own_params, state, windows)
             window = jax.tree.map(lambda leaf: leaf[0], row_windows(setup, noise, mark, 1, rows))
             now = mark
-            quantities, _ = look(own_params, state, window)
+            quantities, _ = row_quantities(own_params, state, window)
             found.append(jax.tree.map(lambda leaf: np.asarray(leaf[0]), quantities))
         out.append(found)
     return out

@@ -21,11 +21,10 @@ from fedgranger.client.augment import AugmentState
 from fedgranger.client.params import known_models
 from fedgranger.rounds import RoundState
 from fedgranger.runtime.inprocess import run_rounds, stack_windows
-from fedgranger.runtime.rows import row_params, row_windows
+from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.steady_state import settle
+from fedgranger.uncertainty.steady_state import solve_steady_state
 
 STEP_SIZES = [(1e-4, 1e-4, 1e-3), (1e-4, 3e-4, 1e-3), (2e-4, 5e-5, 5e-4)]
 TOO_LARGE = (1e-4, 1e-3, 1e-3)  # within a factor 2.1 of the stability limit
@@ -56,7 +55,6 @@ class Study:
         self.num_predictions = num_predictions
         options = {"edges": [("client1", "client2")], "measurement_var": 1.0, "seed": 0}
         _, self.truth = fg.simulate(2, 10, sensor_dims=sensor_dims, **options)
-        self.d = sensor_dims
 
     def prepared(self, seed, config):
         panel, _ = fg.simulate(num_steps=self.num_steps + 1, seed=seed, system=self.truth)
@@ -64,12 +62,11 @@ class Study:
 
     def predict(self, setup, config):
         """The steady states of both rows."""
-        dims, zero = [self.d] * 2, np.zeros(self.d)
-        none = noise_of({n: zero for n in setup.names}, setup.names, dims, self.num_steps + 1)
+        none = run_noise(setup, dict.fromkeys(setup.names, 0.0))
         params = row_params(setup, config, none)
         windows = row_windows(setup, none, 0, setup.num_rounds, np.arange(2))
         return [
-            settle(
+            solve_steady_state(
                 jax.tree.map(lambda leaf, m=m: leaf[m], params),
                 jax.tree.map(lambda leaf, m=m: leaf[:, m], windows),
                 client=setup.names[m],
@@ -144,8 +141,8 @@ def compare(setting, what, values, traces):
     trace, square = np.trace(cov), (cov**2).sum()
     unbiased = (n - 1) ** 2 / ((n + 1) * (n - 2)) * (square - trace**2 / (n - 1))
     error = np.sqrt(2 * unbiased / (n - 1)) / trace
-    spread = np.std(traces, ddof=1) / np.mean(traces) / np.sqrt(len(traces))
-    return Comparison(setting, what, trace, float(np.mean(traces)), error, spread)
+    predicted_error = np.std(traces, ddof=1) / np.mean(traces) / np.sqrt(len(traces))
+    return Comparison(setting, what, trace, float(np.mean(traces)), error, predicted_error)
 
 
 def label(config):

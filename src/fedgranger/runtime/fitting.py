@@ -29,20 +29,20 @@ from fedgranger.errors import (
     InferenceWarning,
     UnstableRecursionError,
 )
+from fedgranger.inference.asymptotic import infer_asymptotic
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
-from fedgranger.runtime.asymptotic import infer_asymptotic
 from fedgranger.runtime.declared_noise import declared_noise_warnings
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.newton import solve
 from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
-from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.propagation import propagate, steady_states
 from fedgranger.runtime.seasons import take_out_seasons
 from fedgranger.runtime.sensor_units import add_sensor_units
 from fedgranger.runtime.setup import Setup, set_up
@@ -126,7 +126,11 @@ def fit_panel(
         uncertainty = None
         if config.uncertainty != "none":
             uncertainty = propagate(
-                setup, config, level=config.uncertainty, report=report, observe=follower.spread
+                setup,
+                config,
+                level=config.uncertainty,
+                report=report,
+                observe=follower.add_variance,
             )
         propagated = time.perf_counter()
     if record is not None:
@@ -222,13 +226,15 @@ def _infer(
     told: list[str] = []
     try:
         if config.test == "asymptotic" and final is not None:
-            found = infer_asymptotic(setup, config, _granger(setup, final), final.pass_index)
+            steady = steady_states(setup, config, final.pass_index)
+            names, dims, granger = setup.names, setup.state_dims, _granger(setup, final)
+            found = infer_asymptotic(names, dims, setup.num_pairs, config, granger, steady)
         else:
             models = {stream.name: stream.model for stream in setup.streams}
             if config.noise_correction:
                 told = declared_noise_warnings(panel, models, source)
             found = infer(source, config, report, record)
-    except InferenceError as error:
+    except (InferenceError, UnstableRecursionError) as error:
         option = propose(panel.findings or ()) if "stationary" in str(error) else ""
         reason = f"{error}; sensors that may wander: {option}" if option else str(error)
         return _not_tested(config, reason, *told)

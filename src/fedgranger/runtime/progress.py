@@ -113,7 +113,7 @@ class Follower:
                 found |= {"distance": snapshot.progress.distance, "distance_at": done}
         self._state = {**self._state, **found}
 
-    def spread(self, variance: float) -> None:
+    def add_variance(self, variance: float) -> None:
         """Take note of the sum of all variances after some rounds of the first pass."""
         self._state = {**self._state, **_finite(variance=variance)}
 

@@ -1,18 +1,38 @@
-r"""What the covariance recursion of one row is driven by.
+r"""One row of the recursion: its constants, the data of a round, and the round's gains.
 
 A row is one client m with its server row: \(x = (\theta, \hat A)\), θ of shape p × d and
 \(\hat A = [\hat A_{mn}]\) of shape p × q. Randomness is the prior of x and the measurement noise:
 \(y_t = \bar y_t + \varepsilon_t\), \(\varepsilon_t\) white and Gaussian with covariance \(V_t\);
-the filtered states are given (assumption A1). Arrays may carry a leading client axis.
+the filtered states are given (assumption A1). Arrays may have a leading client axis.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
-__all__ = ["RowParams", "RowWindow", "row_window", "times_noise"]
+from fedgranger.linalg.fused import fused_einsum
+
+__all__ = [
+    "Gains",
+    "NoiseCov",
+    "Row",
+    "RowParams",
+    "RowWindow",
+    "apply_mean_map",
+    "attenuate",
+    "noise_matrix",
+    "round_gains",
+    "row_window",
+    "times_noise",
+]
+
+NoiseCov = Float[Array, " d"] | Float[Array, "d d"]
+"""Covariance V of one measurement's noise: its diagonal, or all of it."""
 
 
 class RowParams(eqx.Module):
@@ -48,16 +68,30 @@ class RowWindow(eqx.Module):
     observed_weights: Float[Array, "*batch window"]
 
     @property
-    def is_active(self) -> Array:
+    def is_active(self) -> Float[Array, "*batch"]:
         """1.0 when the window has any sample, so that ridge acts."""
         return (self.observed_weights.sum(axis=-1) > 0).astype(self.measurements.dtype)
+
+
+class Row(NamedTuple):
+    """One row with all its rounds, without padding.
+
+    Attributes:
+        params: its constants.
+        windows: its rounds (leading axis).
+        causes: for every column of Â, the index of its client among all.
+    """
+
+    params: RowParams
+    windows: RowWindow
+    causes: Int[np.ndarray, " total_dim"]
 
 
 def row_window(
     measurements: Float[Array, "*batch window obs_dim"],
     causes: Float[Array, "*batch window total_dim"],
     local_targets: Float[Array, "*batch window state_dim"],
-    noise: Array,
+    noise: Float[Array, "*batch window obs_dim"] | Float[Array, "*batch window obs_dim obs_dim"],
     has_next: Bool[Array, "*batch window"],
     is_observed: Bool[Array, "*batch window"],
     coupling: Float[Array, "*batch total_dim"],
@@ -77,8 +111,98 @@ def row_window(
     )
 
 
-def times_noise(values: Array, noise: Array) -> Array:
-    """Multiply the last axis by V: elementwise when V is diagonal, a product otherwise."""
+def times_noise(values: Float[Array, "*batch d"], noise: NoiseCov) -> Float[Array, "*batch d"]:
+    """Multiply the last axis by V."""
     if noise.ndim == 1:
         return values * noise.reshape((1,) * (values.ndim - 1) + noise.shape)
     return values @ noise
+
+
+def noise_matrix(noise: NoiseCov) -> Float[Array, "d d"]:
+    """V as a matrix."""
+    return jnp.diag(noise) if noise.ndim == 1 else noise
+
+
+class Gains(NamedTuple):
+    r"""What a round multiplies, per step t.
+
+    The update adds \((-N\varphi + \kappa\rho) y^\top\) to θ and \((B\varphi - c\rho) g^\top\) to
+    Â, with \(\varphi = \theta y\), \(\rho = \hat A g\).
+
+    `decay` and `granger_decay` are the factors by which ridge shrinks θ and Â (1: no ridge).
+    `local_gram` and `feedback_gram` are \((CA)^\top CA\) and \(A^\top A\); `local_noise` and
+    `feedback_noise` are \(2\eta \sum_t w_t V_t\) of the client's own and of the server's gradient.
+    `attenuation` is \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\), for diagonal noise.
+    """
+
+    N: Float[Array, "window p p"]
+    kappa: Float[Array, "window p p"]
+    B: Float[Array, "window p p"]
+    c: Float[Array, " window"]
+    decay: Float[Array, ""]
+    granger_decay: Float[Array, ""]
+    local_gram: Float[Array, "p p"]
+    feedback_gram: Float[Array, "p p"]
+    local_noise: NoiseCov
+    feedback_noise: NoiseCov
+    attenuation: Float[Array, "p p d"] | None
+
+
+def round_gains(params: RowParams, window: RowWindow) -> Gains:
+    """Build them from the constants and the weights of the steps."""
+    A, CA = params.self_transition, params.predicted_observation
+    eta1, gamma = params.local_step_size, params.server_step_size
+    paired = 2 * eta1 * window.paired_weights
+    observed = 2 * params.feedback_step_size * window.observed_weights
+    own, feedback = CA.T @ CA, A.T @ A
+    decay = 1 - 2 * eta1 * params.augmentation_ridge * window.is_active
+    local_noise = jnp.tensordot(paired, window.noise, 1)
+    feedback_noise = jnp.tensordot(observed, window.noise, 1)
+    attenuation = None
+    if window.noise.ndim == 2:
+        lost = (
+            own[:, :, None] * local_noise[None, None]
+            + feedback[:, :, None] * feedback_noise[None, None]
+        )
+        attenuation = decay * jnp.eye(len(A))[:, :, None] - lost
+    return Gains(
+        paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
+        observed[:, None, None] * A.T[None],
+        2 * gamma * window.observed_weights[:, None, None] * A[None],
+        2 * gamma * window.observed_weights,
+        decay,
+        1 - 2 * gamma * params.granger_ridge * window.is_active,
+        own,
+        feedback,
+        local_noise,
+        feedback_noise,
+        attenuation,
+    )
+
+
+def attenuate(gain: Gains, values: Float[Array, "p r d"]) -> Float[Array, "p r d"]:
+    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first and the last axis.
+
+    What ridge and the noise of the regressors leave of θ (errors in variables).
+    """
+    if gain.attenuation is not None:
+        return fused_einsum("abj,brj->arj", gain.attenuation, values)
+    lost = jnp.einsum("ab,brj,jl->arl", gain.local_gram, values, gain.local_noise)
+    lost = lost + jnp.einsum("ab,brj,jl->arl", gain.feedback_gram, values, gain.feedback_noise)
+    return gain.decay * values - lost
+
+
+def apply_mean_map(
+    window: RowWindow, gain: Gains, theta: Float[Array, "p r d"], granger: Float[Array, "p r q"]
+) -> tuple[Float[Array, "p r d"], Float[Array, "p r q"]]:
+    r"""Apply \(\bar F = E[F]\) to parameter matrices θ and Â, one per middle index."""
+    y, g = window.measurements, window.causes
+    phi = jnp.einsum("arj,tj->tar", theta, y)
+    rho = jnp.einsum("arl,tl->tar", granger, g)
+    alpha = fused_einsum("tab,tbr->tar", gain.kappa, rho) - fused_einsum(
+        "tab,tbr->tar", gain.N, phi
+    )
+    beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
+    new_theta = attenuate(gain, theta) + fused_einsum("tar,tj->arj", alpha, y)
+    new_granger = gain.granger_decay * granger + fused_einsum("tar,tl->arl", beta, g)
+    return new_theta, new_granger

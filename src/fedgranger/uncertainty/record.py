@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
 from fedgranger.errors import RunError
-from fedgranger.uncertainty.views import QUANTITIES, Quantities
+from fedgranger.uncertainty.quantities import PER_CAUSE, QUANTITIES, Quantities
+from fedgranger.uncertainty.recursion import Sizes
 
-__all__ = ["Propagation"]
+__all__ = ["Propagation", "make_record"]
 
 TRACE_COLUMNS = ("round", "client", "cause", "quantity", "total", "prior", "data")
+PRIOR_SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,3 +51,100 @@ class Propagation:
         table = self.table
         rows = (table["quantity"] == quantity) & (table["client"] == client)
         return table.loc[rows & (table["cause"] == cause)].reset_index(drop=True)
+
+
+def make_record(
+    names: tuple[str, ...],
+    bases: tuple[np.ndarray, ...],
+    level: str,
+    rounds: list[int],
+    sizes: list[Sizes],
+    quantities: Quantities,
+    augmentation: np.ndarray,
+) -> Propagation:
+    """Build the record.
+
+    Args:
+        names: the clients.
+        bases: per client the basis of its sensors in which the quantities are expressed, (d, d).
+        level: "joint" or "blockwise".
+        rounds: the checkpoints.
+        sizes: of all quantities at every checkpoint.
+        quantities: all clients' quantities at the last of them.
+        augmentation: means of θ there, (client, p, d).
+    """
+    final, means, paths = {}, {}, {}
+    for m, (client, basis) in enumerate(zip(names, bases, strict=True)):
+        own = jax.tree.map(lambda leaf, m=m: leaf[m], quantities)
+        final[client] = _to_sensors(own, basis)
+        means[client] = (augmentation[m][:, : len(basis)] @ basis.T, sizes[-1].granger[m])
+        paths[client] = np.stack([one.granger[m] for one in sizes])
+    prior_time = dict(zip(names, _prior_times(rounds, sizes), strict=True))
+    return Propagation(names, level, _table(names, rounds, sizes), final, means, paths, prior_time)
+
+
+def _table(names: tuple[str, ...], rounds: list[int], sizes: list[Sizes]) -> pd.DataFrame:
+    """One row per client, checkpoint, quantity and cause, in this order."""
+    total = _by_client([one.total for one in sizes])
+    priors = [one.prior for one in sizes if one.prior is not None]
+    prior = _by_client(priors) if priors else np.full(total.shape, np.nan)
+    labels = [
+        [(cause, quantity) for quantity in QUANTITIES for cause in _causes(names, client, quantity)]
+        for client in names
+    ]
+    width = total.shape[2]
+    pairs = [pair for own in labels for _ in rounds for pair in own]
+    columns = (
+        np.tile(np.repeat(rounds, width), len(names)),
+        np.repeat(names, len(rounds) * width),
+        [cause for cause, _ in pairs],
+        [quantity for _, quantity in pairs],
+        total.ravel(),
+        prior.ravel(),
+        (total - prior).ravel(),
+    )
+    return pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
+
+
+def _by_client(sizes: list[dict[str, np.ndarray]]) -> np.ndarray:
+    """Sizes as (client, checkpoint, quantity and cause)."""
+    parts = [np.stack([one[quantity] for one in sizes]) for quantity in QUANTITIES]
+    flat = [part.reshape(*part.shape[:2], -1) for part in parts]
+    return np.concatenate(flat, axis=2).swapaxes(0, 1)
+
+
+def _causes(names: tuple[str, ...], client: str, quantity: str) -> list[str]:
+    return [name for name in names if name != client] if quantity in PER_CAUSE else [""]
+
+
+def _prior_times(rounds: list[int], sizes: list[Sizes]) -> list[float]:
+    """First checkpoint, per client, from which on the prior's share of tr Σ_A stays below 1 %."""
+    is_small = np.stack([_is_prior_small(one) for one in sizes])
+    stays = np.logical_and.accumulate(is_small[::-1])[::-1]
+    first = np.array(rounds, dtype=np.float64)[stays.argmax(axis=0)]
+    return np.where(stays[-1], first, np.inf).tolist()
+
+
+def _is_prior_small(one: Sizes) -> np.ndarray:
+    total = one.total["granger_cov"].sum(axis=1)
+    if one.prior is None:
+        return np.zeros(len(total), dtype=np.bool_)
+    return one.prior["granger_cov"].sum(axis=1) < PRIOR_SHARE * total
+
+
+def _to_sensors(found: Quantities, basis: np.ndarray) -> Quantities:
+    """Back from the noise's eigenbasis to sensors; padding of sensors removed."""
+    d = len(basis)
+    rotated: dict[str, Any] = {
+        "augmentation_cov": np.einsum(
+            "ajbl,cj,el->acbe", found.augmentation_cov[:, :d, :, :d], basis, basis, optimize=True
+        ),
+        "granger_augmentation_cov": found.granger_augmentation_cov[..., :d] @ basis.T,
+        "augmentation_data_cov": np.einsum(
+            "ajl,cj,el->ace", found.augmentation_data_cov[:, :d, :d], basis, basis
+        ),
+        "augmentation_state_cov": np.einsum(
+            "aji,cj->aci", found.augmentation_state_cov[:, :d], basis
+        ),
+    }
+    return found._replace(**rotated)

@@ -4,8 +4,8 @@ r"""Which step sizes contract, in the mean and in the mean square.
 - mean square: \(\rho(E[F \otimes F]) < 1\), the condition under which covariances stay bounded.
 
 \(E[F \otimes F]\) is never formed: it is applied to a covariance as
-\(\bar F\Sigma\bar F + E[\delta K\Sigma\delta K]\) (`mean_square`), self-adjoint in the scaled
-coordinates of `statistics`, and a preconditioned search finds its largest eigenvalue. With all
+\(\bar F\Sigma\bar F + E[\delta K\Sigma\delta K]\), self-adjoint in the scaled coordinates of
+`update_moments`, and a preconditioned search finds its largest eigenvalue. With all
 step sizes multiplied by μ, \(F = I - \mu K\) and the mean square contracts while
 \(\mu\, E[K \Sigma K] \prec \bar K\Sigma + \Sigma\bar K\): the largest stable μ is one over the
 largest eigenvalue of that pencil (Lanczos).
@@ -17,13 +17,13 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy.sparse.linalg import eigsh, lobpcg
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.operators import matrix_operator
 from fedgranger.uncertainty.inputs import RowParams
-from fedgranger.uncertainty.mean_square import Map
-from fedgranger.uncertainty.statistics import RowStatistics
+from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments
 
 __all__ = ["Stability", "analyse", "check"]
 
@@ -50,16 +50,16 @@ class Stability(NamedTuple):
     time_constant: float
 
 
-def analyse(averages: RowStatistics, noise: Map) -> Stability:
+def analyse(moments: UpdateMoments, noise: CovMap) -> Stability:
     """Measure one row.
 
     Args:
-        averages: of its rounds.
-        noise: Σ ↦ E[δK Σ δK] (`mean_square.gain_noise`).
+        moments: of its rounds.
+        noise: Σ ↦ E[δK Σ δK] (`gain_noise`).
     """
-    p, d, _ = averages.shape
+    p, d, _ = moments.shape
     split = p * d
-    K = averages.gain
+    K = moments.gain
     values, vectors = np.linalg.eigh(K)
 
     def radius(found: np.ndarray) -> float:
@@ -104,7 +104,7 @@ def check(stability: Stability, params: RowParams, client: str) -> None:
     )
 
 
-def _largest(apply: Map, n: int) -> float:
+def _largest(apply: CovMap, n: int) -> float:
     """Largest eigenvalue of a self-adjoint map of symmetric matrices that keeps them PSD."""
 
     def act(matrix: np.ndarray) -> np.ndarray:
@@ -119,7 +119,9 @@ def _largest(apply: Map, n: int) -> float:
     return float(found[0])
 
 
-def _slowest(noise: Map, values: np.ndarray, vectors: np.ndarray) -> float:
+def _slowest(
+    noise: CovMap, values: Float[np.ndarray, " n"], vectors: Float[np.ndarray, "n n"]
+) -> float:
     """Smallest eigenvalue of 1 − E[F ⊗ F], in the eigenbasis of K̄.
 
     Without the gain's noise it is diagonal there, which preconditions the search.
@@ -152,18 +154,14 @@ def _slowest(noise: Map, values: np.ndarray, vectors: np.ndarray) -> float:
     slowest = float(found[0])
     if np.isfinite(slowest) and slowest <= float(plain.min()) * (1 + TOLERANCE) + 1e-12:
         return slowest
-
-    def carried(matrix: np.ndarray) -> np.ndarray:  # the search failed: without preconditioner
-        return matrix - act(matrix)
-
-    return 1 - _largest(carried, n)
+    return 1 - _largest(lambda matrix: matrix - act(matrix), n)  # without preconditioner
 
 
 def _largest_factor(
-    noise: Map,
-    K: np.ndarray,
-    values: np.ndarray,
-    vectors: np.ndarray,
+    noise: CovMap,
+    K: Float[np.ndarray, "n n"],
+    values: Float[np.ndarray, " n"],
+    vectors: Float[np.ndarray, "n n"],
 ) -> float:
     """One over the largest eigenvalue of the pencil (E[K ⊗ K], K̄ ⊕ K̄), on the range of K̄."""
     moving = values > 1e-12 * values[-1]

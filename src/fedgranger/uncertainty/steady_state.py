@@ -1,4 +1,4 @@
-r"""Where the parameters settle and how far they spread there.
+r"""The fixed point of the parameters, and their covariance around it in the long run.
 
 At the fixed point \(x^* = \bar K^{-1}\bar b\) the update noise is \(n_t = b_t - K_t x^*\), and
 \(x_{t+1} - x^* = (\bar F - \delta K_t)(x_t - x^*) + n_t\). The covariance over data sets
@@ -11,9 +11,10 @@ $$S_{ij} = c_{ij}(0) + \sum_{h \ge 1} k_h\,[\lambda_i^h c_{ij}(h) + \lambda_j^h 
 
 Plain Newey-West is \(\lambda^h = 1\); the powers matter for the fast directions. \(k_h\) are the
 weights of a flat-top kernel (one up to half the lag, then falling to zero), with a lag chosen from
-the data. The gain's own noise adds \(E[\delta K\Sigma\delta K]\), by iterating; that it remembers
-is left out, an error that grows with the step sizes and the memory of the data. Nothing here
-depends on the prior: the paper's claim, which its Theorems 7.4 and 7.5 cannot give (`printed`).
+the data. The gain's own noise adds \(E[\delta K\Sigma\delta K]\), by iterating; that it is
+autocorrelated is left out, an error that grows with the step sizes and the memory of the data.
+Nothing here depends on the prior: the paper's claim, which its Theorems 7.4 and 7.5 cannot give
+(docs/theory/errata.md).
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.long_run import andrews_bandwidth, long_run_cov, newey_west_lag
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.mean_square import Map, gain_noise
 from fedgranger.uncertainty.stability import Stability, analyse, check
-from fedgranger.uncertainty.statistics import RowStatistics, collect, scores, unflatten
+from fedgranger.uncertainty.update_moments import (
+    CovMap,
+    UpdateMoments,
+    gain_noise,
+    scores,
+    split_parameters,
+    update_moments,
+)
 
-__all__ = ["SteadyState", "settle"]
+__all__ = ["SteadyState", "solve_steady_state"]
 
 MIN_ROUNDS = 20
 MAX_ITERATIONS = 1000
@@ -37,7 +45,7 @@ TOLERANCE = 1e-5
 
 
 class SteadyState(NamedTuple):
-    r"""Fixed point and covariances of one row; rows and columns as in `statistics`.
+    r"""Fixed point and covariances of one row; rows and columns as in `update_moments`.
 
     Attributes:
         augmentation: θ*.
@@ -48,48 +56,47 @@ class SteadyState(NamedTuple):
         noise_cov: S.
         hac_lag: lags in S.
         stability: spectral radii.
-        averages: what it was computed from.
+        moments: what it was computed from.
     """
 
-    augmentation: np.ndarray
-    granger: np.ndarray
-    cov: np.ndarray
-    trained_cov: np.ndarray
-    noise_cov: np.ndarray
+    augmentation: Float[np.ndarray, "p d"]
+    granger: Float[np.ndarray, "p q"]
+    cov: Float[np.ndarray, "n n"]
+    trained_cov: Float[np.ndarray, "n n"]
+    noise_cov: Float[np.ndarray, "n n"]
     hac_lag: int
     stability: Stability
-    averages: RowStatistics
+    moments: UpdateMoments
 
-    def granger_cov(self, *, trained: bool = False) -> np.ndarray:
+    def granger_cov(self, *, trained: bool = False) -> Float[np.ndarray, "pq pq"]:
         """Covariance of Â's entries, row by row."""
         split = self.augmentation.size
         return (self.trained_cov if trained else self.cov)[split:, split:]
 
-    def granger_augmentation_cov(self) -> np.ndarray:
+    def granger_augmentation_cov(self) -> Float[np.ndarray, "pq pd"]:
         """Ψ∞ = Cov(Â, θ)."""
         split = self.augmentation.size
         return self.cov[split:, :split]
 
-    def state_cov(self) -> np.ndarray:
+    def state_cov(self) -> Float[np.ndarray, "p p"]:
         """Σ_h∞ = Var(θ y) for a new measurement, given it: E[(yᵀ ⊗ I) Σ_θ (y ⊗ I)]."""
-        p, d, _ = self.averages.shape
+        p, d, _ = self.moments.shape
         theta_cov = self.cov[: p * d, : p * d].reshape(p, d, p, d)
-        return np.einsum("ijkl,jl->ik", theta_cov, self.averages.measurement_moment)
+        return np.einsum("ijkl,jl->ik", theta_cov, self.moments.measurement_moment)
 
-    def granger_state_cov(self) -> np.ndarray:
+    def granger_state_cov(self) -> Float[np.ndarray, "p q p"]:
         """Γ∞ = Cov(Â, θ y) at the mean measurement; zero for centred data."""
-        p, d, q = self.averages.shape
+        p, d, q = self.moments.shape
         between = self.granger_augmentation_cov().reshape(p, q, p, d)
-        return np.einsum("klij,j->kli", between, self.averages.measurement_mean)
+        return np.einsum("klij,j->kli", between, self.moments.measurement_mean)
 
 
-def settle(
+def solve_steady_state(
     params: RowParams,
     windows: RowWindow,
     *,
     client: str,
     passes: int = 1,
-    at: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> SteadyState:
     """Compute the steady state of one row from its rounds.
 
@@ -98,63 +105,53 @@ def settle(
         windows: its rounds (leading axis), without noise: the data as they were measured.
         client: its name, for messages.
         passes: how often training went over these rounds.
-        at: parameters at which the update noise is taken; default the fixed point.
 
     Raises:
         UnstableRecursionError: the step sizes do not contract.
     """
-    averages = collect(params, windows)
-    if averages.num_rounds < MIN_ROUNDS:
+    moments = update_moments(params, windows)
+    if moments.num_rounds < MIN_ROUNDS:
         raise UnstableRecursionError(
-            f"client '{client}': {averages.num_rounds} rounds are too few to tell how far the "
-            f"estimate spreads, {MIN_ROUNDS} are needed; use a smaller window or more data"
+            f"client '{client}': {moments.num_rounds} rounds are too few for the variance "
+            f"of the estimate, {MIN_ROUNDS} are needed; use a smaller window or more data"
         )
-    gain = gain_noise(params, windows, averages)
-    stability = analyse(averages, gain)
+    gain = gain_noise(params, windows, moments)
+    stability = analyse(moments, gain)
     check(stability, params, client)
-    rates, basis = np.linalg.eigh(averages.gain)
+    rates, basis = np.linalg.eigh(moments.gain)
     if rates[0] <= 0:
         raise UnstableRecursionError(
             f"client '{client}': some direction of the parameters is not determined by the data; "
             "use a ridge above 0 or fewer sensors"
         )
-    scaled = basis @ ((basis.T @ averages.drift) / rates)
-    theta, granger = unflatten(scaled / averages.scale, averages.shape)
-    noise = scores(params, windows, *((theta, granger) if at is None else at))
-    turned = (noise * averages.scale) @ basis
-    lag = _choose_lag(turned, np.asarray(windows.causes[:, 0]))
+    scaled = basis @ ((basis.T @ moments.drift) / rates)
+    theta, granger = split_parameters(scaled / moments.scale, moments.shape)
+    noise = (scores(params, windows, theta, granger) * moments.scale) @ basis
+    lag = _choose_lag(noise, np.asarray(windows.causes[:, 0]))
     eigenvalues = 1 - rates
-    S = long_run_cov(turned, lag, rates=eigenvalues, flat_top=True)
+    S = long_run_cov(noise, lag, rates=eigenvalues, flat_top=True)
     pairs = np.outer(eigenvalues, eigenvalues)
     if np.linalg.eigvalsh(S / (1 - pairs))[0] < 0:  # a flat top need not give a covariance
-        S = long_run_cov(turned, lag, rates=eigenvalues)
+        S = long_run_cov(noise, lag, rates=eigenvalues)
     sigma, total = _with_gain_noise(S, eigenvalues, basis, gain, client)
-    factor = _passes_factor(eigenvalues, averages.num_rounds, passes)
-    unscale = np.outer(averages.scale, averages.scale)
+    factor = _passes_factor(eigenvalues, moments.num_rounds, passes)
+    unscale = np.outer(moments.scale, moments.scale)
 
     def back(matrix: np.ndarray) -> np.ndarray:
         return basis @ matrix @ basis.T / unscale
 
-    return SteadyState(
-        theta,
-        granger,
-        back(sigma),
-        back(total * factor),
-        back(S),
-        lag,
-        stability,
-        averages,
-    )
+    covs = back(sigma), back(total * factor), back(S)
+    return SteadyState(theta, granger, *covs, lag, stability, moments)
 
 
-def _choose_lag(turned: np.ndarray, causes: np.ndarray) -> int:
+def _choose_lag(noise: Float[np.ndarray, "n k"], causes: Float[np.ndarray, "rounds q"]) -> int:
     """Twice the Bartlett lag of Andrews' AR(1) plug-in, for the longest memory the noise can have.
 
     The noise is a product of two series; measurement noise hides how long it remembers, the
     causes (filtered states) show it: two of them multiplied have the product of their memories.
     """
-    n = len(turned)
-    rho = max(_lag_one(turned), _lag_one(causes) ** 2)
+    n = len(noise)
+    rho = max(_lag_one(noise), _lag_one(causes) ** 2)
     lag = int(np.ceil(2 * andrews_bandwidth(rho, n)))
     return int(np.clip(lag, newey_west_lag(n), max(n // 4, 1)))
 
@@ -168,7 +165,7 @@ def _lag_one(series: np.ndarray) -> float:
 
 
 def _with_gain_noise(
-    S: np.ndarray, eigenvalues: np.ndarray, basis: np.ndarray, gain: Map, client: str
+    S: np.ndarray, eigenvalues: np.ndarray, basis: np.ndarray, gain: CovMap, client: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Iterate Σ = (S + E[δK Σ δK]) / (1 − λ_i λ_j); returns Σ and the sum in the numerator."""
     divisor = 1 - np.outer(eigenvalues, eigenvalues)

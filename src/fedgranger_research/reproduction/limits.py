@@ -14,11 +14,10 @@ import jax
 import numpy as np
 
 from fedgranger.config import RunConfig
-from fedgranger.runtime.rows import row_params, row_windows
+from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import Setup
-from fedgranger.uncertainty.noise import noise_of
 from fedgranger.uncertainty.record import Propagation
-from fedgranger.uncertainty.statistics import collect, unflatten
+from fedgranger.uncertainty.update_moments import split_parameters, update_moments
 
 __all__ = ["RowLimit", "error_rows", "row_limits"]
 
@@ -47,22 +46,21 @@ def row_limits(
         config: its options.
         noise: measurement covariance per client that comes on top of them.
     """
-    dims = [stream.model.num_sensors for stream in setup.streams]
-    prepared = noise_of(noise, setup.names, dims, len(setup.streams[0].values))
+    prepared = run_noise(setup, noise)
     params = row_params(setup, config, prepared)
     found = {}
     for m, name in enumerate(setup.names):
         windows = row_windows(setup, prepared, 0, setup.num_rounds, np.array([m]))
         own = jax.tree.map(lambda leaf, m=m: leaf[m], params)
-        averages = collect(own, jax.tree.map(lambda leaf: leaf[:, 0], windows))
-        solution = np.linalg.solve(averages.gain, averages.drift) / averages.scale
-        _, granger = unflatten(solution, averages.shape)
-        theta, server = _real_places(setup, m, averages.shape)
+        moments = update_moments(own, jax.tree.map(lambda leaf: leaf[:, 0], windows))
+        solution = np.linalg.solve(moments.gain, moments.drift) / moments.scale
+        _, granger = split_parameters(solution, moments.shape)
+        theta, server = _real_places(setup, m, moments.shape)
         both = np.concatenate([theta, server])
         found[name] = RowLimit(
             granger,
-            _time_constant(averages.gain[np.ix_(both, both)]),
-            _time_constant(averages.gain[np.ix_(server, server)]),
+            _time_constant(moments.gain[np.ix_(both, both)]),
+            _time_constant(moments.gain[np.ix_(server, server)]),
         )
     return found
 
@@ -105,7 +103,7 @@ def _real_places(
     """Where θ and Â of a row stand in its vector, without padding, which moves by ridge alone."""
     p, d, q = shape
     model = setup.streams[row].model
-    theta, granger = unflatten(np.arange(p * (d + q)), shape)
+    theta, granger = split_parameters(np.arange(p * (d + q)), shape)
     states = np.tile(np.arange(p), len(setup.names) - 1)
     real = states < np.delete(np.array(setup.state_dims), row).repeat(p)
     return (

@@ -6,7 +6,7 @@ deployment nobody has both. No message beyond those in `messages` is needed for 
 - A client knows y, θ, C, A and the gradient the server sends,
   \(g_s = 2A^\top(A\theta y - \hat A g)\), hence \(A^\top\hat A g = A^\top A\theta y - g_s / 2\),
   which it takes as given. That leaves a recursion of θ alone: `client_rounds` turns it into a row
-  without causes, and `propagate` gives Σ_θ, Ω, Λ and Σ_h. What is missing is the server's own
+  without causes, and `advance_rounds` gives Σ_θ, Ω, Λ and Σ_h. What is missing is the server's own
   uncertainty.
 - The server knows g and \(\tau = A(h_a - h_c)\). Its row moves by
   \(2\gamma(\tau - \hat A g)g^\top\); `server_cov` propagates Σ_A from its prior with the long-run

@@ -7,9 +7,7 @@ import fedgranger as fg
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.runtime import propagation
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.rows import no_noise, single_row
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.noise import noise_of, noise_sample
 from tests.configs import formula_config
 
 SIZES = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_size": 0.01}
@@ -61,9 +59,9 @@ def test_result_does_not_depend_on_how_rounds_are_gathered(panel, monkeypatch, b
 
 
 def test_checkpoints_are_equally_spaced_and_include_both_ends():
-    assert propagation._checkpoints(10, 3) == [0, 3, 6, 9]
-    assert propagation._checkpoints(11, 3) == [0, 4, 8, 10]
-    assert propagation._checkpoints(1, 5) == [0]
+    assert propagation._checkpoint_rounds(10, 3) == [0, 3, 6, 9]
+    assert propagation._checkpoint_rounds(11, 3) == [0, 4, 8, 10]
+    assert propagation._checkpoint_rounds(1, 5) == [0]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
@@ -81,27 +79,3 @@ def test_pieces_cover_all_rounds_and_meet_all_marks(marks, limit):
 def test_pieces_hold_several_stretches_of_one_length():
     assert propagation._pieces([0, 2, 4, 6, 8, 9], 5) == [(0, 4, 2), (4, 8, 2), (8, 9, 1)]
     assert propagation._pieces([0, 2, 4, 6], 5) == [(0, 2, 2), (2, 4, 2), (4, 6, 2)]  # 3 is prime
-
-
-def test_sampled_noise_has_the_covariance_that_was_given():
-    rng = np.random.default_rng(0)
-    root = rng.standard_normal((3, 3))
-    cov, num_steps = root @ root.T, 20_000
-    forms = {"constant": cov, "per_step": np.tile(cov, (num_steps, 1, 1))}
-    for given in forms.values():
-        noise = noise_of({"a": given}, ["a"], [3], num_steps)
-        drawn = noise_sample(noise, 0, num_steps)
-        error = np.linalg.norm(np.cov(drawn.T) - cov) / np.linalg.norm(cov)
-        assert error < 0.05
-
-
-def test_single_row_adds_noise_to_the_measurements_only(panel):
-    config = formula_config(**SIZES)
-    setup = set_up(panel, config)
-    noise = noise_of(dict.fromkeys(setup.names, 4.0), setup.names, [3, 3], 401)
-    quiet, noisy = (single_row(setup, config, 0, noise=n) for n in (None, noise))
-    change = np.asarray(noisy.windows.measurements - quiet.windows.measurements)
-    assert change.var() == pytest.approx(4.0, rel=0.1)
-    np.testing.assert_array_equal(noisy.windows.causes, quiet.windows.causes)
-    none = single_row(setup, config, 0, noise=no_noise(setup))
-    np.testing.assert_array_equal(none.windows.measurements, quiet.windows.measurements)

@@ -9,12 +9,10 @@ import pytest
 import scipy.optimize
 
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.uncertainty import mean_square
-from fedgranger.uncertainty.mean_square import gain_noise
 from fedgranger.uncertainty.stability import analyse, check
-from fedgranger.uncertainty.statistics import collect
-from fedgranger.uncertainty.steady_state import settle
-from tests.unit.uncertainty.test_statistics import dense_rounds, make_row
+from fedgranger.uncertainty.steady_state import solve_steady_state
+from fedgranger.uncertainty.update_moments import gain_noise, update_moments
+from tests.one_row import dense_rounds, make_row
 
 VARIANTS = {
     "one-step": {},
@@ -29,8 +27,8 @@ every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIAN
 
 
 def measure(row):
-    averages = collect(*row)
-    return analyse(averages, gain_noise(*row, averages))
+    moments = update_moments(*row)
+    return analyse(moments, gain_noise(*row, moments))
 
 
 def radius(matrix):
@@ -46,7 +44,7 @@ def mean_square_matrix(gains, factor=1.0):
 @every_variant
 def test_radii_vs_dense(options):
     row = make_row(**options)
-    p, d, _ = collect(*row).shape
+    p, d, _ = update_moments(*row).shape
     K = dense_rounds(row)[0].mean(axis=0)
     F, split = np.eye(len(K)) - K, p * d
     found = measure(row)
@@ -84,33 +82,6 @@ def test_mean_square_radius_with_noise_vs_quadrature(W):
 
 
 @every_variant
-def test_gain_noise_vs_dense_map(options):
-    row = make_row(**options)
-    averages = collect(*row)
-    scaled = averages.scale[:, None] * dense_rounds(row)[0] / averages.scale
-    delta = scaled - scaled.mean(axis=0)
-    root = np.random.default_rng(1).standard_normal((len(delta[0]), len(delta[0])))
-    sigma = root @ root.T
-    expected = np.mean([change @ sigma @ change for change in delta], axis=0)
-    found = gain_noise(*row, averages)(sigma)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
-    assert np.linalg.eigvalsh(found)[0] > -1e-12
-
-
-@pytest.mark.parametrize("W", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_sampled_rounds_are_near_all_rounds(W, monkeypatch):
-    row = make_row(num_rounds=1500, W=W)
-    averages = collect(*row)
-    all_rounds = gain_noise(*row, averages)(np.eye(10))
-    monkeypatch.setattr(mean_square, "MAX_ROUNDS", 500)
-    monkeypatch.setattr(mean_square, "MAX_LONG_ROUNDS", 500)
-    sampled = gain_noise(*row, averages)(np.eye(10))
-    assert not np.array_equal(all_rounds, sampled)
-    assert np.trace(sampled) == pytest.approx(np.trace(all_rounds), rel=0.25)
-    assert np.linalg.eigvalsh(sampled)[0] > 0  # a variance, not a difference of two estimates
-
-
-@every_variant
 def test_largest_factor_vs_bisection(options):
     row = make_row(**options)
     gains = dense_rounds(row)[0]
@@ -130,7 +101,7 @@ def test_unstable_step_sizes_are_refused_and_stable_ones_named(options):
     limit = measure(make_row(**options, sizes=sizes)).largest_factor
     row = make_row(**options, sizes=tuple(1.3 * limit * size for size in sizes))
     with pytest.raises(UnstableRecursionError, match="client 'pump'") as caught:
-        settle(*row, client="pump")
+        solve_steady_state(*row, client="pump")
     numbers = re.search(
         r"local_step_size (\S+), feedback_step_size (\S+) and server_step_size (\S+) are stable",
         str(caught.value),
@@ -140,7 +111,7 @@ def test_unstable_step_sizes_are_refused_and_stable_ones_named(options):
     assert np.array(named) == pytest.approx(0.5 * limit * np.array(sizes), rel=6e-3)
     again = make_row(**options, sizes=named)
     assert radius(mean_square_matrix(dense_rounds(again)[0])) < 1
-    settle(*again, client="pump")
+    solve_steady_state(*again, client="pump")
 
 
 def test_unstable_in_the_mean_is_refused():
@@ -178,8 +149,8 @@ def test_undetermined_direction_is_refused_without_ridge(W):
     with pytest.raises(
         UnstableRecursionError, match=r"client 'pump': .*not determined by the data"
     ):
-        settle(*dead, client="pump")
-    settle(*without_sensor(make_row(W=W), 0.0), client="pump")  # ridge determines it
+        solve_steady_state(*dead, client="pump")
+    solve_steady_state(*without_sensor(make_row(W=W), 0.0), client="pump")  # ridge determines it
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -191,4 +162,4 @@ def test_copied_sensor_is_refused_without_ridge(seed):
     leaves = [y, *(getattr(row.windows, name) for name in FIELDS[1:])]
     copied = row._replace(windows=type(row.windows)(*leaves))
     with pytest.raises(UnstableRecursionError, match="not determined by the data"):
-        settle(*copied, client="pump")
+        solve_steady_state(*copied, client="pump")

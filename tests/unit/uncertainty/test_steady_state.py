@@ -11,13 +11,12 @@ import scipy.signal
 
 import fedgranger as fg
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.rows import row_params, row_windows
+from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.inputs import RowParams, row_window
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.statistics import flatten, scores
-from fedgranger.uncertainty.steady_state import settle
-from tests.unit.uncertainty.test_statistics import Row, dense_rounds, make_row
+from fedgranger.uncertainty.steady_state import solve_steady_state
+from fedgranger.uncertainty.update_moments import scores
+from tests.one_row import Row, dense_rounds, make_row
 
 SIZES = (0.02, 0.03, 0.05)
 
@@ -34,15 +33,15 @@ def close(found, expected, share):
 def test_cov_vs_lyapunov_at_tiny_step_sizes():
     """White data: S is the noise's covariance, and the random gain adds O(step size)."""
     row = make_row(num_rounds=2000, memory=0.0, sizes=scaled_sizes(1e-4))
-    found = settle(*row, client="c")
+    found = solve_steady_state(*row, client="c")
     F = np.eye(10) - dense_rounds(row)[0].mean(axis=0)
     expected = scipy.linalg.solve_discrete_lyapunov(F, found.noise_cov)
     assert close(found.cov, expected, 1e-3)
     noise = scores(*row, found.augmentation, found.granger)
     white = np.diag(np.cov(noise.T, bias=True))
     # each lag adds twice a sample autocorrelation of s.d. 1/sqrt(n)
-    spread = 5 * 2 * np.sqrt(found.hac_lag / len(noise))
-    np.testing.assert_allclose(np.diag(found.noise_cov), white, rtol=spread)
+    share = 5 * 2 * np.sqrt(found.hac_lag / len(noise))
+    np.testing.assert_allclose(np.diag(found.noise_cov), white, rtol=share)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_cov_vs_lyapunov_at_tiny_step_sizes():
 def test_cov_vs_dense_linear_system(options):
     """vec Σ = (I − E[F ⊗ F])⁻¹ vec S, in plain coordinates, where the gain's noise matters."""
     row = make_row(num_rounds=200, sizes=SIZES, **options)
-    found = settle(*row, client="c")
+    found = solve_steady_state(*row, client="c")
     gains, pulls = dense_rounds(row)
     n = gains.shape[1]
     F = np.eye(n) - gains
@@ -70,14 +69,14 @@ def test_cov_vs_dense_linear_system(options):
     without = scipy.linalg.solve_discrete_lyapunov(F.mean(axis=0), found.noise_cov)
     assert not close(found.cov, without, 0.02)
     np.testing.assert_allclose(
-        flatten(found.augmentation, found.granger),
+        np.concatenate([found.augmentation.ravel(), found.granger.ravel()]),
         np.linalg.solve(gains.mean(axis=0), pulls.mean(axis=0)),
         rtol=1e-8,
     )
 
 
 def test_covs_are_symmetric_and_positive():
-    found = settle(*make_row(num_rounds=400, sizes=scaled_sizes(0.3)), client="c")
+    found = solve_steady_state(*make_row(num_rounds=400, sizes=scaled_sizes(0.3)), client="c")
     for cov in (found.cov, found.trained_cov):
         np.testing.assert_allclose(cov, cov.T, rtol=0, atol=1e-14 * np.abs(cov).max())
         assert np.linalg.eigvalsh(cov)[0] > 0
@@ -111,7 +110,7 @@ def constant_gain_row(memory, num_rounds=60_000):
 def test_autocorrelated_noise_vs_augmented_lyapunov(memory):
     """(x, target) is a VAR(1) here, so Σ∞ is known: S must weigh lag h by powers of F̄."""
     row, target = constant_gain_row(memory)
-    found = settle(*row, client="c")
+    found = solve_steady_state(*row, client="c")
     F = np.eye(2) - dense_rounds(Row(row.params, jax.tree.map(lambda x: x[:1], row.windows)))[0][0]
     push = np.array([[2 * 0.1], [0.0]])
     joint = np.block([[F, push], [np.zeros((1, 2)), np.array([[memory]])]])
@@ -126,23 +125,23 @@ def test_autocorrelated_noise_vs_augmented_lyapunov(memory):
 
 def test_one_long_pass_is_the_steady_state():
     row = make_row(num_rounds=1500, sizes=scaled_sizes(0.3))
-    found = settle(*row, client="c")
-    assert found.averages.num_rounds > 20 * found.stability.time_constant
+    found = solve_steady_state(*row, client="c")
+    assert found.moments.num_rounds > 20 * found.stability.time_constant
     assert close(found.trained_cov, found.cov, 1e-10)
 
 
-def test_a_short_pass_has_not_spread_yet():
+def test_a_short_pass_adds_up_its_noise():
     """Few rounds of one pass: S per round, added up."""
     row = make_row(num_rounds=20, sizes=scaled_sizes(1e-6))
-    found = settle(*row, client="c")
+    found = solve_steady_state(*row, client="c")
     assert close(found.trained_cov, 20 * found.noise_cov, 1e-3)
     assert np.trace(found.trained_cov) < 1e-3 * np.trace(found.cov)
 
 
 def test_many_passes_tend_to_the_full_batch_sandwich():
-    """Tiny steps, many passes: the full-batch fixed point, whose spread is K̄⁻¹ S K̄⁻¹ / T."""
+    """Tiny steps, many passes: the full-batch fixed point, whose covariance is K̄⁻¹ S K̄⁻¹ / T."""
     row = make_row(num_rounds=300, sizes=scaled_sizes(1e-6))
-    found = settle(*row, client="c", passes=10**9)
+    found = solve_steady_state(*row, client="c", passes=10**9)
     # plain coordinates: x* = K⁻¹ b with K not symmetric
     inverse = np.linalg.inv(dense_rounds(row)[0].mean(axis=0))
     expected = inverse @ found.noise_cov @ inverse.T / 300
@@ -155,7 +154,7 @@ def test_passes_vs_simulated_repetition():
     """P passes over the same white noise, linear recursion: exact by summing the filter."""
     row, _ = constant_gain_row(0.0, num_rounds=40)
     F, passes = np.eye(2) - dense_rounds(row)[0][0], 3
-    found = settle(*row, client="c", passes=passes)
+    found = solve_steady_state(*row, client="c", passes=passes)
     total = np.zeros((2, 2))
     for age in range(40):  # the noise of one time step enters once per pass
         response = sum(np.linalg.matrix_power(F, age + 40 * k) for k in range(passes))
@@ -163,20 +162,10 @@ def test_passes_vs_simulated_repetition():
     assert close(found.trained_cov, total, 1e-8)
 
 
-def test_scores_can_be_taken_elsewhere():
-    row = make_row(num_rounds=300, sizes=scaled_sizes(0.3))
-    here = settle(*row, client="c")
-    same = settle(*row, client="c", at=(here.augmentation, here.granger))
-    np.testing.assert_allclose(same.cov, here.cov, rtol=1e-12)
-    there = settle(*row, client="c", at=(here.augmentation + 1.0, here.granger))
-    np.testing.assert_array_equal(there.augmentation, here.augmentation)
-    assert np.trace(there.cov) > np.trace(here.cov)
-
-
-def test_views_vs_averages_over_data():
+def test_quantities_vs_averages_over_data():
     p, d, q = 2, 3, 4
     row = make_row(p=p, d=d, q=q, num_rounds=300, sizes=scaled_sizes(0.2))
-    found = settle(*row, client="c")
+    found = solve_steady_state(*row, client="c")
     split = p * d
     assert found.augmentation.shape == (p, d)
     assert found.granger.shape == (p, q)
@@ -212,11 +201,11 @@ def test_propagation_forgets_the_prior():
         granger_ridge=0.05,
     )
     setup = set_up(panel, config)
-    none = noise_of({name: np.zeros(2) for name in setup.names}, setup.names, [2, 2], 4001)
+    none = run_noise(setup, dict.fromkeys(setup.names, 0.0))
     params = row_params(setup, config, none)
     windows = row_windows(setup, none, 0, setup.num_rounds, np.arange(2))
     for m in range(2):
-        own = settle(
+        own = solve_steady_state(
             jax.tree.map(lambda leaf, m=m: leaf[m], params),
             jax.tree.map(lambda leaf, m=m: leaf[:, m], windows),
             client=setup.names[m],

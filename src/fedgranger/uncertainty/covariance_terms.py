@@ -1,8 +1,8 @@
-r"""What a round adds to Cov(θ, Â), as small factors, and their assembly.
+r"""Covariance of (θ, Â) of one row, and what a round adds to it, in factors.
 
 Everything a round does to a covariance, beyond scaling it, is a short sum of products of small
-arrays, whose long axis comes last. Those that depend on the covariance (`Terms`) are summed while
-small, once per round; those that do not (`Products`) are written out for many rounds at once.
+arrays, whose long axis comes last. Those that depend on the covariance (`StepTerms`) are summed
+while small, once per round; those that do not (`Products`) are multiplied for many rounds at once.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum
+from fedgranger.uncertainty.inputs import NoiseCov
 
 __all__ = [
-    "Pairs",
+    "DenseTerms",
     "Products",
-    "Rest",
     "RowCov",
-    "Terms",
-    "add_rest",
-    "add_terms",
-    "assemble",
-    "at_step",
-    "write_out",
+    "StepTerms",
+    "add_dense_terms",
+    "add_step_terms",
+    "multiply",
+    "sum_terms",
 ]
 
 Pairs = tuple[tuple[Array, Array], ...]
@@ -46,14 +45,14 @@ class RowCov(NamedTuple):
     granger: Float[Array, "group p s p s"]
 
 
-class Rest(NamedTuple):
+class DenseTerms(NamedTuple):
     """What is added to a `RowCov` and has no short factors; nothing is added to Â-Â."""
 
     augmentation: Float[Array, "p d p d"]
     cross: Float[Array, "p d p q"]
 
 
-class Terms(NamedTuple):
+class StepTerms(NamedTuple):
     r"""Factors of what is added, for a step with measurement y, its noise V and causes g.
 
     Attributes:
@@ -78,62 +77,62 @@ class Products(NamedTuple):
         kron: θ-θ gets \(\sum E_{ik} M_{jl}\), M a matrix or the diagonal of one.
         outer: θ-θ gets \(\sum L_{ij} R_{kl}\).
         columns: θ-θ gets \(\sum z_j X_{ikl}\).
-        swapped: θ-θ gets \(\sum L_{il} R_{kj}\).
+        crosswise: θ-θ gets \(\sum L_{il} R_{kj}\).
         cross_outer: θ-Â gets \(\sum L_{ij} R_{kl}\).
-        cross_swapped: θ-Â gets \(\sum L_{kj} R_{il}\).
+        cross_crosswise: θ-Â gets \(\sum L_{kj} R_{il}\).
         diagonal: θ-θ gets \(\sum X_{ikj} \delta_{jl}\).
     """
 
     kron: Pairs = ()
     outer: Pairs = ()
     columns: Pairs = ()
-    swapped: Pairs = ()
+    crosswise: Pairs = ()
     cross_outer: Pairs = ()
-    cross_swapped: Pairs = ()
+    cross_crosswise: Pairs = ()
     diagonal: tuple[Float[Array, "p p d"], ...] = ()
 
 
-def add_terms(left: Terms, right: Terms) -> Terms:
+def sum_terms(left: StepTerms, right: StepTerms) -> StepTerms:
     """Sum part by part."""
     return jax.tree.map(jnp.add, left, right)
 
 
-def at_step(terms: Terms, t: Array | int) -> Terms:
-    """Pick one step of factors that have a leading step axis."""
-    return Terms(*(part[t] for part in terms))
-
-
-def assemble(
-    scaled: RowCov,
+def add_step_terms(
+    cov: RowCov,
     measurement: Float[Array, " d"],
-    noise: Array,
+    noise: NoiseCov,
     causes: Float[Array, " q"],
-    terms: Terms,
+    terms: StepTerms,
 ) -> RowCov:
-    """Write the new covariance."""
+    """Add the terms of one step, multiplied out."""
     y, g = measurement, causes
     augmentation = (
-        scaled.augmentation
+        cov.augmentation
         + terms.on_y.transpose(0, 2, 1)[..., None] * y[None, None, None]
         + terms.on_y.transpose(1, 0, 2)[:, None] * y[None, :, None, None]
         + _kron(terms.on_noise, noise)
     )
     cross = (
-        scaled.cross
+        cov.cross
         + terms.on_g.transpose(0, 2, 1)[..., None] * g[None, None, None]
         + y[None, :, None, None] * terms.cross_on_y[:, None]
     )
-    groups, p, size = scaled.granger.shape[:3]
+    groups, p, size = cov.granger.shape[:3]
     half, by_group = terms.granger_on_g.reshape(p, p, groups, size), g.reshape(groups, size)
     granger = (
-        scaled.granger
+        cov.granger
         + fused_einsum("iknj,nl->nijkl", half, by_group)
         + fused_einsum("kinl,nj->nijkl", half, by_group)
     )
     return RowCov(augmentation, cross, granger)
 
 
-def write_out(shape: tuple[int, int, int], *products: Products) -> Rest:
+def add_dense_terms(cov: RowCov, terms: DenseTerms) -> RowCov:
+    """Sum part by part."""
+    return RowCov(cov.augmentation + terms.augmentation, cov.cross + terms.cross, cov.granger)
+
+
+def multiply(shape: tuple[int, int, int], *products: Products) -> DenseTerms:
     """Multiply and add; `shape` is (p, d, q)."""
     p, d, q = shape
     augmentation, cross = jnp.zeros((p, d, p, d)), jnp.zeros((p, d, p, q))
@@ -142,31 +141,26 @@ def write_out(shape: tuple[int, int, int], *products: Products) -> Rest:
             augmentation = augmentation + left[:, :, None, None] * right[None, None]
         for left, right in one.columns:
             augmentation = augmentation + left[None, :, None, None] * right[:, None]
-        for left, right in one.swapped:
+        for left, right in one.crosswise:
             augmentation = augmentation + left[:, None, None, :] * right.T[None, :, :, None]
         for left, right in one.kron:
             augmentation = augmentation + _kron(left, right)
-        for spikes in one.diagonal:
-            augmentation = augmentation + _on_diagonal(spikes)
+        for values in one.diagonal:
+            augmentation = augmentation + _on_diagonal(values)
         for left, right in one.cross_outer:
             cross = cross + left[:, :, None, None] * right[None, None]
-        for left, right in one.cross_swapped:
+        for left, right in one.cross_crosswise:
             cross = cross + left.T[None, :, :, None] * right[:, None, None, :]
-    return Rest(augmentation, cross)
+    return DenseTerms(augmentation, cross)
 
 
-def add_rest(cov: RowCov, rest: Rest) -> RowCov:
-    """Sum part by part."""
-    return RowCov(cov.augmentation + rest.augmentation, cov.cross + rest.cross, cov.granger)
-
-
-def _kron(left: Float[Array, "p p"], right: Array) -> Float[Array, "p d p d"]:
+def _kron(left: Float[Array, "p p"], right: NoiseCov) -> Float[Array, "p d p d"]:
     """[i, j, k, l] = L_ik R_jl, R a matrix or the diagonal of one."""
     if right.ndim == 2:
         return left[:, None, :, None] * right[None, :, None, :]
     return _on_diagonal(left[:, :, None] * right[None, None])
 
 
-def _on_diagonal(spikes: Float[Array, "p p d"]) -> Float[Array, "p d p d"]:
+def _on_diagonal(values: Float[Array, "p p d"]) -> Float[Array, "p d p d"]:
     """[i, j, k, l] = X_ikj δ_jl."""
-    return spikes.transpose(0, 2, 1)[..., None] * jnp.eye(spikes.shape[2])[None, :, None, :]
+    return values.transpose(0, 2, 1)[..., None] * jnp.eye(values.shape[2])[None, :, None, :]

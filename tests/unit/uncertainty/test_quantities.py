@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty import means, moments, views
-from fedgranger.uncertainty.terms import RowCov
+from fedgranger.uncertainty import quantities as paper
+from fedgranger.uncertainty.covariance_terms import RowCov
+from fedgranger.uncertainty.mean_recursion import initial_mean
 from tests.exact_moments import (
+    one_round,
     random_system,
     random_windows,
     row_params_of,
@@ -19,9 +21,8 @@ from tests.exact_moments import (
 
 P, D, Q = 2, 2, 2
 SPLITS = np.cumsum([P * D, P * Q, D, P])
-step = jax.jit(moments.step)
-quantities = jax.jit(views.quantities)
-prior_quantities = jax.jit(views.prior_quantities)
+quantities = jax.jit(paper.quantities)
+prior_quantities = jax.jit(paper.prior_quantities)
 
 
 class Case:
@@ -42,7 +43,7 @@ class Case:
         prior_mean, prior = rng.normal(size=size), 0.1 * root @ root.T
         self.windows, n = windows, P * D
         self.params = row_params_of(self.system)
-        self.mean = means.start(
+        self.mean = initial_mean(
             jnp.asarray(prior_mean[:n].reshape(P, D)),
             jnp.asarray(prior_mean[n:].reshape(P, Q)),
             full_noise=full,
@@ -54,7 +55,7 @@ class Case:
         )
         for window in windows[:-1]:
             inputs = row_window_of(self.system, window, full=full)
-            self.mean, self.cov = step(self.params, self.mean, self.cov, inputs)
+            self.mean, self.cov = one_round(self.params, self.mean, self.cov, inputs)
         self.window = row_window_of(self.system, windows[-1], full=full)
         self.found = quantities(self.params, self.mean, self.cov, self.window)
         _, S = whole_run(self.system, prior_mean, prior, windows)
@@ -86,7 +87,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("quantity", views.QUANTITIES)
+@pytest.mark.parametrize("quantity", paper.QUANTITIES)
 @pytest.mark.parametrize(("W", "full", "rounds"), SETTINGS)
 def test_quantity_vs_quadrature(quantity, W, full, rounds):
     case = make(W=W, full=full, rounds=rounds)
@@ -95,7 +96,7 @@ def test_quantity_vs_quadrature(quantity, W, full, rounds):
     np.testing.assert_allclose(got, expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("quantity", views.QUANTITIES)
+@pytest.mark.parametrize("quantity", paper.QUANTITIES)
 def test_quantity_without_noise_vs_quadrature(quantity):
     """Given y: Λ = Σ_θ (ȳ ⊗ I), Γ = Ψ (ȳ ⊗ I), Σ_h = (ȳᵀ ⊗ I) Σ_θ (ȳ ⊗ I) and nothing else."""
     case = make(noisy=False)
@@ -116,8 +117,9 @@ def test_data_cov_is_the_step_on_the_last_target():
 def test_no_data_cov_across_a_gap():
     """The last pair was not complete, so the next measurement is news."""
     case = make()
-    carry = case.mean.carry._replace(weight=jnp.zeros(()))
-    found = quantities(case.params, case.mean._replace(carry=carry), case.cov, case.window)
+    last_step = case.mean.last_step._replace(weight=jnp.zeros(()))
+    mean = case.mean._replace(last_step=last_step)
+    found = quantities(case.params, mean, case.cov, case.window)
     assert not np.any(found.augmentation_data_cov)
     np.testing.assert_array_equal(found.augmentation_cov, case.cov.augmentation)
 
@@ -163,20 +165,20 @@ def test_prior_share_vs_difference_with_and_without_covariance(W, full):
     nothing = jax.tree.map(jnp.zeros_like, case.cov)
     without = quantities(case.params, case.mean, nothing, case.window)
     share = prior_quantities(case.params, case.cov, case.window)
-    for name, total, data, part in zip(views.QUANTITIES, case.found, without, share, strict=True):
+    for name, total, data, part in zip(paper.QUANTITIES, case.found, without, share, strict=True):
         np.testing.assert_allclose(part, total - data, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_sums_of_sizes_by_cause_vs_traces():
     case = make()
-    one = views.sizes(case.found, 1)
-    for name, value in zip(views.QUANTITIES, case.found, strict=True):
+    one = paper.sizes(case.found, 1)
+    for name, value in zip(paper.QUANTITIES, case.found, strict=True):
         side = round(np.sqrt(np.size(value)))
         is_cov = name in ("augmentation_cov", "granger_cov", "state_cov", "gradient_cov")
         flat = np.reshape(value, (side, side)) if is_cov else np.ravel(value)
         expected = np.trace(flat) if is_cov else np.linalg.norm(flat)
         np.testing.assert_allclose(one[name], expected, rtol=1e-12, err_msg=name)
-    two = views.sizes(case.found, 2)
+    two = paper.sizes(case.found, 2)
     np.testing.assert_allclose(two["granger_cov"].sum(), one["granger_cov"][0], rtol=1e-12)
     for name in ("granger_augmentation_cov", "granger_state_cov"):
         np.testing.assert_allclose(np.hypot(*two[name]), one[name][0], rtol=1e-12)
@@ -189,8 +191,8 @@ def test_sizes_of_two_causes_with_two_states_each(groups):
     p, d, q, s = 2, 3, 4, 4 // groups
     shapes = [(p, d, p, d), (groups, p, s, p, s), (p, q, p, d), (p, d, d), (p, d, p), (p, q, p)]
     shapes += [(p, p), (p, p)]
-    found = views.Quantities(*(jnp.asarray(rng.normal(size=shape)) for shape in shapes))
-    sizes = views.sizes(found, 2)
+    found = paper.Quantities(*(jnp.asarray(rng.normal(size=shape)) for shape in shapes))
+    sizes = paper.sizes(found, 2)
     for n in range(2):
         own = slice(2 * n, 2 * n + 2)
         columns = [(0, c) if groups == 1 else (n, c - 2 * n) for c in range(2 * n, 2 * n + 2)]

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["Noise", "noise_of", "noise_sample", "noise_stretch"]
+__all__ = ["MeasurementNoise", "measurement_noise"]
 
 
-class Noise(NamedTuple):
+class MeasurementNoise(NamedTuple):
     """Noise covariances per client, in the model's units.
 
     Attributes:
@@ -32,13 +33,32 @@ class Noise(NamedTuple):
         """Whether any client's covariance changes with time and is not diagonal."""
         return any(cov.ndim == 3 for cov in self.covs)
 
+    def between(self, client: int, start: int, stop: int, *, full: bool) -> np.ndarray:
+        """Covariances of the time steps `start:stop`: (steps, d), or (steps, d, d) when `full`."""
+        cov = self.covs[client]
+        cov = np.broadcast_to(cov, (stop, *cov.shape[1:])) if len(cov) == 1 else cov
+        cov = cov[start:stop]
+        if full and cov.ndim == 2:
+            cov = cov[:, :, None] * np.eye(cov.shape[1])
+        return cov
 
-def noise_of(
+    def draw(self, client: int, num_steps: int) -> Float[np.ndarray, "time d"]:
+        """Draw the noise of the first time steps once, in the sensors' own basis."""
+        drawn = np.random.default_rng(0).standard_normal((num_steps, len(self.bases[client])))
+        cov = self.between(client, 0, num_steps, full=False)
+        if cov.ndim == 2:
+            return (np.sqrt(cov) * drawn) @ self.bases[client].T
+        values, vectors = np.linalg.eigh(cov)
+        scaled = np.sqrt(np.maximum(values, 0.0)) * drawn
+        return np.einsum("tij,tj->ti", vectors, scaled)
+
+
+def measurement_noise(
     covs: Mapping[str, np.ndarray | float],
     names: Sequence[str],
     sensor_dims: Sequence[int],
     num_steps: int,
-) -> Noise:
+) -> MeasurementNoise:
     """Check and bring into form.
 
     Args:
@@ -51,38 +71,17 @@ def noise_of(
     Raises:
         ConfigError: a wrong shape, a negative variance or an asymmetric matrix.
     """
-    bases, out = [], []
+    found = []
     for name, d in zip(names, sensor_dims, strict=True):
         if name not in covs:
             raise ConfigError(f"client '{name}': no measurement noise was given")
-        basis, cov = _one(name, np.asarray(covs[name], dtype=np.float64), d, num_steps)
-        bases.append(basis)
-        out.append(cov)
-    return Noise(tuple(bases), tuple(out))
+        found.append(_of_client(name, np.asarray(covs[name], dtype=np.float64), d, num_steps))
+    bases, covs_in_basis = zip(*found, strict=True)
+    return MeasurementNoise(bases, covs_in_basis)
 
 
-def noise_stretch(noise: Noise, client: int, start: int, stop: int, *, full: bool) -> np.ndarray:
-    """Covariances of the time steps `start:stop`: (steps, d), or (steps, d, d) when `full`."""
-    cov = noise.covs[client]
-    cov = np.broadcast_to(cov, (stop, *cov.shape[1:])) if len(cov) == 1 else cov
-    cov = cov[start:stop]
-    if full and cov.ndim == 2:
-        cov = cov[:, :, None] * np.eye(cov.shape[1])
-    return cov
-
-
-def noise_sample(noise: Noise, client: int, num_steps: int, seed: int = 0) -> np.ndarray:
-    """Draw the noise of the first time steps once, in the sensors' own basis."""
-    drawn = np.random.default_rng(seed).standard_normal((num_steps, len(noise.bases[client])))
-    cov = noise_stretch(noise, client, 0, num_steps, full=False)
-    if cov.ndim == 2:
-        return (np.sqrt(cov) * drawn) @ noise.bases[client].T
-    values, vectors = np.linalg.eigh(cov)
-    scaled = np.sqrt(np.maximum(values, 0.0)) * drawn
-    return np.einsum("tij,tj->ti", vectors, scaled)
-
-
-def _one(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _of_client(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Basis and covariances of one client."""
     identity = np.eye(d)
     if not np.isfinite(cov).all():
         raise ConfigError(f"client '{name}': the measurement noise is not finite")
@@ -99,10 +98,10 @@ def _one(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray
         if (cov < 0).any():
             raise ConfigError(f"client '{name}': a measurement noise variance is negative")
         return identity, cov if per_step else cov[None]
-    swapped = np.swapaxes(cov, -1, -2)
-    if not np.allclose(cov, swapped, rtol=1e-10, atol=0):
+    transposed = np.swapaxes(cov, -1, -2)
+    if not np.allclose(cov, transposed, rtol=1e-10, atol=0):
         raise ConfigError(f"client '{name}': a measurement noise covariance is not symmetric")
-    values, vectors = np.linalg.eigh(0.5 * (cov + swapped))
+    values, vectors = np.linalg.eigh(0.5 * (cov + transposed))
     if values.min() < -1e-10 * max(values.max(), 0.0):
         raise ConfigError(
             f"client '{name}': a measurement noise covariance has a negative eigenvalue "

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgranger.runtime.propagation_table import Checkpoint, _prior_times, _table
-from fedgranger.uncertainty.views import PER_CAUSE, QUANTITIES
+from fedgranger.uncertainty.quantities import PER_CAUSE, QUANTITIES
+from fedgranger.uncertainty.record import _prior_times, _table
+from fedgranger.uncertainty.recursion import Sizes
 
 NAMES = ("a", "b", "c")
 
@@ -19,14 +20,14 @@ def sizes_of(scale):
     return out
 
 
-def checkpoint(place, prior_share=None):
+def checkpoint(prior_share=None):
     prior = None if prior_share is None else sizes_of(prior_share)
-    return Checkpoint(place, sizes_of(1.0), prior, np.zeros((3, 1, 2)))
+    return Sizes(sizes_of(1.0), prior, np.zeros((3, 1, 2)))
 
 
 @pytest.mark.parametrize("share", [0.25, None])
 def test_every_size_stands_in_the_row_of_its_names(share):
-    table = _table(NAMES, [checkpoint(0, share), checkpoint(7, share)])
+    table = _table(NAMES, [0, 7], [checkpoint(share), checkpoint(share)])
     assert len(table) == 2 * 3 * (5 + 3 * 2)
     for row in table.itertuples():
         client = NAMES.index(row.client)
@@ -55,5 +56,5 @@ def test_every_size_stands_in_the_row_of_its_names(share):
     ],
 )
 def test_prior_time_is_when_its_share_is_small_for_good(shares, expected):
-    seen = [checkpoint(place, share) for place, share in enumerate(shares)]
-    assert _prior_times(seen) == [expected] * 3
+    sizes = [checkpoint(share) for share in shares]
+    assert _prior_times(list(range(len(shares))), sizes) == [expected] * 3

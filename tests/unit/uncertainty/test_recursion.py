@@ -5,18 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty import means, moments, views
-from fedgranger.uncertainty.gains import gains
-from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.propagate import (
+from fedgranger.uncertainty import quantities as paper
+from fedgranger.uncertainty.covariance_terms import RowCov
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
+from fedgranger.uncertainty.mean_recursion import initial_mean
+from fedgranger.uncertainty.recursion import (
     RowsState,
+    advance_and_measure,
     advance_rounds,
-    follow_rounds,
     prior_state,
 )
-from fedgranger.uncertainty.spread import spread
-from fedgranger.uncertainty.terms import RowCov
 from tests.exact_moments import (
+    one_round,
     random_system,
     random_windows,
     row_params_of,
@@ -26,10 +27,20 @@ from tests.exact_moments import (
 )
 
 P, D, Q = 2, 2, 4
-step = jax.jit(moments.step)
-quantities = jax.jit(views.quantities)
-carry_spread = jax.jit(lambda params, window, cov: spread(gains(params, window), window, cov))
-full_cov = jax.jit(moments.parameter_cov)
+quantities = jax.jit(paper.quantities)
+
+
+@jax.jit
+def linear_update(params, window, cov):
+    """L(Σ): what a round makes of a covariance, without what its noise adds."""
+    gain = round_gains(params, window)
+    return next_cov(gain, window, cov, update_terms(gain, window, cov))
+
+
+def dense_data_cov(data_cov):
+    """Cov(θ', y) and Cov(Â, y) in full, (p, d, d) and (p, q, d)."""
+    theta = data_cov.times(jnp.eye(data_cov.columns.shape[1])).transpose(0, 2, 1)
+    return theta, data_cov.granger_factor[:, None, :] * data_cov.causes[None, :, None]
 
 
 def random_prior(rng, p=P, d=D, q=Q, variance=0.1):
@@ -40,7 +51,7 @@ def random_prior(rng, p=P, d=D, q=Q, variance=0.1):
 
 def split_prior(mean, cov, p=P, d=D, q=Q, *, full=False):
     n = p * d
-    state = means.start(
+    state = initial_mean(
         jnp.asarray(mean[:n].reshape(p, d)), jnp.asarray(mean[n:].reshape(p, q)), full_noise=full
     )
     parts = (cov[:n, :n], (p, d, p, d)), (cov[:n, n:], (p, d, p, q)), (cov[n:, n:], (1, p, q, p, q))
@@ -69,7 +80,7 @@ def run(system, windows, mean, cov, *, full=False):
     state, row_cov = split_prior(mean, cov, p, d, len(system["coupling"]), full=full)
     out = []
     for window in windows:
-        state, row_cov = step(params, state, row_cov, row_window_of(system, window, full=full))
+        state, row_cov = one_round(params, state, row_cov, row_window_of(system, window, full=full))
         out.append((state, row_cov))
     return out
 
@@ -104,8 +115,8 @@ def test_recursion_vs_quadrature(W, full, missing):
     ):
         np.testing.assert_allclose(flat_mean(state), m[:size], atol=1e-10)
         np.testing.assert_allclose(dense(row_cov), S[:size, :size], atol=1e-10)
-        np.testing.assert_allclose(state.carry.measurement, m[size:], atol=1e-10)
-        data_cov = [np.reshape(part, (-1, D)) for part in state.data_cov.dense()]
+        np.testing.assert_allclose(state.last_step.measurement, m[size:], atol=1e-10)
+        data_cov = [np.reshape(part, (-1, D)) for part in dense_data_cov(state.data_cov)]
         np.testing.assert_allclose(np.concatenate(data_cov), S[:size, size:], atol=1e-10)
 
 
@@ -117,8 +128,9 @@ def test_parameter_cov_vs_quadrature_over_the_whole_run(W, full):
         windows[0]["V"][0] = windows[1]["V"][1] = 0.0
     m, S = whole_run(system, mean, cov, windows)
     state, row_cov = run(system, windows[:-1], mean, cov, full=full)[-1]
-    noise = row_window_of(system, windows[-1], full=full).noise[0]
-    found = full_cov(row_params_of(system), state, row_cov, noise)
+    window = row_window_of(system, windows[-1], full=full)
+    now = quantities(row_params_of(system), state, row_cov, window)
+    found = RowCov(now.augmentation_cov, row_cov.cross, now.granger_cov)
     size = len(mean)
     np.testing.assert_allclose(flat_mean(state), m[:size], atol=1e-10)
     np.testing.assert_allclose(dense(found), S[:size, :size], atol=1e-10)
@@ -275,7 +287,7 @@ def test_scale_of_all_data_cancels_against_step_sizes(W):
     for (a, cov_a), (b, cov_b) in zip(first, second, strict=True):
         np.testing.assert_allclose(flat_mean(b), flat_mean(a), rtol=1e-10)
         np.testing.assert_allclose(dense(cov_b), dense(cov_a), rtol=1e-9, atol=1e-12)
-        for x, z in zip(a.data_cov.dense(), b.data_cov.dense(), strict=True):
+        for x, z in zip(dense_data_cov(a.data_cov), dense_data_cov(b.data_cov), strict=True):
             np.testing.assert_allclose(z, c * x, rtol=1e-9, atol=1e-12)
 
 
@@ -355,17 +367,17 @@ def part(tree, index):
 
 def test_rounds_in_two_pieces_vs_single_steps():
     params, state, windows = two_rows(rounds=8)
-    end, first = follow_rounds(params, state, part(windows, slice(0, 4)), 2)
-    end, second = follow_rounds(params, end, part(windows, slice(4, 8)), 2)
+    end, first = advance_and_measure(params, state, part(windows, slice(0, 4)), 2)
+    end, second = advance_and_measure(params, end, part(windows, slice(4, 8)), 2)
     for k in range(2):
         mean, cov = part(state.mean, k), part(state.cov, k)
         for t in range(8):
             own, window = part(params, k), part(windows, (t, k))
             if t % 2 == 0:
                 seen = part((first, second)[t // 4], (t % 4 // 2, k))
-                sizes = views.sizes(quantities(own, mean, cov, window), Q // P)
+                sizes = paper.sizes(quantities(own, mean, cov, window), Q // P)
                 check_close((seen.total, seen.granger), (sizes, mean.granger))
-            mean, cov = step(own, mean, cov, window)
+            mean, cov = one_round(own, mean, cov, window)
         check_close((part(end.mean, k), part(end.cov, k)), (mean, cov))
 
 
@@ -410,8 +422,8 @@ def test_blockwise_vs_joint_with_what_lies_between_causes_dropped():
         for t in range(4):
             _, embedded = split_prior(flat_mean(mean), dense(blockwise))
             window = part(windows, (t, k))
-            _, joint = step(part(params, k), mean, embedded, window)
-            mean, blockwise = step(part(params, k), mean, blockwise, window)
+            _, joint = one_round(part(params, k), mean, embedded, window)
+            mean, blockwise = one_round(part(params, k), mean, blockwise, window)
             np.testing.assert_allclose(
                 dense(blockwise), dense(by_cause(joint)), rtol=1e-11, atol=1e-13
             )
@@ -426,8 +438,8 @@ def test_blockwise_differs_from_joint_with_two_causes():
         blockwise, n = by_cause(joint), P * D
         for t in range(40):
             window = part(windows, (t, k))
-            _, blockwise = step(part(params, k), mean, blockwise, window)
-            mean, joint = step(part(params, k), mean, joint, window)
+            _, blockwise = one_round(part(params, k), mean, blockwise, window)
+            mean, joint = one_round(part(params, k), mean, joint, window)
         ratio = np.trace(dense(blockwise)[n:, n:]) / np.trace(dense(joint)[n:, n:])
         print(f"tr Σ_A blockwise / joint: {ratio:.3f}")
         assert abs(ratio - 1) > 1e-3
@@ -440,14 +452,14 @@ def test_means_do_not_depend_on_the_covariance():
         np.testing.assert_allclose(flat_mean(a), flat_mean(b), rtol=1e-14)
 
 
-def test_spread_is_linear_in_the_covariance():
+def test_update_is_linear_in_the_covariance():
     system, windows, mean, cov = typical(window=3)
     params: RowParams = row_params_of(system)
     window: RowWindow = row_window_of(system, windows[0], full=False)
     _, first = split_prior(mean, cov)
     _, second = split_prior(*random_prior(np.random.default_rng(9)))
     both = jax.tree.map(lambda a, b: 2 * a + b, first, second)
-    got = carry_spread(params, window, both)
-    parts = (carry_spread(params, window, each) for each in (first, second))
+    got = linear_update(params, window, both)
+    parts = (linear_update(params, window, each) for each in (first, second))
     expected = jax.tree.map(lambda a, b: 2 * a + b, *parts)
     np.testing.assert_allclose(dense(got), dense(expected), rtol=1e-11, atol=1e-13)

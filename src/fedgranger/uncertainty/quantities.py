@@ -1,4 +1,4 @@
-r"""The paper's quantities, as views on one row's mean and covariance.
+r"""The paper's quantities, from one row's mean and covariance.
 
 | paper | here | is |
 |---|---|---|
@@ -22,12 +22,16 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty.carry import carry_moments
-from fedgranger.uncertainty.gains import gains
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, times_noise
-from fedgranger.uncertainty.means import RowMean
-from fedgranger.uncertainty.moments import parameter_cov
-from fedgranger.uncertainty.terms import RowCov
+from fedgranger.uncertainty.covariance_terms import RowCov
+from fedgranger.uncertainty.inputs import (
+    RowParams,
+    RowWindow,
+    noise_matrix,
+    round_gains,
+    times_noise,
+)
+from fedgranger.uncertainty.mean_recursion import RowMean
+from fedgranger.uncertainty.target_noise import target_moments, target_noise_cov
 
 __all__ = ["PER_CAUSE", "QUANTITIES", "Quantities", "prior_quantities", "quantities", "sizes"]
 
@@ -54,33 +58,32 @@ QUANTITIES = Quantities._fields
 def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow) -> Quantities:
     """Compute all of them before a round with that window."""
     y, V = window.measurements[0], window.noise[0]
-    gain = gains(params, window)
-    theta, carry, data_cov = mean.augmentation, mean.carry, mean.data_cov
-    nothing = jnp.zeros(theta.shape[0])
-    carried = carry_moments(params, window, gain, carry, data_cov, theta, nothing)
-    DV = carried.DV
-    Q, data_y = carried.gram, carried.data_rows[0]
+    theta, last_step = mean.augmentation, mean.last_step
+    zero = jnp.zeros(theta.shape[0])
+    target = target_moments(params, window, round_gains(params, window), mean, zero)
+    DV, Q, data_y = target.DV, target.gram, target.data_rows[0]
 
     base = prior_quantities(params, cov, window)
-    late = carried.cov_rows[:, 1:]  # Cov(θ', y_p) (D V)ᵀ
-    between = jnp.einsum("kil,l->ki", late, y) + carried.theta_gram
+    with_target = target.cov_rows[:, 1:]  # Cov(θ', y_p) (D V)ᵀ
+    between = jnp.einsum("kil,l->ki", with_target, y) + target.theta_gram
     state_cov = (
         base.state_cov
         + times_noise(theta, V) @ theta.T
         + between
         + between.T
-        + carried.noise_gram
-        + (y @ data_y + carried.noise_size) * Q
-        + carried.data_gram
+        + target.noise_gram
+        + (y @ data_y + target.noise_size) * Q
+        + target.data_gram
     )
-    arrived = carried.column_rows[:, 1:].transpose(1, 0, 2) + Q[:, :, None] * data_y[None, None]
-    granger_state_cov = base.granger_state_cov + data_cov.times_granger(DV).transpose(0, 2, 1)
+    arrived = target.column_rows[:, 1:].transpose(1, 0, 2) + Q[:, :, None] * data_y[None, None]
+    granger_data = mean.data_cov.times_granger(DV).transpose(0, 2, 1)
+    granger_state_cov = base.granger_state_cov + granger_data
     return Quantities(
-        parameter_cov(params, mean, cov, V).augmentation,
+        cov.augmentation + target_noise_cov(params, last_step, V),
         cov.granger,
         base.granger_augmentation_cov,
-        DV[:, None, :] * carry.measurement[None, :, None],
-        base.augmentation_state_cov + (late + arrived).transpose(0, 2, 1),
+        DV[:, None, :] * last_step.measurement[None, :, None],
+        base.augmentation_state_cov + (with_target + arrived).transpose(0, 2, 1),
         granger_state_cov,
         state_cov,
         _gradient_cov(params, window, cov, state_cov, granger_state_cov),
@@ -88,14 +91,13 @@ def quantities(params: RowParams, mean: RowMean, cov: RowCov, window: RowWindow)
 
 
 def prior_quantities(params: RowParams, cov: RowCov, window: RowWindow) -> Quantities:
-    """The share of a covariance that has no mean and no carried noise: the prior's."""
+    """The share of a covariance that has neither a mean nor noise in it: the prior's."""
     y, V = window.measurements[0], window.noise[0]
     p, d = cov.augmentation.shape[:2]
     theta_state = jnp.einsum("ijal,l->ija", cov.augmentation, y)
     granger_state = jnp.einsum("ajkl,j->kla", cov.cross, y)
-    full = jnp.diag(V) if V.ndim == 1 else V
     state_cov = jnp.einsum("ija,j->ia", theta_state, y)
-    state_cov = state_cov + jnp.einsum("ijkl,jl->ik", cov.augmentation, full)
+    state_cov = state_cov + jnp.einsum("ijkl,jl->ik", cov.augmentation, noise_matrix(V))
     return Quantities(
         cov.augmentation,
         cov.granger,
@@ -132,7 +134,11 @@ def sizes(found: Quantities, causes: int) -> dict[str, Array]:
 
 
 def _gradient_cov(
-    params: RowParams, window: RowWindow, cov: RowCov, state_cov: Array, granger_state: Array
+    params: RowParams,
+    window: RowWindow,
+    cov: RowCov,
+    state_cov: Float[Array, "p p"],
+    granger_state: Float[Array, "p q p"],
 ) -> Float[Array, "p p"]:
     r"""\(4 A^\top \mathrm{Var}(r) A\), \(r = A\theta y - \hat A g\)."""
     A, g = params.self_transition, window.causes[0]

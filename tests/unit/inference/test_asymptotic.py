@@ -5,8 +5,8 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.runtime.asymptotic import settle_rows
-from fedgranger.runtime.rows import single_row
+from fedgranger.runtime.propagation import steady_states
+from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
 
 
@@ -29,7 +29,7 @@ def result(panel):
         return fg.fit(panel, config)
 
 
-def test_statistics_are_estimate_over_spread(result):
+def test_statistics_are_estimate_over_std_error(result):
     entries = result.entries()
     size = np.abs(entries["estimate"] / entries["std_error"])
     order = np.argsort(-size.to_numpy())
@@ -45,9 +45,9 @@ def test_statistics_are_estimate_over_spread(result):
     np.testing.assert_allclose(own["estimate"], block.reshape(-1))
 
 
-def test_spread_is_that_of_the_steady_state(panel, result):
+def test_std_error_is_that_of_the_steady_state(panel, result):
     setup = set_up(panel, result.config)
-    row, steady = settle_rows(setup, result.config, passes=20)[1]
+    row, steady = steady_states(setup, result.config, passes=20)[1]
     columns = np.flatnonzero(row.causes == setup.names.index("client1"))
     variance = np.diag(steady.granger_cov(trained=True)).reshape(2, -1)[:, columns]
     entries = result.entries()

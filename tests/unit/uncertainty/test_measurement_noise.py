@@ -9,7 +9,7 @@ from fedgranger.client.params import known_models
 from fedgranger.errors import ConfigError
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.noise import noise_of, noise_stretch
+from fedgranger.uncertainty.measurement_noise import measurement_noise
 
 NAMES, DIMS, T = ("a", "b"), (2, 3), 5
 
@@ -29,13 +29,13 @@ def forms(variance, d):
 def sensor_covs(noise, client):
     """Covariances of all time steps in the sensors' own coordinates."""
     basis = noise.bases[client]
-    return basis @ noise_stretch(noise, client, 0, T, full=True) @ basis.T
+    return basis @ noise.between(client, 0, T, full=True) @ basis.T
 
 
 @pytest.mark.parametrize("form", forms(1.0, 2))
 def test_every_form_is_the_same_noise(form):
     covs = {name: forms(0.3, d)[form] for name, d in zip(NAMES, DIMS, strict=True)}
-    noise = noise_of(covs, NAMES, DIMS, T)
+    noise = measurement_noise(covs, NAMES, DIMS, T)
     for m, d in enumerate(DIMS):
         np.testing.assert_allclose(sensor_covs(noise, m), np.tile(0.3 * np.eye(d), (T, 1, 1)))
     assert noise.is_full == (form == "(T, d, d)")
@@ -45,7 +45,7 @@ def test_constant_covariance_is_diagonal_in_its_basis():
     rng = np.random.default_rng(0)
     root = rng.normal(size=(3, 3))
     V = root @ root.T
-    noise = noise_of({"a": 1.0, "b": V}, NAMES, DIMS, T)
+    noise = measurement_noise({"a": 1.0, "b": V}, NAMES, DIMS, T)
     assert not noise.is_full
     basis = noise.bases[1]
     np.testing.assert_allclose(basis.T @ basis, np.eye(3), atol=1e-13)
@@ -55,26 +55,36 @@ def test_constant_covariance_is_diagonal_in_its_basis():
 def test_singular_covariance_is_accepted():
     """One direction without noise: rounding below zero is cut off."""
     direction = np.array([[1.0], [2.0], [3.0]])
-    noise = noise_of({"a": 1.0, "b": direction @ direction.T}, NAMES, DIMS, T)
+    noise = measurement_noise({"a": 1.0, "b": direction @ direction.T}, NAMES, DIMS, T)
     assert (noise.covs[1] >= 0).all()
     np.testing.assert_allclose(sensor_covs(noise, 1)[0], direction @ direction.T, atol=1e-13)
 
 
-def test_stretch_is_the_slice_of_the_time_steps():
+def test_between_is_the_slice_of_the_time_steps():
     variances = np.arange(10.0).reshape(T, 2)
-    noise = noise_of({"a": variances, "b": 2.0}, NAMES, DIMS, T)
-    np.testing.assert_array_equal(noise_stretch(noise, 0, 1, 4, full=False), variances[1:4])
-    np.testing.assert_array_equal(
-        noise_stretch(noise, 0, 1, 4, full=True)[2], np.diag(variances[3])
-    )
-    np.testing.assert_array_equal(noise_stretch(noise, 1, 3, 5, full=False), np.full((2, 3), 2.0))
+    noise = measurement_noise({"a": variances, "b": 2.0}, NAMES, DIMS, T)
+    np.testing.assert_array_equal(noise.between(0, 1, 4, full=False), variances[1:4])
+    np.testing.assert_array_equal(noise.between(0, 1, 4, full=True)[2], np.diag(variances[3]))
+    np.testing.assert_array_equal(noise.between(1, 3, 5, full=False), np.full((2, 3), 2.0))
 
 
 def test_square_matrix_is_a_covariance_when_steps_equal_sensors():
     """T = d: (d, d) is one covariance, not d steps of variances."""
     V = np.array([[2.0, 1.0], [1.0, 2.0]])
-    noise = noise_of({"a": V}, ("a",), (2,), 2)
+    noise = measurement_noise({"a": V}, ("a",), (2,), 2)
     np.testing.assert_allclose(np.sort(noise.covs[0]), [[1.0, 3.0]])
+
+
+def test_drawn_noise_has_the_covariance_that_was_given():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((3, 3))
+    cov, num_steps = root @ root.T, 20_000
+    forms = {"constant": cov, "per_step": np.tile(cov, (num_steps, 1, 1))}
+    for given in forms.values():
+        noise = measurement_noise({"a": given}, ["a"], [3], num_steps)
+        drawn = noise.draw(0, num_steps)
+        error = np.linalg.norm(np.cov(drawn.T) - cov) / np.linalg.norm(cov)
+        assert error < 0.05
 
 
 WRONG = [
@@ -91,7 +101,7 @@ WRONG = [
 def test_wrong_shape_names_client_and_shapes(cov, shape):
     allowed = r"\(2,\), \(2, 2\), \(5, 2\) or \(5, 2, 2\)"
     with pytest.raises(ConfigError, match=f"client 'a'.*shape {shape}.*{allowed}"):
-        noise_of({"a": cov, "b": 1.0}, NAMES, DIMS, T)
+        measurement_noise({"a": cov, "b": 1.0}, NAMES, DIMS, T)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +118,12 @@ def test_wrong_shape_names_client_and_shapes(cov, shape):
 )
 def test_impossible_noise_names_client(cov, words):
     with pytest.raises(ConfigError, match=f"client 'a'.*{words}"):
-        noise_of({"a": cov, "b": 1.0}, NAMES, DIMS, T)
+        measurement_noise({"a": cov, "b": 1.0}, NAMES, DIMS, T)
 
 
 def test_missing_client_is_named():
     with pytest.raises(ConfigError, match="client 'b': no measurement noise"):
-        noise_of({"a": 1.0}, NAMES, DIMS, T)
+        measurement_noise({"a": 1.0}, NAMES, DIMS, T)
 
 
 @pytest.fixture(scope="module")

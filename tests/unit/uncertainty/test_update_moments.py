@@ -1,7 +1,6 @@
 """Averages over rounds against matrices formed with kron, and against the learner itself."""
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,117 +12,18 @@ from fedgranger import rounds
 from fedgranger.client.augment import AugmentState
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.runtime.inprocess import stack_windows
-from fedgranger.runtime.rows import row_params, row_windows
+from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window
-from fedgranger.uncertainty.noise import noise_of
-from fedgranger.uncertainty.statistics import collect, flatten, scores, unflatten
+from fedgranger.uncertainty import update_moments as module
+from fedgranger.uncertainty.update_moments import (
+    gain_noise,
+    scores,
+    split_parameters,
+    update_moments,
+)
+from tests.one_row import dense_rounds, make_row
 from tests.reference import test_fixed_point
-
-
-class Row(NamedTuple):
-    params: RowParams
-    windows: RowWindow
-
-
-def make_row(
-    seed=0,
-    *,
-    p=2,
-    d=3,
-    q=2,
-    num_rounds=40,
-    W=1,
-    sizes=(0.02, 0.03, 0.05),
-    ridge=(0.1, 0.2),
-    missing=False,
-    noise=0.0,
-    memory=0.6,
-):
-    """One row of autocorrelated, uncentred random data; `missing` takes out a y⁺ and a y."""
-    rng = np.random.default_rng(seed)
-    params = RowParams(
-        jnp.asarray(0.6 * np.eye(p) + 0.2 * rng.standard_normal((p, p))),
-        jnp.asarray(rng.standard_normal((d, p))),
-        *(jnp.asarray(value) for value in (*sizes, *ridge)),
-        jnp.ones(q),
-    )
-    steps = num_rounds * W
-
-    def series(size, mean):
-        out = rng.standard_normal((steps, size))
-        for t in range(1, steps):
-            out[t] = memory * out[t - 1] + np.sqrt(1 - memory**2) * out[t]
-        return out + mean
-
-    y, g = series(d, 0.3 * np.arange(d)), series(q, 0.1)
-    targets = 0.5 * y[:, :p] + rng.standard_normal((steps, p))
-    is_observed, has_next = np.ones(steps, bool), np.ones(steps, bool)
-    if missing:  # step 4 has no y, so step 3 has no y⁺; step 7 has no y⁺ only
-        is_observed[4] = has_next[3] = has_next[4] = has_next[7] = False
-        y[4] = 0.0
-        targets[~has_next] = 0.0
-    variances = noise * (1 + np.arange(d))
-
-    def by_round(array):
-        return jnp.asarray(array.reshape(num_rounds, W, *array.shape[1:]))
-
-    windows = jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None))(
-        by_round(y),
-        by_round(g),
-        by_round(targets),
-        by_round(np.tile(variances, (steps, 1))),
-        by_round(has_next),
-        by_round(is_observed),
-        params.coupling,
-    )
-    return Row(params, windows)
-
-
-def dense_rounds(row, noise=None):
-    """(K, b) of every active round in plain coordinates: x⁺ = x − K x + b, entries row by row.
-
-    `noise` (W, d) is added to the measurements of every round, for quadrature.
-    """
-    params, windows = row
-    A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
-    eta1, eta2, gamma, ridge_theta, ridge_granger = (
-        float(value)
-        for value in (
-            params.local_step_size,
-            params.feedback_step_size,
-            params.server_step_size,
-            params.augmentation_ridge,
-            params.granger_ridge,
-        )
-    )
-    p, d = CA.T.shape
-    q = len(params.coupling)
-    identity = np.eye(p)
-    gains, pulls = [], []
-    for window in zip(*(np.asarray(leaf) for leaf in jax.tree.leaves(windows)), strict=True):
-        y, g, targets, _, paired, observed = window
-        if observed.sum() == 0:
-            continue
-        y = y if noise is None else y + noise
-        K = np.diag(np.repeat([2 * eta1 * ridge_theta, 2 * gamma * ridge_granger], [p * d, p * q]))
-        b = np.zeros(p * (d + q))
-        for t in range(len(y)):
-            L = np.zeros((p * (d + q), 2 * p))
-            L[: p * d, :p] = np.kron(identity, y[t][:, None])
-            L[p * d :, p:] = np.kron(identity, g[t][:, None])
-            own, seen = 2 * eta1 * paired[t], 2 * eta2 * observed[t]
-            served = 2 * gamma * observed[t]
-            N = np.block(
-                [[own * CA.T @ CA + seen * A.T @ A, -seen * A.T], [-served * A, served * identity]]
-            )
-            K = K + L @ N @ L.T
-            b[: p * d] += own * np.kron(targets[t], y[t])
-        gains.append(K)
-        pulls.append(b)
-    return np.array(gains), np.array(pulls)
-
 
 VARIANTS = {
     "one-step": {},
@@ -132,6 +32,7 @@ VARIANTS = {
     "three-steps-missing": {"W": 3, "missing": True},
     "no-ridge": {"ridge": (0.0, 0.0)},
     "scalar": {"p": 1, "d": 1, "q": 1},
+    "wide": {"p": 1, "d": 2, "q": 4, "num_rounds": 60},
 }
 every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
@@ -139,7 +40,7 @@ every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIAN
 @every_variant
 def test_averages_vs_kron(options):
     row = make_row(**options)
-    found = collect(*row)
+    found = update_moments(*row)
     gains, pulls = dense_rounds(row)
     scale = found.scale
     np.testing.assert_allclose(
@@ -148,13 +49,10 @@ def test_averages_vs_kron(options):
     np.testing.assert_allclose(found.drift, scale * pulls.mean(axis=0), rtol=1e-12, atol=1e-15)
     assert found.num_rounds == len(gains)
     weights = np.asarray(row.windows.observed_weights)
-    y, g = np.asarray(row.windows.measurements), np.asarray(row.windows.causes)
-    expected = [
-        sum(w * np.outer(v, v) for w, v in zip(weights.ravel(), z, strict=True)) / len(gains)
-        for z in (y.reshape(-1, y.shape[-1]), g.reshape(-1, g.shape[-1]))
-    ]
-    np.testing.assert_allclose(found.measurement_moment, expected[0], rtol=1e-12)
-    np.testing.assert_allclose(found.cause_moment, expected[1], rtol=1e-12)
+    y = np.asarray(row.windows.measurements)
+    pairs = zip(weights.ravel(), y.reshape(-1, y.shape[-1]), strict=True)
+    expected = sum(w * np.outer(v, v) for w, v in pairs) / len(gains)
+    np.testing.assert_allclose(found.measurement_moment, expected, rtol=1e-12)
     mean = (weights[..., None] * y).sum(axis=(0, 1)) / len(gains)
     np.testing.assert_allclose(found.measurement_mean, mean, rtol=1e-12)
 
@@ -172,7 +70,7 @@ def test_noise_enters_the_gain_as_its_second_moment(full):
     if full:
         as_matrix = row.windows.noise[..., None] * jnp.eye(3)[None, None]
         row = row._replace(windows=dataclasses.replace(row.windows, noise=as_matrix))
-    found = collect(*row)
+    found = update_moments(*row)
     expected = np.mean(gains, axis=(0, 1))
     scaled = found.scale[:, None] * expected / found.scale
     np.testing.assert_allclose(found.gain, scaled, rtol=1e-12, atol=1e-15)
@@ -180,7 +78,7 @@ def test_noise_enters_the_gain_as_its_second_moment(full):
 
 @every_variant
 def test_gain_is_symmetric_and_positive_semidefinite(options):
-    gain = collect(*make_row(**options)).gain
+    gain = update_moments(*make_row(**options)).gain
     np.testing.assert_allclose(gain, gain.T, rtol=0, atol=1e-16)
     assert np.linalg.eigvalsh(gain)[0] > -1e-15
 
@@ -188,11 +86,11 @@ def test_gain_is_symmetric_and_positive_semidefinite(options):
 @every_variant
 def test_scores_vs_kron(options):
     row = make_row(**options)
-    p, d, q = collect(*row).shape
+    p, d, q = update_moments(*row).shape
     rng = np.random.default_rng(3)
     theta, granger = rng.standard_normal((p, d)), rng.standard_normal((p, q))
     gains, pulls = dense_rounds(row)
-    expected = pulls - gains @ flatten(theta, granger)
+    expected = pulls - gains @ np.concatenate([theta.ravel(), granger.ravel()])
     found = scores(*row, theta, granger)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
 
@@ -200,18 +98,45 @@ def test_scores_vs_kron(options):
 @every_variant
 def test_scores_average_to_zero_at_the_fixed_point(options):
     row = make_row(**options)
-    averages = collect(*row)
+    averages = update_moments(*row)
     x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
-    found = scores(*row, *unflatten(x, averages.shape))
+    found = scores(*row, *split_parameters(x, averages.shape))
     assert np.abs(found).max() > 1e-3
     np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=1e-14)
 
 
-def test_flatten_round_trip():
+def test_parameters_are_ordered_row_by_row():
     x = np.arange(10.0)
-    theta, granger = unflatten(x, (2, 3, 2))
+    theta, granger = split_parameters(x, (2, 3, 2))
     np.testing.assert_array_equal(theta, [[0, 1, 2], [3, 4, 5]])
-    np.testing.assert_array_equal(flatten(theta, granger), x)
+    np.testing.assert_array_equal(np.concatenate([theta.ravel(), granger.ravel()]), x)
+
+
+@every_variant
+def test_gain_noise_vs_dense_map(options):
+    row = make_row(**options)
+    averages = update_moments(*row)
+    scaled = averages.scale[:, None] * dense_rounds(row)[0] / averages.scale
+    delta = scaled - scaled.mean(axis=0)
+    root = np.random.default_rng(1).standard_normal((len(delta[0]), len(delta[0])))
+    sigma = root @ root.T
+    expected = np.mean([change @ sigma @ change for change in delta], axis=0)
+    found = gain_noise(*row, averages)(sigma)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
+
+
+@pytest.mark.parametrize("W", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_sampled_rounds_are_near_all_rounds(W, monkeypatch):
+    row = make_row(num_rounds=1500, W=W)
+    averages = update_moments(*row)
+    all_rounds = gain_noise(*row, averages)(np.eye(10))
+    monkeypatch.setattr(module, "MAX_ROUNDS", 500)
+    monkeypatch.setattr(module, "MAX_LONG_ROUNDS", 500)
+    sampled = gain_noise(*row, averages)(np.eye(10))
+    assert not np.array_equal(all_rounds, sampled)
+    assert np.trace(sampled) == pytest.approx(np.trace(all_rounds), rel=0.25)
+    assert np.linalg.eigvalsh(sampled)[0] > 0  # a variance, not a difference of two estimates
 
 
 @pytest.mark.parametrize("window", [1, 7, "full"])
@@ -229,17 +154,17 @@ def test_fixed_point_vs_learner(window):
         granger_ridge=ridge,
     )
     setup = set_up(panel, config)
-    none = noise_of(dict.fromkeys(setup.names, np.zeros(4)), setup.names, [4] * 3, 211)
+    none = run_noise(setup, dict.fromkeys(setup.names, 0.0))
     params = row_params(setup, config, none)
     windows = row_windows(setup, none, 0, setup.num_rounds, np.arange(3))
     thetas, rows = [], []
     for m in range(3):
-        averages = collect(
+        averages = update_moments(
             jax.tree.map(lambda leaf, m=m: leaf[m], params),
             jax.tree.map(lambda leaf, m=m: leaf[:, m], windows),
         )
         x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
-        theta, granger = unflatten(x, averages.shape)
+        theta, granger = split_parameters(x, averages.shape)
         expected = test_fixed_point.solve(setup, m)  # columns stacked
         np.testing.assert_allclose(theta.T.reshape(-1), expected[:8], rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(granger.T.reshape(-1), expected[8:], rtol=1e-8, atol=1e-12)
@@ -265,4 +190,4 @@ def test_fixed_point_vs_learner(window):
 )
 def test_zero_step_size_is_refused(sizes, name):
     with pytest.raises(UnstableRecursionError, match=f"{name} is 0.*use a positive one"):
-        collect(*make_row(sizes=sizes))
+        update_moments(*make_row(sizes=sizes))

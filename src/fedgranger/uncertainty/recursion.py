@@ -1,4 +1,10 @@
-r"""Stretches of rounds: means first, then what every round adds, then the covariance.
+r"""Mean and covariance of (θ, Â) of several rows over many rounds.
+
+The mean moves by itself; the covariance is \(\Sigma^+ = \mathcal L(\Sigma) + \mathcal N\) with
+\(\mathcal L\) from `covariance_update` and \(\mathcal N\) (`noise_terms`) from the means alone. So
+there are three stages: a short scan over the means, all \(\mathcal N\) at once, and a scan of
+\(\mathcal L\). Exact for Gaussian measurement noise and any prior with finite variance, for every
+window length (docs/theory/propagation.md; checked against quadrature and a Monte Carlo ensemble).
 
 Each stage is compiled by itself: XLA would otherwise compute the small arrays of one stage again
 for every entry of the next one's large arrays.
@@ -15,26 +21,33 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty import added as adding
-from fedgranger.uncertainty import means as moving
-from fedgranger.uncertainty import views
-from fedgranger.uncertainty.added import Added
-from fedgranger.uncertainty.carry import Carry
-from fedgranger.uncertainty.gains import Gains
-from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.means import RowMean
-from fedgranger.uncertainty.spread import factors_of, written
-from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_terms
-from fedgranger.uncertainty.views import Quantities
+from fedgranger.uncertainty.covariance_terms import DenseTerms, RowCov, StepTerms, sum_terms
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms
+from fedgranger.uncertainty.inputs import Gains, RowParams, RowWindow
+from fedgranger.uncertainty.mean_recursion import (
+    LastStep,
+    RowMean,
+    initial_mean,
+    last_step_of,
+    next_data_cov,
+    next_means,
+)
+from fedgranger.uncertainty.noise_terms import (
+    NoiseTerms,
+    noise_factors,
+    noise_terms,
+    round_moments,
+)
+from fedgranger.uncertainty.quantities import Quantities, prior_quantities, quantities, sizes
 
 __all__ = [
     "RowsState",
     "Sizes",
+    "advance_and_measure",
     "advance_rounds",
-    "follow_rounds",
-    "look",
-    "measure",
     "prior_state",
+    "row_quantities",
+    "row_sizes",
 ]
 
 _Tree = TypeVar("_Tree")
@@ -44,7 +57,7 @@ class RowsState(NamedTuple):
     """Moments of several rows (leading axis) before a round.
 
     Attributes:
-        mean: means and carry.
+        mean: means, and what the next round needs of the last measurement.
         cov: covariance of (θ', Â), all of it.
         prior_cov: the part of it that comes from the prior (zero when it is not wanted).
     """
@@ -55,16 +68,16 @@ class RowsState(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is worth recording before a round, of several rows.
+    """What is recorded of several rows before a round (a checkpoint).
 
     Attributes:
-        total: sizes of all quantities (`views.sizes`).
-        prior: the prior's share of them, when it is told apart.
+        total: sizes of all quantities (`quantities.sizes`): (row,), or (row, cause).
+        prior: the prior's share of them, when it is kept apart.
         granger: means of Â.
     """
 
-    total: dict[str, Array]
-    prior: dict[str, Array] | None
+    total: dict[str, Any]
+    prior: dict[str, Any] | None
     granger: Float[Array, "*batch row p q"]
 
 
@@ -87,7 +100,7 @@ def prior_state(
         augmentation_var: variance of θ's entries; zero on padding.
         granger_var: variance of Â's entries; zero where a coupling is absent.
         groups: 1 for joint, one per cause for blockwise.
-        split: carry the prior's share along.
+        split: keep the prior's share of the covariance apart.
         full_noise: noise will be given as full matrices.
     """
     rows, p, d = augmentation.shape
@@ -105,7 +118,7 @@ def prior_state(
         jnp.zeros((rows, p, d, p, q)),
         granger_cov.reshape(rows, groups, p, q // groups, p, q // groups),
     )
-    mean = jax.vmap(lambda a, b: moving.start(a, b, full_noise=full_noise))(augmentation, granger)
+    mean = jax.vmap(lambda a, b: initial_mean(a, b, full_noise=full_noise))(augmentation, granger)
     return RowsState(mean, cov, cov if split else None)
 
 
@@ -114,7 +127,7 @@ def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> R
     return _advance(params, state, windows, len(windows.measurements))[0]
 
 
-def follow_rounds(
+def advance_and_measure(
     params: RowParams, state: RowsState, windows: RowWindow, every: int
 ) -> tuple[RowsState, Sizes]:
     """Run consecutive rounds; also return sizes before every `every`-th of them (leading axis).
@@ -126,7 +139,7 @@ def follow_rounds(
         every: divides the number of rounds.
     """
     end, path = _advance(params, state, windows, every)
-    return end, _measure_some(params, path, windows, every)
+    return end, _sizes_at(params, path, windows, every)
 
 
 def _advance(
@@ -134,8 +147,8 @@ def _advance(
 ) -> tuple[RowsState, RowsState]:
     """The state after the rounds; means before all of them, covariances before some."""
     mean, means = _scan_means(params, state.mean, windows)
-    added = _all_added(params, means, windows)
-    cov, covs = _scan_cov(state.cov, windows, added.gain, added.terms, added.rest, every=every)
+    added = _all_noise_terms(params, means, windows)
+    cov, covs = _scan_cov(state.cov, windows, *added, every=every)
     if state.prior_cov is None:
         return RowsState(mean, cov, None), RowsState(means, covs, None)
     prior_cov, prior_covs = _scan_cov(state.prior_cov, windows, added.gain, every=every)
@@ -143,29 +156,29 @@ def _advance(
 
 
 @jax.jit
-def look(
+def row_quantities(
     params: RowParams, state: RowsState, window: RowWindow
 ) -> tuple[Quantities, Quantities | None]:
     """All named quantities before a round (leading row axis), and the prior's share of them."""
-    found = jax.vmap(views.quantities)(params, state.mean, state.cov, window)
+    found = jax.vmap(quantities)(params, state.mean, state.cov, window)
     if state.prior_cov is None:
         return found, None
-    return found, jax.vmap(views.prior_quantities)(params, state.prior_cov, window)
+    return found, jax.vmap(prior_quantities)(params, state.prior_cov, window)
 
 
 @jax.jit
-def measure(params: RowParams, state: RowsState, window: RowWindow) -> Sizes:
-    """Sizes of what `look` returns (leading row axis)."""
+def row_sizes(params: RowParams, state: RowsState, window: RowWindow) -> Sizes:
+    """Sizes of these quantities (leading row axis)."""
     p, q = state.cov.cross.shape[3:]
-    found, prior = look(params, state, window)
-    of_rows = jax.vmap(lambda row: views.sizes(row, q // p))
+    found, prior = row_quantities(params, state, window)
+    of_rows = jax.vmap(lambda row: sizes(row, q // p))
     return Sizes(of_rows(found), None if prior is None else of_rows(prior), state.mean.granger)
 
 
 @partial(jax.jit, static_argnames="every")
-def _measure_some(params: RowParams, path: RowsState, windows: RowWindow, every: int) -> Sizes:
+def _sizes_at(params: RowParams, path: RowsState, windows: RowWindow, every: int) -> Sizes:
     means, some = jax.tree.map(lambda leaf: leaf[::every], (path.mean, windows))
-    return jax.vmap(measure, in_axes=(None, 0, 0))(params, path._replace(mean=means), some)
+    return jax.vmap(row_sizes, in_axes=(None, 0, 0))(params, path._replace(mean=means), some)
 
 
 @jax.jit
@@ -178,29 +191,25 @@ def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[R
     def before_each(first: _Tree, after: _Tree) -> _Tree:
         return jax.tree.map(lambda x, y: jnp.concatenate([x[None], y[:-1]]), first, after)
 
-    carries = jax.vmap(jax.vmap(moving.last_step))(windows)
-    carried = before_each(mean.carry, carries)
+    last_steps = jax.vmap(jax.vmap(last_step_of))(windows)
+    steps_before = before_each(mean.last_step, last_steps)
 
     def one(
-        now: tuple[Array, Array], inputs: tuple[Carry, RowWindow]
+        now: tuple[Array, Array], inputs: tuple[LastStep, RowWindow]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        return jax.vmap(moving.move)(params, *now, *inputs), now
+        return jax.vmap(next_means)(params, *now, *inputs), now
 
     start = mean.augmentation, mean.granger
-    end, path = lax.scan(one, start, (carried, windows))
-    of_rows = jax.vmap(moving.data_cov_after)
-    data_covs = jax.vmap(of_rows, in_axes=(None, 0, 0, 0, 0))(params, *path, carried, windows)
-    last = jax.tree.map(lambda leaf: leaf[-1], (carries, data_covs))
-    return RowMean(*end, *last), RowMean(*path, carried, before_each(mean.data_cov, data_covs))
+    end, path = lax.scan(one, start, (steps_before, windows))
+    of_rows = jax.vmap(next_data_cov)
+    data_covs = jax.vmap(of_rows, in_axes=(None, 0, 0, 0, 0))(params, *path, steps_before, windows)
+    final = jax.tree.map(lambda leaf: leaf[-1], (last_steps, data_covs))
+    before = RowMean(*path, steps_before, before_each(mean.data_cov, data_covs))
+    return RowMean(*end, *final), before
 
 
-def _all_added(params: RowParams, means: RowMean, windows: RowWindow) -> Added:
-    ready = _prepare(params, means, windows)
-    return _finish(params, means, windows, ready, _factors(params, means, windows, ready))
-
-
-def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
-    """A function of a row's constants and round, for all rounds and rows."""
+def _for_all(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
+    """Compile a function of a row's constants and round for all rounds and rows."""
     of_rows = jax.vmap(step)
 
     @jax.jit
@@ -210,9 +219,16 @@ def _bulk(step: Callable[..., _Tree]) -> Callable[..., _Tree]:
     return of_rounds
 
 
-_prepare = _bulk(adding.prepare)
-_factors = _bulk(adding.factors)
-_finish = _bulk(adding.finish)
+_all_moments = _for_all(round_moments)
+_all_factors = _for_all(noise_factors)
+_all_terms = _for_all(noise_terms)
+
+
+def _all_noise_terms(params: RowParams, means: RowMean, windows: RowWindow) -> NoiseTerms:
+    """What the noise of every round adds."""
+    moments = _all_moments(params, means, windows)
+    factors = _all_factors(params, means, windows, moments)
+    return _all_terms(params, means, windows, moments.gain, factors)
 
 
 @partial(jax.jit, static_argnames="every")
@@ -220,12 +236,12 @@ def _scan_cov(
     cov: RowCov,
     windows: RowWindow,
     gains: Gains,
-    terms: Terms | None = None,
-    rest: Rest | None = None,
+    steps: StepTerms | None = None,
+    dense: DenseTerms | None = None,
     *,
     every: int,
 ) -> tuple[RowCov, RowCov]:
-    """Advance a covariance; without `terms` and `rest`, by its own linear part alone.
+    """Advance a covariance; without `steps` and `dense`, by its own linear part alone.
 
     Also returns it before every `every`-th round. A round's factors are handed over from the round
     before: XLA then computes them once, where it would compute them again for every entry of the
@@ -235,20 +251,22 @@ def _scan_cov(
     def at(t: Array, tree: _Tree) -> _Tree:
         return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, t, keepdims=False), tree)
 
-    def factors(cov: RowCov, t: Array) -> Terms:
-        own = jax.vmap(factors_of)(*at(t, (gains, windows)), cov)
-        return own if terms is None else add_terms(own, at(t, terms))
+    def factors(cov: RowCov, t: Array) -> StepTerms:
+        own = jax.vmap(update_terms)(*at(t, (gains, windows)), cov)
+        return own if steps is None else sum_terms(own, at(t, steps))
 
-    def one(now: tuple[RowCov, Terms], t: Array) -> tuple[tuple[RowCov, Terms], None]:
-        gain, window, more = at(t, (gains, windows, rest))
-        new = jax.vmap(written)(gain, window, *now, more)
+    def one(now: tuple[RowCov, StepTerms], t: Array) -> tuple[tuple[RowCov, StepTerms], None]:
+        gain, window, more = at(t, (gains, windows, dense))
+        new = jax.vmap(next_cov)(gain, window, *now, more)
         return (new, factors(new, t + 1)), None  # at the end t + 1 means t, and is not used
 
-    def stretch(now: tuple[RowCov, Terms], rounds: Array) -> tuple[tuple[RowCov, Terms], RowCov]:
+    def rounds_between(
+        now: tuple[RowCov, StepTerms], rounds: Array
+    ) -> tuple[tuple[RowCov, StepTerms], RowCov]:
         return lax.scan(one, now, rounds)[0], now[0]
 
     # unsigned: nothing is spent on negative indices
     rounds = jnp.arange(len(windows.measurements), dtype=jnp.uint32)
     start = cov, factors(cov, rounds[0])
-    (cov, _), some = lax.scan(stretch, start, rounds.reshape(-1, every))
+    (cov, _), some = lax.scan(rounds_between, start, rounds.reshape(-1, every))
     return cov, some

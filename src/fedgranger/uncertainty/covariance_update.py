@@ -1,9 +1,9 @@
-r"""How one round carries a covariance of (θ, Â) forward: the part that is linear in it.
+r"""What one round does to a covariance of (θ, Â): the part that is linear in it, \(\mathcal L\).
 
 With the regressors \(y = \bar y + \varepsilon\) random, a round is \(x' = F(\varepsilon) x + b\)
 and a covariance Σ of x becomes
 
-$$\bar F \Sigma \bar F^\top + E[\delta F\, \Sigma\, \delta F^\top], \qquad
+$$\mathcal L(\Sigma) = \bar F \Sigma \bar F^\top + E[\delta F\, \Sigma\, \delta F^\top], \qquad
   \bar F = E[F],\quad \delta F = F - \bar F$$
 
 \(\bar F\) uses \(E[yy^\top] = \bar y\bar y^\top + V\), not \(\bar y\bar y^\top\) alone
@@ -25,38 +25,27 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum, summed
-from fedgranger.uncertainty.gains import Gains, mix
-from fedgranger.uncertainty.inputs import RowWindow, times_noise
-from fedgranger.uncertainty.terms import Rest, RowCov, Terms, add_rest, add_terms, assemble, at_step
+from fedgranger.uncertainty.covariance_terms import (
+    DenseTerms,
+    RowCov,
+    StepTerms,
+    add_dense_terms,
+    add_step_terms,
+    sum_terms,
+)
+from fedgranger.uncertainty.inputs import Gains, NoiseCov, RowWindow, attenuate, times_noise
 
 __all__ = [
     "Projections",
     "StepMoments",
-    "contract",
-    "factors_of",
-    "fluctuation",
+    "attenuate_cov",
+    "mean_map_terms",
+    "next_cov",
     "project",
-    "scaled",
-    "spread",
-    "swapped_cov",
-    "written",
+    "second_order_cov",
+    "step_noise_terms",
+    "update_terms",
 ]
-
-
-def _mix_left(gain: Gains, cov: Float[Array, "p d p s"]) -> Float[Array, "p d p s"]:
-    """Apply `mix` to the first two axes of a covariance."""
-    if gain.mixing is not None:
-        return fused_einsum("iaj,ajkl->ijkl", gain.mixing, cov)
-    p, d, _, size = cov.shape
-    moved = mix(gain, cov.reshape(p, d, -1).transpose(0, 2, 1))
-    return moved.transpose(0, 2, 1).reshape(p, d, p, size)
-
-
-def _mix_both(gain: Gains, cov: Float[Array, "p d p d"]) -> Float[Array, "p d p d"]:
-    """Apply `mix` to both sides of a covariance of θ."""
-    if gain.mixing is not None:
-        return _mix_left(gain, fused_einsum("kbl,ajbl->ajkl", gain.mixing, cov))
-    return _mix_left(gain, _mix_left(gain, cov).transpose(2, 3, 0, 1))
 
 
 class Projections(NamedTuple):
@@ -87,68 +76,74 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
     theta_rho = summed("ijal,tl->tiaj", cov.cross, g)
     granger_phi = summed("ajkl,tj->tkal", cov.cross, y)
     granger_rho = summed("namkl,tnm->tkanl", cov.granger, by_group).reshape(num_steps, p, p, q)
-    c = gain.c[:, None, None, None]
-
-    def alpha(phi: Array, rho: Array) -> Array:
-        plus = fused_einsum("tiaj,tba->tibj", rho, gain.kappa)
-        return plus - fused_einsum("tiaj,tba->tibj", phi, gain.N)
-
-    def beta(phi: Array, rho: Array) -> Array:
-        return fused_einsum("tiaj,tba->tibj", phi, gain.B) - c * rho
-
     phi_phi = summed("tj,uabj->taub", y, theta_phi)
     phi_rho = summed("tj,uabj->taub", y, theta_rho)
     rho_phi = phi_rho.transpose(2, 3, 0, 1)
     rho_rho = summed("tl,uabl->taub", g, granger_rho)
 
-    def right_alpha(phi: Array, rho: Array) -> Array:
-        plus = fused_einsum("taub,ukb->tauk", rho, gain.kappa)
-        return plus - fused_einsum("taub,ukb->tauk", phi, gain.N)
+    def alpha(spec: str, phi: Array, rho: Array) -> Array:
+        return fused_einsum(spec, rho, gain.kappa) - fused_einsum(spec, phi, gain.N)
 
-    def right_beta(phi: Array, rho: Array) -> Array:
-        return fused_einsum("taub,ukb->tauk", phi, gain.B) - gain.c[None, None, :, None] * rho
+    def beta(spec: str, phi: Array, rho: Array, c: Array) -> Array:
+        return fused_einsum(spec, phi, gain.B) - c * rho
 
-    def left_alpha(phi: Array, rho: Array) -> Array:
-        plus = fused_einsum("tia,tauk->tiuk", gain.kappa, rho)
-        return plus - fused_einsum("tia,tauk->tiuk", gain.N, phi)
-
-    phi_beta, rho_beta = right_beta(phi_phi, phi_rho), right_beta(rho_phi, rho_rho)
+    first, last, middle = "tiaj,tba->tibj", "taub,ukb->tauk", "tauk,tia->tiuk"
+    c, c_last = gain.c[:, None, None, None], gain.c[None, None, :, None]
+    phi_beta, rho_beta = (
+        beta(last, phi_phi, phi_rho, c_last),
+        beta(last, rho_phi, rho_rho, c_last),
+    )
     return Projections(
-        alpha(theta_phi, theta_rho),
-        beta(theta_phi, theta_rho),
-        alpha(granger_phi, granger_rho),
-        beta(granger_phi, granger_rho),
-        left_alpha(right_alpha(phi_phi, phi_rho), right_alpha(rho_phi, rho_rho)),
-        left_alpha(phi_beta, rho_beta),
-        fused_einsum("tia,tauk->tiuk", gain.B, phi_beta) - c * rho_beta,
+        alpha(first, theta_phi, theta_rho),
+        beta(first, theta_phi, theta_rho, c),
+        alpha(first, granger_phi, granger_rho),
+        beta(first, granger_phi, granger_rho, c),
+        alpha(middle, alpha(last, phi_phi, phi_rho), alpha(last, rho_phi, rho_rho)),
+        alpha(middle, phi_beta, rho_beta),
+        beta(middle, phi_beta, rho_beta, c),
     )
 
 
-def scaled(gain: Gains, cov: RowCov) -> RowCov:
+def attenuate_cov(gain: Gains, cov: RowCov) -> RowCov:
     r"""The part of \(\bar F \Sigma \bar F^\top\) that keeps the shape of Σ."""
+    theta = cov.augmentation
+    if gain.attenuation is not None:
+        theta = _attenuate_left(gain, fused_einsum("kbl,ajbl->ajkl", gain.attenuation, theta))
+    else:
+        theta = _attenuate_left(gain, _attenuate_left(gain, theta).transpose(2, 3, 0, 1))
     return RowCov(
-        _mix_both(gain, cov.augmentation),
-        gain.keep_granger * _mix_left(gain, cov.cross),
-        gain.keep_granger**2 * cov.granger,
+        theta,
+        gain.granger_decay * _attenuate_left(gain, cov.cross),
+        gain.granger_decay**2 * cov.granger,
     )
 
 
-def contract(gain: Gains, window: RowWindow, seen: Projections) -> Terms:
+def _attenuate_left(gain: Gains, cov: Float[Array, "p d p s"]) -> Float[Array, "p d p s"]:
+    """Apply `attenuate` to the first two axes of a covariance."""
+    if gain.attenuation is not None:
+        return fused_einsum("iaj,ajkl->ijkl", gain.attenuation, cov)
+    p, d, _, size = cov.shape
+    moved = attenuate(gain, cov.reshape(p, d, -1).transpose(0, 2, 1))
+    return moved.transpose(0, 2, 1).reshape(p, d, p, size)
+
+
+def mean_map_terms(gain: Gains, window: RowWindow, projected: Projections) -> StepTerms:
     r"""The rank-structured part of \(\bar F \Sigma \bar F^\top\), with a leading step axis."""
     y, g = window.measurements, window.causes
 
-    def mixed(values: Float[Array, "t p p d"]) -> Float[Array, "t p p d"]:
+    def attenuated(values: Float[Array, "t p p d"]) -> Float[Array, "t p p d"]:
         moved = values.transpose(1, 0, 2, 3)
-        flat = mix(gain, moved.reshape(len(moved), -1, moved.shape[3]))
+        flat = attenuate(gain, moved.reshape(len(moved), -1, moved.shape[3]))
         return flat.reshape(moved.shape).transpose(1, 0, 2, 3)
 
-    on_y = mixed(seen.theta_alpha) + 0.5 * fused_einsum("uj,uitk->tikj", y, seen.alpha_alpha)
-    onto = gain.keep_granger * seen.granger_alpha.transpose(0, 2, 1, 3)
-    onto = onto + fused_einsum("tiuk,ul->tikl", seen.alpha_beta, g)
-    on_g = gain.keep_granger * seen.granger_beta
-    on_g = on_g + 0.5 * fused_einsum("ul,uktm->tkml", g, seen.beta_beta)
-    nothing = jnp.zeros(gain.N.shape)
-    return Terms(on_y, mixed(seen.theta_beta), onto, on_g, nothing)
+    on_y = attenuated(projected.theta_alpha)
+    on_y = on_y + 0.5 * fused_einsum("uj,uitk->tikj", y, projected.alpha_alpha)
+    cross_on_y = gain.granger_decay * projected.granger_alpha.transpose(0, 2, 1, 3)
+    cross_on_y = cross_on_y + fused_einsum("tiuk,ul->tikl", projected.alpha_beta, g)
+    granger_on_g = gain.granger_decay * projected.granger_beta
+    granger_on_g = granger_on_g + 0.5 * fused_einsum("ul,uktm->tkml", g, projected.beta_beta)
+    on_g, zero = attenuated(projected.theta_beta), jnp.zeros(gain.N.shape)
+    return StepTerms(on_y, on_g, cross_on_y, granger_on_g, zero)
 
 
 class StepMoments(NamedTuple):
@@ -171,21 +166,21 @@ class StepMoments(NamedTuple):
     state_quadratic: Float[Array, "p p"]
 
 
-def fluctuation(
+def step_noise_terms(
     measurement: Float[Array, " d"],
     causes: Float[Array, " q"],
     N: Float[Array, "p p"],
     B: Float[Array, "p p"],
     moments: StepMoments,
-) -> Terms:
-    r"""What one step's noise adds, all but the crosswise pairing (`swapped_cov`)."""
+) -> StepTerms:
+    r"""What one step's noise adds, all but `second_order_cov`."""
     N_state = fused_einsum("ia,ab->ib", N, moments.state)
     B_state = fused_einsum("ia,ab->ib", B, moments.state)
     on_y = 0.5 * fused_einsum("ia,ka->ik", N_state, N)[:, :, None] * measurement[None, None]
     on_g = fused_einsum("ia,ka->ik", N_state, B)[:, :, None] * measurement[None, None]
     square = fused_einsum("ia,ka->ik", B_state, B)
     p, q = len(N), causes.shape[0]
-    return Terms(
+    return StepTerms(
         on_y - fused_einsum("iaj,ka->ikj", moments.error_state, N),
         fused_einsum("iaj,ka->ikj", moments.error_state, B) - on_g,
         jnp.zeros((p, p, q)),
@@ -194,7 +189,9 @@ def fluctuation(
     )
 
 
-def swapped_cov(N: Array, noise: Array, cov: Float[Array, "p d p d"]) -> Float[Array, "p d p d"]:
+def second_order_cov(
+    N: Float[Array, "p p"], noise: NoiseCov, cov: Float[Array, "p d p d"]
+) -> Float[Array, "p d p d"]:
     r"""\(\sum N_{ia} N_{kb} (V\,\mathrm{Cov}\,V)_{al,bj}\), read as [b, j, a, l] by symmetry.
 
     The centred \(\varepsilon\varepsilon^\top\) with its noises paired crosswise.
@@ -206,43 +203,52 @@ def swapped_cov(N: Array, noise: Array, cov: Float[Array, "p d p d"]) -> Float[A
     return fused_einsum("kb,ia,bjal->ijkl", N, N, noisy)
 
 
-def spread(gain: Gains, window: RowWindow, cov: RowCov) -> RowCov:
-    """Carry a covariance through one round."""
-    return written(gain, window, cov, factors_of(gain, window, cov))
+def update_terms(gain: Gains, window: RowWindow, cov: RowCov) -> StepTerms:
+    """Short factors of what a round adds to a covariance; leading step axis."""
+    projected = project(gain, window, cov)
 
-
-def factors_of(gain: Gains, window: RowWindow, cov: RowCov) -> Terms:
-    """Return the short factors of what a round does to a covariance; leading step axis."""
-    seen = project(gain, window, cov)
-
-    def own(step: RowWindow, N: Array, B: Array, theta_alpha: Array, alpha_alpha: Array) -> Terms:
+    def own(step: RowWindow, N: Array, B: Array, theta_alpha: Array, error: Array) -> StepTerms:
         V = step.noise
         if V.ndim == 1:
             state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
         else:
             state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
         error_state = times_noise(theta_alpha.transpose(1, 0, 2), V)
-        moments = StepMoments(alpha_alpha, error_state, state, state)
-        return fluctuation(step.measurements, step.causes, N, B, moments)
+        moments = StepMoments(error, error_state, state, state)
+        return step_noise_terms(step.measurements, step.causes, N, B, moments)
 
-    same_step = jnp.diagonal(seen.alpha_alpha, axis1=0, axis2=2).transpose(2, 0, 1)
-    own_terms = jax.vmap(own)(window, gain.N, gain.B, seen.theta_alpha, same_step)
-    return add_terms(contract(gain, window, seen), own_terms)
+    same_step = jnp.diagonal(projected.alpha_alpha, axis1=0, axis2=2).transpose(2, 0, 1)
+    own_terms = jax.vmap(own)(window, gain.N, gain.B, projected.theta_alpha, same_step)
+    return sum_terms(mean_map_terms(gain, window, projected), own_terms)
 
 
-def written(
-    gain: Gains, window: RowWindow, cov: RowCov, terms: Terms, rest: Rest | None = None
+def next_cov(
+    gain: Gains,
+    window: RowWindow,
+    cov: RowCov,
+    terms: StepTerms,
+    dense: DenseTerms | None = None,
 ) -> RowCov:
-    """Return the covariance after a round; `terms` are its factors and whatever else is added."""
+    r"""Return the covariance after a round.
 
-    def one(total: RowCov, t: Array | int) -> RowCov:
+    Args:
+        gain: the round's gains.
+        window: its inputs.
+        cov: the covariance before it.
+        terms: `update_terms` of it, plus those of the noise; without them and `dense` the result
+            is \(\mathcal L(\Sigma)\).
+        dense: what the noise adds besides (`noise_terms`).
+    """
+
+    def add_step(total: RowCov, t: Array | int) -> RowCov:
         y, V, g = window.measurements[t], window.noise[t], window.causes[t]
-        swapped = total.augmentation + swapped_cov(gain.N[t], V, cov.augmentation)
-        return assemble(total._replace(augmentation=swapped), y, V, g, at_step(terms, t))
+        theta = total.augmentation + second_order_cov(gain.N[t], V, cov.augmentation)
+        own = StepTerms(*(part[t] for part in terms))
+        return add_step_terms(total._replace(augmentation=theta), y, V, g, own)
 
-    total = scaled(gain, cov) if rest is None else add_rest(scaled(gain, cov), rest)
-    total = one(total, 0)
+    total = attenuate_cov(gain, cov)
+    total = add_step(total if dense is None else add_dense_terms(total, dense), 0)
     if len(window.measurements) == 1:
         return total
     steps = jnp.arange(1, len(window.measurements))
-    return lax.scan(lambda total, t: (one(total, t), None), total, steps)[0]
+    return lax.scan(lambda total, t: (add_step(total, t), None), total, steps)[0]

@@ -1,0 +1,66 @@
+"""What a client answers, as fields of messages: the same over any engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.preparation import Prepared
+from fedgranger.data.time_axis import TimeRange
+
+__all__ = ["DONE", "Answer", "hello", "model", "range_fields", "round_message", "states"]
+
+Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
+"""Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
+DONE: Answer = ("done", {}, {})
+
+
+def range_fields(axis: TimeRange) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A client's time axis."""
+    values = {
+        "time_kind": axis.time_kind,
+        "first": str(axis.first),
+        "last": str(axis.last),
+        "interval": str(axis.interval),
+    }
+    return values, {"stretches": np.array(axis.stretches, dtype=np.int64)}
+
+
+def hello(prepared: Prepared) -> Answer:
+    """What the tests need to know of a client's states."""
+    arrays = {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
+    return "hello", {"own_lags": prepared.own_lags}, arrays
+
+
+def model(prepared: Prepared) -> Answer:
+    """What FedGC's rounds need to know of a client before the first."""
+    if prepared.site is None:
+        raise RuntimeError("the run has no rounds of FedGC")
+    found = prepared.site.hello
+    arrays = {
+        "self_transition": np.asarray(found.self_transition),
+        "state_gain": np.asarray(found.state_gain),
+    }
+    return "model", {}, arrays
+
+
+def round_message(
+    learner: Learner, memory: ClientMemory, round_index: int, piece: int, *, want_filtered: bool
+) -> Answer:
+    """Filtered and corrected states of one piece of a round, and how the last pass went."""
+    arrays = dict(learner.send(memory, round_index, piece))
+    if not want_filtered:
+        arrays["filtered_states"] = arrays["filtered_states"][:0]
+    report = learner.report(memory, round_index)
+    change, size = report or (0.0, 0.0)
+    values = {"has_report": report is not None, "change": change, "size": size}
+    return "message", {"round": round_index, "piece": piece, **values}, arrays
+
+
+def states(prepared: Prepared, piece: int, message_steps: int) -> Answer:
+    """One piece of the least-squares states."""
+    rows = slice(piece * message_steps, (piece + 1) * message_steps)
+    arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}
+    return "states", {"piece": piece}, arrays

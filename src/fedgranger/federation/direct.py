@@ -1,0 +1,106 @@
+"""All parties in one process: the same protocol with objects instead of bytes.
+
+Nothing is hidden here: what is wrong with a client's data is raised as it is, there are no
+policies, and a run that was interrupted begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedgranger._version import __version__
+from fedgranger.client.learner import ClientMemory
+from fedgranger.client.preparation import Prepared
+from fedgranger.client.site import check_length
+from fedgranger.data.time_axis import TimeRange
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.federation import answers
+from fedgranger.federation.answers import Answer
+from fedgranger.federation.codec import Packet
+from fedgranger.federation.protocol import ServerProtocol, ServerResult
+
+__all__ = ["LocalClient", "run_direct"]
+
+
+class LocalClient:
+    """A client in the server's process.
+
+    Args:
+        name: the client.
+        axis: its time axis.
+        prepare: identifies and computes its states; called once, when the run begins.
+    """
+
+    def __init__(self, name: str, axis: TimeRange, prepare: Callable[[], Prepared]) -> None:
+        self.name, self._axis, self._prepare = name, axis, prepare
+        self._prepared: Prepared | None = None
+        self._memory: ClientMemory | None = None
+        self._gradients: dict[int, np.ndarray] = {}
+
+    @property
+    def prepared(self) -> Prepared:
+        """What it has made of its data, once the run has begun."""
+        if self._prepared is None:
+            self._prepared = self._prepare()
+        return self._prepared
+
+    @property
+    def augmentation(self) -> np.ndarray | None:
+        """θ after the rounds that went through this client; None when there were none."""
+        return None if self._memory is None else self._memory.augmentation
+
+    def answer(
+        self, kind: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Answer:
+        """Answer a request of the protocol."""
+        if kind == "offer":
+            found, axis = answers.range_fields(self._axis)
+            about = {"clock": 0.0, "version": __version__, "epoch": 0, "rounds": "[]", "data": ""}
+            return "range", found | about, axis
+        if kind == "begin":
+            return answers.hello(self.prepared)
+        if kind == "join":
+            others = int(values["total_dim"]) - self.prepared.model.state_dim
+            check_length(self.prepared.data, self.prepared.model, others)
+        if kind == "train":
+            return answers.model(self.prepared)
+        if kind == "step":
+            return self._step(values, arrays)
+        if kind == "upload":
+            return answers.states(self.prepared, int(values["piece"]), len(self.prepared.states))
+        return answers.DONE
+
+    def _step(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Answer:
+        learner, round_index = self.prepared.learner, int(values["round"])
+        if learner is None:
+            raise RuntimeError("the client has no learner")
+        memory = learner.initial() if self._memory is None else self._memory
+        if values["learn_piece"] >= 0:
+            memory = learner.learn(memory, round_index, [arrays["gradients"]])
+            if not np.isfinite(memory.augmentation).all():
+                raise UnstableRecursionError(
+                    f"client '{self.name}': its parameters diverged; use smaller step sizes or "
+                    "'auto'"
+                )
+        self._memory = memory
+        filtered = bool(values["want_filtered"])
+        return answers.round_message(learner, memory, round_index, 0, want_filtered=filtered)
+
+
+def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> ServerResult:
+    """Drive the protocol to its end; every client answers at once, in the order of their names."""
+    request = next(protocol)
+    while True:
+        found: dict[str, Packet] = {}
+        try:
+            for name, values in request.values.items():
+                answer = clients[name].answer(request.kind, values, request.arrays[name])
+                found[name] = Packet(answer[0], "", name, answer[1], answer[2])
+            request = protocol.send(found)
+        except UnstableRecursionError as error:
+            request = protocol.throw(error)  # training failed; the tests go on
+        except StopIteration as stop:
+            return stop.value

@@ -1,0 +1,98 @@
+r"""The paper's test (Section 8): FedGC's own estimate against its steady-state covariance.
+
+\(T = \hat A / \sigma\) with σ from the covariance of the estimate over data sets
+(`uncertainty.steady_state`), compared with Student's t. It asks whether \(\hat A^*\), to which
+FedGC converges, is zero; \(\hat A^*\) is not the influence and is not zero for clients that are
+merely correlated, so this test does not control false edges (docs/theory/inference.md). Needs all
+data in one place, as a simulation has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from fedgranger.config import RunConfig
+from fedgranger.inference.covariance import BlockCovariance
+from fedgranger.inference.edges import EdgeInference, edge_tables
+from fedgranger.uncertainty.inputs import Row
+from fedgranger.uncertainty.steady_state import SteadyState
+
+__all__ = ["infer_asymptotic"]
+
+
+class _Trained(NamedTuple):
+    transition: np.ndarray
+    lags: int = 1
+
+
+def infer_asymptotic(
+    names: tuple[str, ...],
+    state_dims: tuple[int, ...],
+    num_pairs: int,
+    config: RunConfig,
+    granger: Float[np.ndarray, "P P"],
+    steady: list[tuple[Row, SteadyState]],
+) -> EdgeInference:
+    """Test every edge and entry of the trained estimate.
+
+    Args:
+        names: the clients.
+        state_dims: states per client.
+        num_pairs: training steps per pass.
+        config: options of the run.
+        granger: the trained estimate, clients in the order of `names`.
+        steady: every client's row and its steady state after the passes made.
+    """
+    covariance = _block_covariance(state_dims, steady)
+    found = edge_tables(names, state_dims, _Trained(granger), covariance, config)
+    across = ~np.eye(len(names), dtype=np.bool_)
+    facts: dict[str, Any] = {
+        "test": "asymptotic",
+        "null": "FedGC's own limit Â* is zero (this is not the absence of an influence)",
+        "alpha": config.alpha,
+        "correction": config.correction,
+        "confidence": config.confidence,
+        "lags": 1,
+        "covariance": "steady-state",
+        "hac": "flat-top",
+        "hac_lag": covariance.hac_lag,
+        "df_denominator": float(np.median(covariance.df[across])),
+        "num_pairs": num_pairs,
+        "stability": {
+            name: {key: float(value) for key, value in own.stability._asdict().items()}
+            for name, (_, own) in zip(names, steady, strict=True)
+        },
+        "detectable_strength": found.detectable,
+        "warnings": [
+            "test='asymptotic' is the paper's test of FedGC's own estimate: clients that are "
+            "merely correlated can come out as edges; use test='debiased' for edges that hold "
+            "their error rate"
+        ],
+        "reasons": found.reasons,
+    }
+    return EdgeInference(granger, found.std_error, found.p_value, found.edges, found.entries, facts)
+
+
+def _block_covariance(
+    dims: tuple[int, ...], steady: list[tuple[Row, SteadyState]]
+) -> BlockCovariance:
+    """Covariances of the blocks [effect, cause] of the trained estimate."""
+    M, p = len(dims), max(dims)
+    cov = np.zeros((M, M, p * p, p * p))
+    df = np.ones((M, M))
+    for m, (row, own) in enumerate(steady):
+        p_m, q = dims[m], len(row.causes)
+        full = own.granger_cov(trained=True).reshape(p_m, q, p_m, q)
+        pairs = int((np.asarray(row.windows.observed_weights) > 0).sum())
+        df[m] = max(pairs - own.moments.shape[1] - q, 1)
+        for n in np.unique(row.causes):
+            columns = np.flatnonzero(row.causes == n)
+            block = full[:, columns][:, :, :, columns]
+            target = cov[m, n].reshape(p, p, p, p)
+            target[:p_m, : dims[n], :p_m, : dims[n]] = block
+    size = np.outer(dims, dims)
+    lag = max(own.hac_lag for _, own in steady)
+    return BlockCovariance(cov, df, size, lag, np.zeros((M, M), dtype=np.bool_), is_estimated=False)

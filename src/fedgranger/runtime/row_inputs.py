@@ -1,0 +1,168 @@
+"""A run's data as the rows of the covariance recursion: in simulation, all in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from fedgranger.config import RunConfig
+from fedgranger.linalg.blocks import pad_stack
+from fedgranger.runtime.inprocess import window_arrays
+from fedgranger.runtime.setup import Setup
+from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
+from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
+from fedgranger.uncertainty.recursion import RowsState, prior_state
+
+__all__ = ["prior_rows", "row_params", "row_windows", "run_noise", "single_row"]
+
+
+def run_noise(
+    setup: Setup, covs: Mapping[str, np.ndarray | float] | None = None
+) -> MeasurementNoise:
+    """Measurement noise of a run's clients; default every model's own R."""
+    if covs is None:
+        covs = {stream.name: stream.model.measurement_cov for stream in setup.streams}
+    dims = [stream.model.num_sensors for stream in setup.streams]
+    return measurement_noise(covs, setup.names, dims, len(setup.streams[0].values))
+
+
+def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowParams:
+    """Constants of all rows, padded; measurements in the noise's eigenbasis."""
+    p, d = setup.padded_dims
+    server, clients = setup.params.server, setup.params.clients
+    rotated = [
+        basis.T @ stream.model.predicted_observation
+        for basis, stream in zip(noise.bases, setup.streams, strict=True)
+    ]
+    M = len(setup.streams)
+    coupling = np.take_along_axis(np.asarray(server.coupling), _other_columns(setup), axis=1)
+    return RowParams(
+        server.self_transition,
+        jnp.asarray(pad_stack(rotated, (d, p))),
+        clients.local_step_size,
+        clients.feedback_step_size,
+        server.step_size,
+        jnp.full(M, config.augmentation_ridge),
+        jnp.full(M, config.granger_ridge),
+        jnp.asarray(coupling),
+    )
+
+
+def row_windows(
+    setup: Setup,
+    noise: MeasurementNoise,
+    first_round: int,
+    num_rounds: int,
+    rows: Int[np.ndarray, " row"],
+) -> RowWindow:
+    """Inputs of consecutive rounds for some rows, leading axes (round, row)."""
+    p, d = setup.padded_dims
+    M, W = len(setup.streams), setup.window
+    windows = window_arrays(setup, first_round, num_rounds)
+    states = windows.filtered_states  # (round, client, window, p)
+    stacked = states.transpose(0, 2, 1, 3).reshape(num_rounds, W, M * p)
+    bases = pad_stack([noise.bases[m] for m in rows], (d, d))
+    start, stop = first_round * W, (first_round + num_rounds) * W
+    full = noise.is_full
+    covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
+    for k, m in enumerate(rows.tolist()):
+        part = noise.between(m, start, min(stop, len(setup.streams[m].values)), full=full)
+        covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
+    others = _other_columns(setup)[rows]
+    return _row_windows(
+        windows.measurements[:, rows] @ bases,
+        np.stack([stacked[..., columns] for columns in others], axis=1),
+        windows.local_targets[:, rows],
+        np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2),
+        windows.has_next[:, rows],
+        windows.is_observed[:, rows],
+        np.take_along_axis(np.asarray(setup.params.server.coupling)[rows], others, axis=1),
+    )
+
+
+_row_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
+
+
+def prior_rows(
+    setup: Setup, config: RunConfig, *, level: str, split: bool, full_noise: bool
+) -> RowsState:
+    """The priors of all rows; see `prior_state`."""
+    M, (p, d) = len(setup.streams), setup.padded_dims
+    real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
+    theta = pad_stack(real, (p, d))
+    states = pad_stack([np.ones(dim) for dim in setup.state_dims], (p,))
+    columns = states.reshape(-1) * np.asarray(setup.params.server.coupling)
+    columns = np.take_along_axis(columns, _other_columns(setup), axis=1)
+    granger = states[:, :, None] * columns[:, None]
+    return prior_state(
+        jnp.asarray(config.augmentation_prior_location * theta),
+        jnp.asarray(config.granger_prior_location * granger),
+        jnp.asarray(config.augmentation_prior_scale**2 * theta),
+        jnp.asarray(config.granger_prior_scale**2 * granger),
+        groups=1 if level == "joint" else M - 1,
+        split=split,
+        full_noise=full_noise,
+    )
+
+
+def single_row(
+    setup: Setup,
+    config: RunConfig,
+    row: int,
+    *,
+    rounds: int = 65_536,
+    noise: MeasurementNoise | None = None,
+) -> Row:
+    """Constants and rounds of one row, without padding and without absent couplings.
+
+    Args:
+        setup: the run.
+        config: its options.
+        row: index of the client.
+        rounds: at most so many.
+        noise: draw from it once and add it to the measurements.
+    """
+    p, _ = setup.padded_dims
+    model = setup.streams[row].model
+    own, sensors = model.state_dim, model.num_sensors
+    no_noise = run_noise(setup, dict.fromkeys(setup.names, 0.0))
+    params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, no_noise))
+    rounds = min(setup.num_rounds, rounds)
+    windows = row_windows(setup, no_noise, 0, rounds, np.array([row]))
+    windows = jax.tree.map(lambda leaf: leaf[:, 0], windows)
+    measured = np.asarray(windows.measurements[..., :sensors])
+    if noise is not None:
+        stop = min(rounds * setup.window, len(setup.streams[row].values))
+        drawn = np.zeros((rounds * setup.window, sensors))
+        drawn[:stop] = noise.draw(row, stop)
+        present = np.asarray(windows.observed_weights)[..., None] > 0
+        measured = measured + np.where(present, drawn.reshape(measured.shape), 0.0)
+    clients, state = np.divmod(_other_columns(setup)[row], p)
+    real = (state < np.array(setup.state_dims)[clients]) & (np.asarray(params.coupling) > 0)
+    columns = np.flatnonzero(real)
+    params = replace(
+        params,
+        self_transition=params.self_transition[:own, :own],
+        predicted_observation=params.predicted_observation[:sensors, :own],
+        coupling=jnp.ones(len(columns)),
+    )
+    windows = replace(
+        windows,
+        measurements=jnp.asarray(measured),
+        causes=windows.causes[..., columns],
+        local_targets=windows.local_targets[..., :own],
+        noise=windows.noise[..., :sensors],
+    )
+    return Row(params, windows, clients[columns])
+
+
+def _other_columns(setup: Setup) -> Int[np.ndarray, "row q"]:
+    """For every row, the columns of the stacked states that belong to the other clients."""
+    M, (p, _) = len(setup.streams), setup.padded_dims
+    client = np.arange(M * p) // p
+    return np.stack([np.flatnonzero(client != m) for m in range(M)])

@@ -1,0 +1,273 @@
+r"""Moments, over the rounds of one row, of its random update \(x^+ = (I - K)x + b\).
+
+The mean map is \(x^+ = (I - \bar K)x + \bar b\),
+\(\bar K = E[\sum_t w_t L_t N L_t^\top] + \mathrm{ridge}\). With Â measured in units of
+\(\sqrt{\gamma/\eta_2}\), \(\bar K\) is symmetric and positive semidefinite (`scale`), so one
+eigendecomposition serves the fixed point, the stability and the Lyapunov equation.
+Parameters are ordered row by row: θ's entries, then Â's.
+
+The second moment of the gain is the map \(\Sigma \mapsto E[\delta K\, \Sigma\, \delta K]\)
+(`gain_noise`): applied through the factors of \(\sum_t L_t N_t L_t^\top\), and for windows of
+several steps or noisy regressors through the round's own update (`covariance_update`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Num
+
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.uncertainty.covariance_terms import RowCov
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
+
+__all__ = ["CovMap", "UpdateMoments", "gain_noise", "scores", "split_parameters", "update_moments"]
+
+CovMap = Callable[[np.ndarray], np.ndarray]
+"""A linear map of covariance matrices."""
+MAX_ROUNDS = 1024
+MAX_LONG_ROUNDS = 512
+
+
+class UpdateMoments(NamedTuple):
+    """Averages over rounds.
+
+    Attributes:
+        gain: K̄ in scaled coordinates, symmetric, n x n.
+        drift: b̄ in scaled coordinates.
+        scale: what x is multiplied with to get there: 1 for θ, √(η2/γ) for Â.
+        measurement_moment: E[yyᵀ] over observed steps, noise included.
+        measurement_mean: E[y] over observed steps.
+        shape: (p, d, q).
+        num_rounds: how many rounds were averaged.
+    """
+
+    gain: Float[np.ndarray, "n n"]
+    drift: Float[np.ndarray, " n"]
+    scale: Float[np.ndarray, " n"]
+    measurement_moment: Float[np.ndarray, "d d"]
+    measurement_mean: Float[np.ndarray, " d"]
+    shape: tuple[int, int, int]
+    num_rounds: int
+
+
+def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
+    """Average over the rounds of one row (leading axis of `windows`).
+
+    Raises:
+        UnstableRecursionError: the feedback or the server step size is zero.
+    """
+    _check_coupled(params)
+    A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
+    eta1, eta2, gamma = (
+        float(params.local_step_size),
+        float(params.feedback_step_size),
+        float(params.server_step_size),
+    )
+    active = np.asarray(windows.is_active)
+    num_rounds = max(int(active.sum()), 1)
+    paired, observed, between, causes, drift, mean = (
+        np.asarray(part) / num_rounds for part in _sums(windows)
+    )
+    (p, d), q = CA.T.shape, causes.shape[0]
+    S, G = CA.T @ CA, A.T @ A
+    theta = 2 * eta1 * np.kron(S, paired) + 2 * eta2 * np.kron(G, observed)
+    cross = -2 * np.sqrt(eta2 * gamma) * np.kron(A.T, between)
+    granger = 2 * gamma * np.kron(np.eye(p), causes)
+    ridge = np.concatenate(
+        [
+            np.full(p * d, 2 * eta1 * float(params.augmentation_ridge)),
+            np.full(p * q, 2 * gamma * float(params.granger_ridge)),
+        ]
+    )
+    gain = np.block([[theta, cross], [cross.T, granger]]) + np.diag(ridge)
+    scale = np.concatenate([np.ones(p * d), np.full(p * q, np.sqrt(eta2 / gamma))])
+    full_drift = np.concatenate([2 * eta1 * drift.reshape(-1), np.zeros(p * q)])
+    return UpdateMoments(gain, full_drift, scale, observed, mean, (p, d, q), num_rounds)
+
+
+def _check_coupled(params: RowParams) -> None:
+    for name, value in (
+        ("feedback_step_size", params.feedback_step_size),
+        ("server_step_size", params.server_step_size),
+    ):
+        if float(value) <= 0:
+            raise UnstableRecursionError(
+                f"{name} is 0, so client and server are not coupled both ways and the steady state "
+                "keeps the prior; use a positive one"
+            )
+
+
+@jax.jit
+def _sums(windows: RowWindow) -> tuple[Array, ...]:
+    y, g = windows.measurements, windows.causes
+    wp, wo = windows.paired_weights, windows.observed_weights
+    noise = windows.noise
+    eye = jnp.eye(y.shape[-1])[None, None]
+    full = noise if noise.ndim == y.ndim + 1 else noise[..., None] * eye
+    return (
+        jnp.einsum("rt,rtj,rtl->jl", wp, y, y) + jnp.einsum("rt,rtjl->jl", wp, full),
+        jnp.einsum("rt,rtj,rtl->jl", wo, y, y) + jnp.einsum("rt,rtjl->jl", wo, full),
+        jnp.einsum("rt,rtj,rtl->jl", wo, y, g),
+        jnp.einsum("rt,rtj,rtl->jl", wo, g, g),
+        jnp.einsum("rt,rti,rtj->ij", wp, windows.local_targets, y),
+        jnp.einsum("rt,rtj->j", wo, y),
+    )
+
+
+def scores(
+    params: RowParams,
+    windows: RowWindow,
+    theta: Float[np.ndarray, "p d"],
+    granger: Float[np.ndarray, "p q"],
+) -> Float[np.ndarray, "round n"]:
+    r"""Update noise \(n = b - Kx\) of every active round at given parameters, (rounds, n).
+
+    θ's part is \(\sum_t w_t e_t y_t^\top\), Â's is \(2\gamma \sum_t w_t r_t g_t^\top\), less ridge.
+    """
+    found = np.asarray(_scores(params, windows, jnp.asarray(theta), jnp.asarray(granger)))
+    return found[np.asarray(windows.is_active) > 0]
+
+
+@jax.jit
+def _scores(
+    params: RowParams,
+    windows: RowWindow,
+    theta: Float[Array, "p d"],
+    granger: Float[Array, "p q"],
+) -> Float[Array, "round n"]:
+    A, CA = params.self_transition, params.predicted_observation
+    y, g = windows.measurements, windows.causes
+    wp, wo = windows.paired_weights[..., None], windows.observed_weights[..., None]
+    phi, rho = y @ theta.T, g @ granger.T
+    own = windows.local_targets - phi @ (CA.T @ CA)
+    residual = phi @ A.T - rho
+    e = 2 * params.local_step_size * wp * own - 2 * params.feedback_step_size * wo * (residual @ A)
+    on_theta = jnp.einsum("rti,rtj->rij", e, y)
+    on_theta = on_theta - 2 * params.local_step_size * params.augmentation_ridge * theta[None]
+    on_granger = 2 * params.server_step_size * jnp.einsum("rti,rtj->rij", wo * residual, g)
+    on_granger = on_granger - 2 * params.server_step_size * params.granger_ridge * granger[None]
+    rounds = y.shape[0]
+    parts = [on_theta.reshape(rounds, -1), on_granger.reshape(rounds, -1)]
+    return jnp.concatenate(parts, axis=1)
+
+
+def split_parameters(
+    x: Num[np.ndarray, " n"], shape: tuple[int, int, int]
+) -> tuple[Num[np.ndarray, "p d"], Num[np.ndarray, "p q"]]:
+    """θ and Â from the vector of this module."""
+    p, d, q = shape
+    return x[: p * d].reshape(p, d), x[p * d :].reshape(p, q)
+
+
+def gain_noise(params: RowParams, windows: RowWindow, moments: UpdateMoments) -> CovMap:
+    """Σ ↦ E[δK Σ δK] in scaled coordinates, measured on (a sample of) the rounds of one row."""
+    is_long = windows.measurements.shape[1] > 1
+    is_long = is_long or bool(np.asarray(windows.noise).any())
+    active = np.flatnonzero(np.asarray(windows.is_active) > 0)
+    keep = _sample(active, MAX_LONG_ROUNDS if is_long else MAX_ROUNDS)
+    chosen = jax.tree.map(lambda leaf: leaf[keep], windows)
+    return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape)
+
+
+def _sample(rounds: np.ndarray, limit: int) -> np.ndarray:
+    if len(rounds) <= limit:
+        return rounds
+    return rounds[np.linspace(0, len(rounds) - 1, limit).round().astype(int)]
+
+
+def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:
+    p, d, _ = shape
+    split = p * d
+    wp, wo = np.asarray(windows.paired_weights[:, 0]), np.asarray(windows.observed_weights[:, 0])
+    sides = tuple(np.asarray(x[:, 0]) * wo[:, None] for x in (windows.measurements, windows.causes))
+    A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
+    eta1, eta2 = float(params.local_step_size), float(params.feedback_step_size)
+    gamma = float(params.server_step_size)
+    between = -2 * np.sqrt(eta2 * gamma) * A.T
+    feedback = np.block([[2 * eta2 * A.T @ A, between], [between.T, 2 * gamma * np.eye(p)]])
+    own = np.zeros((2 * p, 2 * p))
+    own[:p, :p] = 2 * eta1 * CA.T @ CA
+    N = wo[:, None, None] * feedback + wp[:, None, None] * own  # weights are 0 or 1 here
+    # the mean is that of the same rounds, so that the difference is a variance
+    mean = np.empty((p * (d + sides[1].shape[1]),) * 2)
+    for a, rows, left, b, columns, right in _blocks(split, sides):
+        part = N[:, a * p : (a + 1) * p, b * p : (b + 1) * p] / len(N)
+        mean[rows, columns] = _weighted(part, left, right)
+
+    def apply(sigma: np.ndarray) -> np.ndarray:
+        inside = np.empty_like(N)
+        for a, rows, left, b, columns, right in _blocks(split, sides):
+            block = sigma[rows, columns].reshape(p, left.shape[1], p, right.shape[1])
+            half = np.tensordot(left, block, (1, 1))  # (time, i, k, l)
+            part = (half * right[:, None, None, :]).sum(axis=3)
+            inside[:, a * p : (a + 1) * p, b * p : (b + 1) * p] = part
+        pulled = N @ inside @ N / len(N)
+        out = -mean @ sigma @ mean
+        for a, rows, left, b, columns, right in _blocks(split, sides):
+            part = pulled[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
+            out[rows, columns] += _weighted(part, left, right)
+        return out
+
+    return apply
+
+
+def _blocks(split: int, sides: tuple[np.ndarray, ...]) -> Iterator[tuple]:
+    """The four blocks (θ or Â) x (θ or Â) with their regressors."""
+    places = (slice(0, split), slice(split, None))
+    for a, b in itertools.product((0, 1), (0, 1)):
+        yield a, places[a], sides[a], b, places[b], sides[b]
+
+
+def _weighted(weights: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Σ_t weights_t,ik left_tj right_tl as a matrix [(i, j), (k, l)]."""
+    p = weights.shape[1]
+    rows = [[(left * weights[:, i, k, None]).T @ right for k in range(p)] for i in range(p)]
+    return np.block(rows)
+
+
+def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:
+    own = update_moments(params, windows)
+    p, d, q = shape
+    split, n = p * d, p * (d + q)
+    outer = np.outer(own.scale, own.scale)
+    contraction = np.eye(n) - own.gain
+
+    def apply(sigma: np.ndarray) -> np.ndarray:
+        plain = sigma / outer
+        cov = RowCov(
+            jnp.asarray(plain[:split, :split].reshape(p, d, p, d)),
+            jnp.asarray(plain[:split, split:].reshape(p, d, p, q)),
+            jnp.asarray(plain[split:, split:].reshape(1, p, q, p, q)),
+        )
+        top, cross, low = (np.asarray(part) for part in _average(params, windows, cov))
+        full = np.empty((n, n))
+        full[:split, :split] = top.reshape(split, split)
+        full[:split, split:] = cross.reshape(split, -1)
+        full[split:, :split] = full[:split, split:].T
+        full[split:, split:] = low.reshape(n - split, n - split)
+        return full * outer - contraction @ sigma @ contraction
+
+    return apply
+
+
+@jax.jit
+def _average(params: RowParams, windows: RowWindow, cov: RowCov) -> RowCov:
+    """Mean over rounds of F Σ Fᵀ."""
+
+    def one(total: RowCov, window: RowWindow) -> tuple[RowCov, None]:
+        gain = round_gains(params, window)
+        new = next_cov(gain, window, cov, update_terms(gain, window, cov))
+        return RowCov(*(a + b for a, b in zip(total, new, strict=True))), None
+
+    start = RowCov(*(jnp.zeros_like(part) for part in cov))
+    total = lax.scan(one, start, windows)[0]
+    count = windows.measurements.shape[0]
+    return RowCov(*(part / count for part in total))
