@@ -29,11 +29,11 @@ import numpy as np  # noqa: E402
 
 import fedgranger as fg  # noqa: E402
 from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
-from fedgranger.runtime.newton import solve  # noqa: E402
 from fedgranger.runtime.row_inputs import single_row  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
 from fedgranger.server import newton  # noqa: E402
 from fedgranger.uncertainty.update_moments import split_parameters, update_moments  # noqa: E402
+from fedgranger_research.studies.exact_rounds import solve  # noqa: E402
 
 CLIENTS, STEPS, SEEDS = 6, 2000, (0, 1, 2)
 LIMITS = {1: 20, 100: 60}

@@ -36,7 +36,7 @@ class Result:
     """What a fit found.
 
     Attributes:
-        clients: names, in the order of the panel.
+        clients: names, sorted.
         state_dims: states per client, same order.
         granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
             on m. None when FedGC was not run (solver='none').

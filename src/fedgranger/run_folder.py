@@ -94,13 +94,28 @@ def plain_cell(text: str) -> str:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary neighbour, then rename it: readers never see half a file."""
+    """Let `write` fill a temporary neighbour, then rename it: readers never see half a file.
+
+    When this returns, the file survives a crash.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
+        _flush(temporary)
         os.replace(temporary, path)
+        if os.name == "posix":
+            _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Force a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _hash(path: Path) -> str:

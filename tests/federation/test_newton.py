@@ -6,11 +6,11 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client import newton as client_newton
-from fedgranger.runtime.newton import solve
 from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
 from fedgranger.server import newton as server_newton
 from fedgranger.uncertainty.update_moments import split_parameters, update_moments
+from fedgranger_research.studies.exact_rounds import solve
 from tests.configs import formula_config
 
 

@@ -64,7 +64,7 @@ def test_a_folder_and_separate_sites_find_the_same_bits(tmp_path, seed):
     assert len(found.grid.stretches) == alone.manifest["data"]["num_segments"]
     assert found.inference.edges.equals(alone.inference.edges)
     assert found.inference.entries.equals(alone.inference.entries)
-    np.testing.assert_array_equal(found.granger, alone.granger)
+    np.testing.assert_array_equal(found.training.granger, alone.granger)
 
 
 def test_the_random_panels_have_what_they_are_for(tmp_path):

@@ -99,14 +99,14 @@ class Federation:
 def test_parties_find_what_one_process_finds(panel, tmp_path, config):
     found = Federation(panel, tmp_path, config).run()
     alone = fg.fit(panel, config=config)
-    np.testing.assert_allclose(found.granger, alone.granger, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.training.granger, alone.granger, rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         found.inference.transition, alone.inference.transition, rtol=0, atol=1e-12
     )
     np.testing.assert_allclose(
         found.inference.edges["p_value"], alone.inference.edges["p_value"], rtol=1e-9
     )
-    assert found.rounds == alone.manifest["training"]["rounds"]
+    assert found.training.rounds == alone.manifest["training"]["rounds"]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -133,7 +133,7 @@ def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_onc
     for other in (alone, trained):
         assert found.inference.edges.equals(other.inference.edges)
         assert found.inference.entries.equals(other.inference.entries)
-    assert found.granger is alone.granger is None
+    assert found.training.granger is alone.granger is None
     for name in panel.names:
         kinds = [decode(answer).kind for who, _, answer in federation.wire if who == name]
         assert kinds == ["range", "hello", "done", *["states"] * 9, "done"]
@@ -145,7 +145,7 @@ def test_small_messages_change_nothing(panel, tmp_path):
     config = formula_config(solver="newton")
     whole = Federation(panel, tmp_path / "whole", config).run()
     pieces = Federation(panel, tmp_path / "pieces", config, message_steps=37).run()
-    np.testing.assert_allclose(pieces.granger, whole.granger, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(pieces.training.granger, whole.training.granger, rtol=0, atol=1e-12)
     p_values = [found.inference.edges["p_value"] for found in (pieces, whole)]
     np.testing.assert_allclose(*p_values, rtol=1e-9)
 
@@ -195,7 +195,7 @@ def test_ledger_counts_every_byte_that_was_sent(panel, tmp_path):
         assert totals[name]["bytes_down"] == sum(down)
         assert totals[name]["bytes_up"] == sum(up)
     table = federation.server.ledger.table()
-    assert table.query("phase == 'step'")["round"].max() == found.rounds
+    assert table.query("phase == 'step'")["round"].max() == found.training.rounds
 
 
 def corrupt(kind):
@@ -251,7 +251,7 @@ def test_a_wrong_answer_is_refused_and_asked_for_again(panel, tmp_path, kind):
     right = Federation(panel, tmp_path / "right", config).run()
     federation = Federation(panel, tmp_path / "wrong", config, corrupt(kind))
     found = federation.run()
-    np.testing.assert_array_equal(found.granger, right.granger)
+    np.testing.assert_array_equal(found.training.granger, right.training.granger)
     counts = federation.server.ledger.totals()["client2"]
     assert counts["refused"] + counts["repeated"] == 3
 
@@ -287,7 +287,7 @@ def test_mutated_answers_and_requests_never_change_the_result(panel, tmp_path):
 
     federation = Federation(panel, tmp_path / "wrong", config, wrap, wait_seconds=1e9)
     found = federation.run()
-    np.testing.assert_array_equal(found.granger, right.granger)
+    np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert count["mutated"] >= 1000
 
 
@@ -351,9 +351,9 @@ def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
         Federation(panel, tmp_path / "cut", config, wrap).run()
     second = Federation(panel, tmp_path / "cut", config)
     found = second.run(second.coordinator("another"))
-    np.testing.assert_array_equal(found.granger, right.granger)
+    np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert any(line.endswith("round 2") for line in second.log)
-    assert found.trace.equals(right.trace)
+    assert found.training.trace.equals(right.training.trace)
 
 
 def test_a_client_without_its_disk_makes_the_run_begin_again(panel, tmp_path):
@@ -363,7 +363,7 @@ def test_a_client_without_its_disk_makes_the_run_begin_again(panel, tmp_path):
     (tmp_path / "client2" / "party").unlink()
     second = Federation(panel, tmp_path, config)
     found = second.run(second.coordinator("another"))
-    np.testing.assert_array_equal(found.granger, right.granger)
+    np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert any(line.endswith("starting") for line in second.log)
 
 
@@ -412,7 +412,7 @@ def test_or_the_run_finishes_without_it(panel, tmp_path):
     assert server.dropped == ("client3",)
     assert found.clients == ("client1", "client2")
     alone = Federation(panel.select(["client1", "client2"]), tmp_path / "two", config).run()
-    np.testing.assert_array_equal(found.granger, alone.granger)
+    np.testing.assert_array_equal(found.training.granger, alone.training.granger)
 
 
 def test_clocks_must_agree(panel, tmp_path):
@@ -437,7 +437,7 @@ def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
     found = federation.run(federation.coordinator("two"))
     with pytest.raises(RunStopped, match="follows a newer start"):
         drive(older, LoopbackEngine(handlers))
-    assert found.rounds > 3
+    assert found.training.rounds > 3
 
 
 def test_the_parties_are_told_the_edges(panel, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import ConvergenceWarning, RunError
-from fedgranger.runtime import checkpoint, fitting, progress
+from fedgranger.runtime import checkpoint, progress, stepwise
 from tests.configs import formula_config
 
 CONFIG = formula_config(state_dim=2, passes=6, tolerance=0, window=5)
@@ -30,7 +30,7 @@ def uninterrupted(panel):
 
 def interrupt_after(monkeypatch, num_chunks):
     """Raise what Ctrl-C raises after so many chunks."""
-    real = fitting.train
+    real = stepwise.train
 
     def interrupted(*args):
         for count, item in enumerate(real(*args)):
@@ -38,7 +38,7 @@ def interrupt_after(monkeypatch, num_chunks):
                 raise KeyboardInterrupt
             yield item
 
-    monkeypatch.setattr(fitting, "train", interrupted)
+    monkeypatch.setattr(stepwise, "train", interrupted)
 
 
 @pytest.mark.parametrize("num_chunks", [1, 8, 13, 47])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
+    TimeRange,
     agree,
     axis_range,
     grid_time,
@@ -23,6 +25,7 @@ from fedgranger.data.time_axis import (
 )
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
+from fedgranger.linalg.runs import LONGEST_GAP
 
 __all__ = [
     "ClientTable",
@@ -68,23 +71,46 @@ def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
     return time, notes
 
 
-def regular_panel(panel: Panel) -> tuple[Panel, float | None]:
-    """Close the short gaps of a regular time axis by missing rows, as a federation does.
+class RegularPanel(NamedTuple):
+    """A panel on the grid of its time axis.
 
-    Returns:
-        The panel on its grid and the sampling interval; the panel as it is and None where its rows
-        lie on no grid. Steps that follow each other are then told by their distance alone.
+    Attributes:
+        panel: short gaps closed by missing rows, as a federation does.
+        axis: its time axis.
+        interval: between two steps; None where the rows lie on no grid.
+    """
+
+    panel: Panel
+    axis: TimeRange
+    interval: float | None
+
+
+def regular_panel(panel: Panel) -> RegularPanel:
+    """Put a panel on its grid; one without a grid stays as it is.
+
+    Steps that follow each other are then told by their distance alone, and the rows are the axis.
     """
     try:
-        found = axis_range(panel.names[0], panel.time)
+        axis = axis_range(panel.names[0], panel.time)
     except DataError:
-        return panel, None
-    grid = TimeGrid(found.time_kind, found.first, found.interval, found.stretches)
+        return RegularPanel(panel, _axis_of_rows(panel.segment_starts), None)
+    grid = TimeGrid(axis.time_kind, axis.first, axis.interval, axis.stretches)
     time = grid_time(grid).astype(panel.time.dtype, copy=False)
     clients = panel.clients
     if len(time) > panel.num_steps:
         clients = tuple(on_grid(LocalSeries(client, panel.time), grid) for client in panel)
-    return replace(panel, clients=clients, time=time), float(found.interval)
+    panel = replace(panel, clients=clients, time=time)
+    return RegularPanel(panel, axis, float(axis.interval))
+
+
+def _axis_of_rows(starts: np.ndarray) -> TimeRange:
+    """Row numbers with a gap before every start of a segment."""
+    first = np.flatnonzero(starts)
+    moved = np.arange(len(first)) * (LONGEST_GAP + 1)
+    stops = np.append(first[1:], len(starts)) + moved
+    stretches = tuple(zip((first + moved).tolist(), stops.tolist(), strict=True))
+    last = Fraction(stretches[-1][1] - 1)
+    return TimeRange("numbers", Fraction(0), last, Fraction(1), stretches)
 
 
 def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:

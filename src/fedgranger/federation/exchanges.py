@@ -154,24 +154,34 @@ def collect_states(
     """Every client's least-squares states, once."""
     covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
     dims = tuple(len(cov) for cov in covs)
-    states, observed = [], []
+    pieces: list[Answers] = []
     for piece, begin in enumerate(range(0, grid.num_steps, options.message_steps)):
         ask = request_all(names, "upload", {"epoch": epoch, "piece": piece})
         steps = min(options.message_steps, grid.num_steps - begin)
         shapes = {name: (steps, dim) for name, dim in zip(names, dims, strict=True)}
-        answers = yield ask._replace(shapes=shapes)
-        packets = [answers[name].arrays for name in names]
-        states.append(np.concatenate([packet["states"] for packet in packets], axis=1))
-        observed.append(np.stack([packet["is_observed"] > 0 for packet in packets], axis=1))
-    whole = StateChunk(np.concatenate(states), np.concatenate(observed), grid.segment_starts)
+        pieces.append((yield ask._replace(shapes=shapes)))
+    states, observed = (
+        [_joined([piece[name].arrays[field] for piece in pieces]) for name in names]
+        for field in ("states", "is_observed")
+    )
+    starts = grid.segment_starts
 
     def chunks() -> Iterator[StateChunk]:
         for begin in range(0, grid.num_steps, CHUNK_STEPS):
-            yield StateChunk(*(part[begin : begin + CHUNK_STEPS] for part in whole))
+            rows = slice(begin, begin + CHUNK_STEPS)
+            yield StateChunk(
+                np.concatenate([part[rows] for part in states], axis=1),
+                np.stack([part[rows] > 0 for part in observed], axis=1),
+                starts[rows],
+            )
 
     own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
     periods = tuple(int(step) for name in names for step in hellos[name].arrays["periods"])
     return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags, periods)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def request_all(names: tuple[str, ...], kind: str, values: Mapping[str, Any]) -> Request:

@@ -53,6 +53,7 @@ class FederationOptions:
             not tested.
         clock_seconds: largest difference between a client's clock and the server's; 0 does not
             check.
+        is_local: all parties are in one process, where nothing is hidden and every option works.
     """
 
     config: RunConfig
@@ -60,6 +61,7 @@ class FederationOptions:
     wait_seconds: float | int = 600.0
     on_missing: str = "stop"
     clock_seconds: float | int = 60.0
+    is_local: bool = False
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -73,6 +75,8 @@ class FederationOptions:
             if not isinstance(value, int | float) or not math.isfinite(value) or value < least:
                 raise ConfigError(f"{name} is {value!r}; it must be at least {least:g} seconds")
             object.__setattr__(self, name, float(value))
+        if self.is_local:
+            return
         if self.config.test == "asymptotic" or self.config.uncertainty != "none":
             raise ConfigError(
                 "test='asymptotic' and uncertainty need all data in one place; a federated run has "
@@ -93,7 +97,7 @@ class FederationOptions:
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> FederationOptions:
         """Build from plain values; `config` is a mapping."""
-        known = [field.name for field in fields(cls)]
+        known = [field.name for field in fields(cls) if field.name != "is_local"]
         for key in values:
             if key not in known:
                 raise ConfigError(unknown_key(key, known))
@@ -105,6 +109,7 @@ class FederationOptions:
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["is_local"]
         return json.dumps({**values, "config": self.config.to_mapping()}, sort_keys=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -15,12 +16,12 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.federation.coordinator import Coordinator
-from fedgranger.federation.protocol import ServerResult
+from fedgranger.federation.protocol import ServerResult, Training
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
 
-__all__ = ["to_result"]
+__all__ = ["run_manifest", "to_result", "training_facts"]
 
 
 def to_result(
@@ -46,40 +47,99 @@ def to_result(
     facts = dict(found.facts)
     facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
     whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
-    manifest: dict[str, Any] = {
+    data = {
+        "hash": hashlib.sha256(whole.encode()).hexdigest(),
+        "num_steps": found.grid.num_steps,
+        "num_segments": len(found.grid.stretches),
+        "notes": found.notes,
+        "clients": {
+            name: {
+                "state_dim": dim,
+                "state_model": "own",
+                "hash": found.data_hashes[name],
+                "notes": _season_notes(found.periods[name]),
+                "season": {"periods": found.periods[name]},
+            }
+            for name, dim in zip(found.clients, found.dims, strict=True)
+        },
+    }
+    training = training_facts(found.training, config, found.grid.num_steps - 1)
+    if found.training.granger is not None:
+        training["step_size_reason"] = "each client chose its own"
+    timings = {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()}
+    sent = coordinator.ledger.totals()
+    manifest = run_manifest(engine, config, data, training, sent, timings)
+    manifest |= {"left_out": list(left_out), "inference": facts}
+    granger, trace = found.training.granger, found.training.trace
+    return Result(found.clients, found.dims, granger, {}, inference, trace, manifest, config)
+
+
+def run_manifest(
+    runtime: str,
+    config: RunConfig,
+    data: dict[str, Any],
+    training: dict[str, Any],
+    sent: Mapping[str, Any],
+    timings: dict[str, float],
+) -> dict[str, Any]:
+    """What the manifest of every run begins with: what was done, with what, and how it ended."""
+    packages = ("jax", "numpy", "scipy", "scikit-learn")
+    return {
         "fedgranger_version": __version__,
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("jax", "numpy", "scipy")},
+            **{name: version(name) for name in packages},
         },
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "runtime": engine,
+        "runtime": runtime,
         "seed": config.seed,
-        "data": {
-            "hash": hashlib.sha256(whole.encode()).hexdigest(),
-            "num_steps": found.grid.num_steps,
-            "num_segments": len(found.grid.stretches),
-            "notes": found.notes,
-            "clients": {
-                name: {
-                    "state_dim": dim,
-                    "state_model": "own",
-                    "hash": found.data_hashes[name],
-                    "notes": _season_notes(found.periods[name]),
-                    "season": {"periods": found.periods[name]},
-                }
-                for name, dim in zip(found.clients, found.dims, strict=True)
-            },
-        },
-        "training": _training(found, config),
-        "bytes": coordinator.ledger.totals(),
-        "left_out": list(left_out),
-        "timings": {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()},
+        "data": data,
+        "training": training,
+        "bytes": sent,
+        "timings": timings,
         "config": config.to_mapping(),
-        "inference": facts,
     }
-    return Result(
-        found.clients, found.dims, found.granger, {}, inference, found.trace, manifest, config
+
+
+def training_facts(training: Training, config: RunConfig, num_pairs: int) -> dict[str, Any]:
+    """How FedGC's rounds went, or that there were none, or why they failed."""
+    if training.failure:
+        return {
+            "solver": config.training_solver,
+            "rounds": 0,
+            "converged": False,
+            "failed": True,
+            "status": f"training failed, and the edge tests did without it: {training.failure}",
+        }
+    if training.granger is None:
+        return dict(NOT_TRAINED)
+    exact = config.training_solver == "newton"
+    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
+    window = num_pairs if exact or config.window == "full" else int(config.window)
+    passes = training.rounds if exact else training.rounds // -(-num_pairs // window)
+    distance = training.distance
+    return {
+        "solver": config.training_solver,
+        "window": window,
+        "passes": passes,
+        "rounds": training.rounds,
+        "converged": bool(distance <= tolerance),
+        "criterion": CRITERION,
+        "distance": distance if np.isfinite(distance) else None,
+        "status": _status(passes, distance, tolerance, exact=exact),
+    }
+
+
+def _status(passes: int, distance: float, tolerance: float, *, exact: bool) -> str:
+    unit, units = ("round", "rounds") if exact else ("pass", "passes")
+    reached = f"{CRITERION} {f'{distance:.2g}' if np.isfinite(distance) else 'not yet known'}"
+    if tolerance == 0:
+        return f"ran all {passes} {units}: {reached}"
+    if distance <= tolerance:
+        return f"converged after {passes} {units}: {reached}, tolerance {tolerance:g}"
+    return (
+        f"stopped at the last allowed {unit}, {passes}: {reached}, above the tolerance "
+        f"{tolerance:g}; raise 'passes' or 'tolerance'"
     )
 
 
@@ -88,30 +148,6 @@ def _season_notes(periods: list[int]) -> list[str]:
         return []
     steps = " and ".join(str(steps) for steps in periods)
     return [f"what repeats every {steps} steps was removed at the client"]
-
-
-def _training(found: ServerResult, config: RunConfig) -> dict[str, Any]:
-    """How FedGC's rounds went, or that there were none."""
-    if config.solver == "none":
-        return dict(NOT_TRAINED)
-    exact = config.training_solver == "newton"
-    tolerance = NEWTON_TOLERANCE if exact else config.tolerance
-    num_pairs = found.grid.num_steps - 1
-    window = num_pairs if exact else config.window
-    converged = bool(found.distance <= tolerance)
-    state = "converged" if converged else "stopped"
-    return {
-        "solver": config.training_solver,
-        "window": window,
-        "passes": found.rounds if exact else found.rounds // -(-num_pairs // int(window)),
-        "rounds": found.rounds,
-        "converged": converged,
-        "criterion": CRITERION,
-        "distance": found.distance if np.isfinite(found.distance) else None,
-        "status": f"{state} after {found.rounds} rounds: {CRITERION} {found.distance:.2g}, "
-        f"tolerance {tolerance:g}",
-        "step_size_reason": "each client chose its own",
-    }
 
 
 def _absence(left_out: tuple[str, ...]) -> list[str]:

@@ -21,13 +21,16 @@ import numpy as np
 
 from fedgranger._version import __version__
 from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.preparation import Prepared
 from fedgranger.client.site import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
 from fedgranger.errors import ConfigError, FedGrangerError
+from fedgranger.federation import answers
+from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.federation.options import ClientOptions, check_run_name
 from fedgranger.federation.policy import PolicyError, SitePolicy
-from fedgranger.federation.preparation import Preparation, Prepared
+from fedgranger.federation.preparation import Preparation
 from fedgranger.federation.questions import Questions, WaitingError, question_of
 from fedgranger.federation.requests import read_edges, read_grid
 from fedgranger.federation.secret import data_hash, draw_start
@@ -37,7 +40,6 @@ __all__ = ["Edges", "Party"]
 
 RECORD = "party"
 KEPT_ROUNDS = 2
-Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 Edges = list[tuple[str, str, float, float]]
 
 
@@ -99,12 +101,12 @@ class Party:
         What is wrong with this site's data is said here and not to the server: a sentence can
         hold a sensor's name or a value.
         """
-        answers = digest(payload) if isinstance(payload, bytes) else ""
+        answered = digest(payload) if isinstance(payload, bytes) else ""
         asked = Packet("", self._run, self.name, {})
         try:
             asked = decode(payload)
             kind, values, arrays = self._answer(asked)
-            answer = encode(Packet(kind, asked.run, self.name, values, arrays, answers))
+            answer = encode(Packet(kind, asked.run, self.name, values, arrays, answered))
             self._audit("answered", **self._facts(asked, kind, answer))
         except _RefusalError as error:
             code, sentence = error.code, str(error)
@@ -128,7 +130,7 @@ class Party:
         else:
             return answer
         values = {"code": code, "sentence": sentence}
-        refusal = encode(Packet("refusal", asked.run, self.name, values, {}, answers))
+        refusal = encode(Packet("refusal", asked.run, self.name, values, {}, answered))
         try:
             facts = self._facts(asked, "refusal", refusal)
             self._audit("refused", **facts, code=code, reason=sentence)
@@ -167,19 +169,19 @@ class Party:
             raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if packet.kind == "finish":
             self._on_finish(read_edges(str(packet.values["edges"])))
-            return "done", {}, {}
+            return answers.DONE
         prepared = self._ready()
         if packet.kind == "join":
             if prepared.learner is not None:  # without rounds the number of sensors is nobody's
                 others = int(packet.values["total_dim"]) - prepared.model.state_dim
                 check_length(prepared.data, prepared.model, others)
-            return "done", {}, {}
+            return answers.DONE
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
         if prepared.learner is None:
             raise _RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
-            return "model", {}, prepared.client_hello
+            return answers.model(prepared)
         return self._step(prepared.learner, packet)
 
     def _offer(self, packet: Packet) -> Answer:
@@ -193,21 +195,15 @@ class Party:
             self._run, self._options = packet.run, text
             self._epoch, self._round, self._rounds = 0, 0, {}
             self._grid, self._question = None, ""
-        return (
-            "range",
-            {
-                "time_kind": self._range.time_kind,
-                "first": str(self._range.first),
-                "last": str(self._range.last),
-                "interval": str(self._range.interval),
-                "clock": float(self._clock()),
-                "version": __version__,
-                "epoch": self._epoch,
-                "rounds": json.dumps(sorted(self._rounds)),
-                "data": self.data_hash,
-            },
-            {"stretches": np.array(self._range.stretches, dtype=np.int64)},
-        )
+        values, arrays = answers.range_fields(self._range)
+        values |= {
+            "clock": float(self._clock()),
+            "version": __version__,
+            "epoch": self._epoch,
+            "rounds": json.dumps(sorted(self._rounds)),
+            "data": self.data_hash,
+        }
+        return "range", values, arrays
 
     def _begin(self, packet: Packet) -> Answer:
         self._period = ""
@@ -225,9 +221,7 @@ class Party:
                 rounds = {} if learner is None else {0: learner.initial()}
             self._write(epoch, round_index, rounds, grid)
             self._pieces = {}
-        prepared = self._ready()
-        arrays = {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
-        return "hello", {"own_lags": prepared.own_lags}, arrays
+        return answers.hello(self._ready())
 
     def _step(self, learner: Learner, packet: Packet) -> Answer:
         values = packet.values
@@ -238,20 +232,16 @@ class Party:
             self._learn(learner, round_index, piece, int(values["learn_pieces"]), packet)
         wanted = int(values["want_piece"])
         if wanted < 0:
-            return "done", {}, {}
+            return answers.DONE
         if round_index not in self._rounds:
             raise _RefusalError("unavailable", f"it does not have round {round_index}")
         if learner.piece_length(round_index, wanted) < 1:
             raise _RefusalError("invalid", f"there is no piece {wanted}")
         memory = self._rounds[round_index]
         self._questions.show(memory.augmentation)
-        states = dict(learner.send(memory, round_index, wanted))
-        if not values["want_filtered"]:
-            states["filtered_states"] = states["filtered_states"][:0]
-        report = learner.report(memory, round_index)
-        change, size = report or (0.0, 0.0)
-        told = {"has_report": report is not None, "change": change, "size": size}
-        return "message", {"round": round_index, "piece": wanted, **told}, states
+        return answers.round_message(
+            learner, memory, round_index, wanted, want_filtered=bool(values["want_filtered"])
+        )
 
     def _learn(
         self, learner: Learner, round_index: int, piece: int, num_pieces: int, packet: Packet
@@ -284,12 +274,9 @@ class Party:
         options = ClientOptions.from_text(self._options)
         if options.config.test == "none":
             raise _RefusalError("invalid", "the run has no edge tests")
-        start, total = piece * options.message_steps, len(prepared.states)
-        if not 0 <= start < total:
+        if not 0 <= piece * options.message_steps < len(prepared.states):
             raise _RefusalError("invalid", f"there is no piece {piece}")
-        rows = slice(start, start + options.message_steps)
-        arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}
-        return "states", {"piece": piece}, arrays
+        return answers.states(prepared, piece, options.message_steps)
 
     def _ready(self, grid: TimeGrid | None = None) -> Prepared:
         """The data prepared for the agreed time axis; after a restart, once more.

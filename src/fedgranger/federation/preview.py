@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.client.preparation import Prepared
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.policy import SitePolicy
-from fedgranger.federation.preparation import Prepared, prepare_party
+from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.messages import hello_bytes, state_bytes
 

@@ -8,6 +8,7 @@ protocol begins again from there, with a higher epoch.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ import numpy as np
 import pandas as pd
 
 from fedgranger._version import __version__
+from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeGrid, TimeRange, agree
-from fedgranger.errors import ConfigError, DataError, InferenceError
+from fedgranger.errors import ConfigError, DataError, InferenceError, UnstableRecursionError
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import (
     Answers,
@@ -30,16 +32,28 @@ from fedgranger.federation.exchanges import (
     train,
 )
 from fedgranger.federation.options import FederationOptions, check_run_name
-from fedgranger.federation.store import Store
+from fedgranger.federation.store import Records
 from fedgranger.federation.validation import read_fraction, read_stretches
 from fedgranger.inference.edges import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Rows, Trainer, make_trainer
 
-__all__ = ["Plan", "RunStopped", "ServerProtocol", "ServerResult", "server_protocol"]
+__all__ = [
+    "NO_TRAINING",
+    "TRACE_COLUMNS",
+    "Engineering",
+    "Plan",
+    "RunStopped",
+    "ServerProtocol",
+    "ServerResult",
+    "Training",
+    "not_tested",
+    "server_protocol",
+]
 
 RECORD = "server"
+TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
 DATA_RECORD = "data"
 """Whose data a run began with; apart from the rounds, which a run may not have."""
 
@@ -64,12 +78,10 @@ class ServerResult(NamedTuple):
     Attributes:
         clients: sorted names.
         dims: states per client.
-        granger: FedGC's Â with A_mm on the diagonal; None when FedGC was not run.
+        training: how FedGC's rounds ended; `NO_TRAINING` when there were none.
+        source: the states that were tested; None without a test.
         inference: tested edges, or None.
         facts: of the tests.
-        trace: losses per round.
-        rounds: rounds of training.
-        distance: how far from the limit at the end.
         grid: the common time axis.
         data_hashes: what each client says its data are, a hash that only it can make.
         notes: what whoever reads the result should know of the data and the parties.
@@ -78,16 +90,50 @@ class ServerResult(NamedTuple):
 
     clients: tuple[str, ...]
     dims: tuple[int, ...]
-    granger: np.ndarray | None
+    training: Training
+    source: StateSource | None
     inference: EdgeInference | None
     facts: dict[str, Any]
-    trace: pd.DataFrame
-    rounds: int
-    distance: float
     grid: TimeGrid
     data_hashes: dict[str, str]
     notes: list[str]
     periods: dict[str, list[int]]
+
+
+class Training(NamedTuple):
+    """How FedGC's rounds ended, as the server knows it.
+
+    Attributes:
+        granger: Â with A_mm on the diagonal; None where training failed.
+        trace: losses, `TRACE_COLUMNS`.
+        rounds: rounds of training.
+        distance: how far from the limit at the end.
+        failure: why it failed; empty: it did not.
+    """
+
+    granger: np.ndarray | None
+    trace: pd.DataFrame
+    rounds: int
+    distance: float
+    failure: str = ""
+
+
+NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
+EdgeTest = Callable[[StateSource, Training], tuple[EdgeInference | None, dict[str, Any]]]
+
+
+class Engineering(NamedTuple):
+    """What an engine may do in its own way.
+
+    Attributes:
+        train: all rounds at once, where all clients are in one process; None: round by round.
+        test: the edge tests of the collected states; None: `infer`.
+        on_round: called with (round, trainer) before every round's messages are used.
+    """
+
+    train: Callable[[], Training] | None = None
+    test: EdgeTest | None = None
+    on_round: Callable[[int, Trainer], None] = lambda *_: None
 
 
 class RunStopped(Exception):  # noqa: N818  not an error: a run that ends by a rule
@@ -98,7 +144,11 @@ ServerProtocol = Generator[Request, Answers, ServerResult]
 
 
 def server_protocol(
-    plan: Plan, store: Store, clock: Callable[[], float], log: Callable[[str], None]
+    plan: Plan,
+    store: Records,
+    clock: Callable[[], float],
+    log: Callable[[str], None],
+    engineering: Engineering = Engineering(),  # noqa: B008  a constant
 ) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
@@ -127,49 +177,66 @@ def server_protocol(
     hellos = yield begin._replace(arrays=dict.fromkeys(names, stretches))
     dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
     yield request_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
-    granger, trace, rounds, distance = None, [], 0, np.inf
-    if plan.options.config.solver != "none":
+    training = NO_TRAINING
+    if plan.options.config.solver != "none" and engineering.train is not None:
+        training = engineering.train()
+    elif plan.options.config.solver != "none":
         models = yield from request_models(names, dims, epoch)
         rows = _rows(names, models, grid)
-        window = _window(plan.options, rows.num_pairs)
-        trainer = make_trainer(rows, plan.options.config, window, plan.options.message_steps)
-        if start and record is not None:
-            trainer.restore(record[0]["trainer"], record[1])
-            trace = record[0]["trace"]
-        keep = _keeper(store, key)
-        rounds = yield from train(names, dims, epoch, start, trainer, trace, keep)
-        granger, distance = _with_diagonal(trainer.granger, rows), trainer.distance
-    inference, facts = None, {"test": "none", "warnings": []}
+        keep = _keeper(store, key, engineering.on_round)
+        resumed = record if start else None
+        training = yield from _train(plan.options, rows, epoch, start, resumed, keep)
+    source, inference, facts = None, None, {"test": "none", "warnings": []}
     if plan.options.config.test != "none":
         source = yield from collect_states(names, epoch, hellos, grid, plan.options)
-        inference, facts = _test(source, plan.options)
+        test = engineering.test or functools.partial(_test, plan.options.config)
+        inference, facts = test(source, training)
     yield request_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
-    table = _trace_table(names, trace)
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return ServerResult(
-        names,
-        dims,
-        granger,
-        inference,
-        facts,
-        table,
-        rounds,
-        distance,
-        grid,
-        hashes,
-        notes,
-        periods,
+        names, dims, training, source, inference, facts, grid, hashes, notes, periods
     )
 
 
-def _test(
-    source: StateSource, options: FederationOptions
-) -> tuple[EdgeInference | None, dict[str, Any]]:
+def _train(
+    options: FederationOptions,
+    rows: Rows,
+    epoch: int,
+    start: int,
+    record: tuple[dict[str, Any], dict[str, np.ndarray]] | None,
+    keep: Callable[[int, Trainer, list], None],
+) -> Generator[Request, Answers, Training]:
+    """FedGC's rounds, round by round; training that runs away is no reason not to test."""
+    config = options.config
+    window = _window(options, rows.num_pairs)
+    trainer = make_trainer(rows, config, window, options.message_steps)
+    trace: list[list[float]] = []
+    if record is not None:
+        trainer.restore(record[0]["trainer"], record[1])
+        trace = record[0]["trace"]
+    per_pass = 1 if config.training_solver == "newton" else -(-rows.num_pairs // window)
     try:
-        found = infer(source, options.config)
+        rounds = yield from train(rows.names, rows.dims, epoch, start, trainer, trace, keep)
+    except UnstableRecursionError as error:
+        return NO_TRAINING._replace(failure=str(error))
+    granger = _with_diagonal(trainer.granger, rows)
+    return Training(granger, _trace_table(rows.names, trace, per_pass), rounds, trainer.distance)
+
+
+def not_tested(config: RunConfig, reason: str) -> tuple[None, dict[str, Any]]:
+    """What a result says where the edges could not be tested."""
+    sentence = f"the edges could not be tested: {reason}"
+    return None, {"test": config.test, "reason": reason, "warnings": [sentence]}
+
+
+def _test(
+    config: RunConfig, source: StateSource, training: Training
+) -> tuple[EdgeInference | None, dict[str, Any]]:
+    del training
+    try:
+        found = infer(source, config)
     except InferenceError as error:
-        sentence = f"the edges could not be tested: {error}"
-        return None, {"test": options.config.test, "reason": str(error), "warnings": [sentence]}
+        return not_tested(config, str(error))
     return found, found.facts
 
 
@@ -194,7 +261,7 @@ def _version_notes(ranges: Answers) -> list[str]:
     ]
 
 
-def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]) -> list[str]:
+def _data_notes(store: Records, hashes: dict[str, str], log: Callable[[str], None]) -> list[str]:
     """Remember whose data this run began with; other data make it a new run, which is said."""
     record = store.load(DATA_RECORD)
     known: dict[str, str] = {} if record is None else record[0]["data"]
@@ -236,7 +303,7 @@ def _window(options: FederationOptions, num_pairs: int) -> int:
 
 
 def _own_record(
-    store: Store, key: list[Any]
+    store: Records, key: list[Any]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     """The server's last round, if it was made with the same clients, data, options and time."""
     record = store.load(RECORD)
@@ -254,8 +321,11 @@ def _common_round(
     return own if has_all else 0
 
 
-def _keeper(store: Store, key: list[Any]) -> Callable[[int, Trainer, list], None]:
+def _keeper(
+    store: Records, key: list[Any], on_round: Callable[[int, Trainer], None]
+) -> Callable[[int, Trainer, list], None]:
     def keep(round_index: int, trainer: Trainer, trace: list) -> None:
+        on_round(round_index, trainer)
         values, arrays = trainer.memory()
         facts = {"key": key, "round": round_index, "trainer": values, "trace": trace}
         store.save(RECORD, facts, arrays)
@@ -271,14 +341,13 @@ def _with_diagonal(granger: np.ndarray, rows: Rows) -> np.ndarray:
     return out
 
 
-def _trace_table(names: tuple[str, ...], trace: list[list[float]]) -> pd.DataFrame:
+def _trace_table(names: tuple[str, ...], trace: list[list[float]], per_pass: int) -> pd.DataFrame:
     rows = [
-        (0, int(losses[0]), name, np.nan, loss)
+        (int(losses[0]) // per_pass, int(losses[0]), name, np.nan, loss)
         for losses in trace
         for name, loss in zip(names, losses[1:], strict=True)
     ]
-    columns = ["pass_index", "round", "client", "local_loss", "server_loss"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=TRACE_COLUMNS)
 
 
 def _edges_text(inference: EdgeInference | None) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
 
-__all__ = ["DamagedRecordError", "DiskFiles", "Files", "Store"]
+__all__ = ["DamagedRecordError", "DiskFiles", "Files", "NoRecords", "Records", "Store"]
 
 
 class DamagedRecordError(FedGrangerError):
@@ -46,6 +46,31 @@ class Files(Protocol):
     def flush_folder(self) -> None:
         """Force renames to the disk."""
         ...
+
+
+@runtime_checkable
+class Records(Protocol):
+    """Where a party keeps what it must not lose."""
+
+    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Write a record, whole or not at all."""
+        ...
+
+    def load(
+        self, name: str, *, fail_closed: bool = False
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """Read a record, None when there is none."""
+        ...
+
+
+class NoRecords:
+    """For a run that begins anew whenever it is started."""
+
+    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep nothing."""
+
+    def load(self, name: str, *, fail_closed: bool = False) -> None:
+        """There is none."""
 
 
 class DiskFiles:

@@ -16,23 +16,65 @@ from fedgranger.run_folder import write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState
 
-__all__ = ["FILE_NAME", "load", "save"]
+__all__ = ["FILE_NAME", "Checkpoints", "load", "save"]
 
 FILE_NAME = "checkpoint.npz"
 
 
-def save(folder: Path, snapshot: Snapshot, trace: list[TraceRow], fingerprint: str) -> None:
-    """Write the checkpoint whole or not at all.
+class Checkpoints:
+    """A run's checkpoint: where it goes on from, and where its state is left now and then.
 
     Args:
-        folder: the run folder.
-        snapshot: state after the last completed chunk.
-        trace: losses so far.
+        folder: the run folder; None keeps nothing.
         fingerprint: identifies data, options and version; a resume must match it.
+        seconds: how often to save.
+        is_resumed: continue from what is there.
+
+    Raises:
+        RunError: there is nothing to resume, it is damaged, or belongs to other data or options.
     """
+
+    def __init__(
+        self, folder: Path | None, fingerprint: str, seconds: float, *, is_resumed: bool
+    ) -> None:
+        self._folder, self._fingerprint, self.seconds = folder, fingerprint, seconds
+        self.is_resumed = is_resumed and folder is not None
+        self.resumed: Snapshot | None = None
+        self.trace: list[TraceRow] = []
+        if is_resumed and folder is not None:
+            self.resumed, self.trace = load(folder, fingerprint)
+
+    def begin(self) -> None:
+        """Leave a mark that there is a run to resume, where there is no checkpoint yet."""
+        if self.resumed is None:
+            self.save(None)
+
+    def save(self, snapshot: Snapshot | None) -> None:
+        """Write the state after the last completed chunk, and the losses so far."""
+        if self._folder is not None:
+            save(self._folder, snapshot, self.trace, self._fingerprint)
+
+    def file(self, name: str) -> Path | None:
+        """A file of the run folder, if there is one."""
+        return None if self._folder is None else self._folder / name
+
+
+def save(folder: Path, snapshot: Snapshot | None, trace: list[TraceRow], fingerprint: str) -> None:
+    """Write the checkpoint whole or not at all; without a snapshot it is a mark only."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {
-        "fingerprint": np.array(fingerprint),
+    arrays = {"fingerprint": np.array(fingerprint)}
+    if snapshot is not None:
+        arrays |= _arrays(snapshot, trace)
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    write_atomically(folder / FILE_NAME, write)
+
+
+def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
+    return {
         "position": np.array([snapshot.pass_index, snapshot.chunk, int(snapshot.is_finished)]),
         "augmentation": np.asarray(snapshot.state.clients.augmentation),
         "granger": np.asarray(snapshot.state.server.granger_row),
@@ -45,15 +87,9 @@ def save(folder: Path, snapshot: Snapshot, trace: list[TraceRow], fingerprint: s
         "server_loss": np.array([row.server_loss for row in trace]),
     }
 
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
 
-    write_atomically(folder / FILE_NAME, write)
-
-
-def load(folder: Path, fingerprint: str) -> tuple[Snapshot, list[TraceRow]]:
-    """Read the checkpoint of the same run.
+def load(folder: Path, fingerprint: str) -> tuple[Snapshot | None, list[TraceRow]]:
+    """Read the checkpoint of the same run; None and nothing where it is a mark only.
 
     Raises:
         RunError: there is none, it is damaged, or it belongs to other data or options.
@@ -66,22 +102,8 @@ def load(folder: Path, fingerprint: str) -> tuple[Snapshot, list[TraceRow]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        found = str(arrays["fingerprint"])
-        pass_index, chunk, is_finished = (int(value) for value in arrays["position"])
-        trace = [
-            TraceRow(int(position[0]), int(position[1]), local, server)
-            for position, local, server in zip(
-                arrays["trace_position"], arrays["local_loss"], arrays["server_loss"], strict=True
-            )
-        ]
-        snapshot = Snapshot(
-            pass_index,
-            chunk,
-            _state(arrays["augmentation"], arrays["granger"]),
-            _state(arrays["start_augmentation"], arrays["start_granger"]),
-            Progress(arrays["changes"], float(arrays["distance"])),
-            bool(is_finished),
-        )
+        found = str(arrays.pop("fingerprint"))
+        snapshot, trace = _unpack(arrays) if arrays else (None, [])
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise RunError(f"{path}: damaged checkpoint ({error}); run without --resume") from None
     if found != fingerprint:
@@ -89,6 +111,23 @@ def load(folder: Path, fingerprint: str) -> tuple[Snapshot, list[TraceRow]]:
             f"{path}: was made with other data, options or version; "
             "repeat the command that started the run, or use another --out"
         )
+    return snapshot, trace
+
+
+def _unpack(arrays: dict[str, np.ndarray]) -> tuple[Snapshot, list[TraceRow]]:
+    pass_index, chunk, is_finished = (int(value) for value in arrays["position"])
+    rows = zip(
+        arrays["trace_position"].tolist(), arrays["local_loss"], arrays["server_loss"], strict=True
+    )
+    trace = [TraceRow(int(place[0]), int(place[1]), local, server) for place, local, server in rows]
+    snapshot = Snapshot(
+        pass_index,
+        chunk,
+        _state(arrays["augmentation"], arrays["granger"]),
+        _state(arrays["start_augmentation"], arrays["start_granger"]),
+        Progress(arrays["changes"], float(arrays["distance"])),
+        bool(is_finished),
+    )
     return snapshot, trace
 
 

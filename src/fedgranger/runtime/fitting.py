@@ -1,7 +1,13 @@
-"""Run a fit from a panel to a `Result`, with checkpoints and progress reports."""
+"""A run in one process: from a panel to a `Result`, through the protocol of every run.
+
+The parties are `federation.direct.LocalClient`s, the server is `federation.protocol`. Beside what a
+server would find, a run in one process has what only the clients know (θ, sensors, local models,
+what is normal) and can propagate uncertainty, which needs all data in one place.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import time
@@ -13,48 +19,49 @@ from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
+from fedgranger.client.learner import make_learner
 from fedgranger.client.params import LocalModel
+from fedgranger.client.preparation import Prepared, prepare_client
+from fedgranger.client.site import initial_augmentation
 from fedgranger.config import RunConfig
-from fedgranger.data.align import regular_panel
+from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
-from fedgranger.data.preparation import propose
-from fedgranger.errors import (
-    ConvergenceWarning,
-    InferenceError,
-    InferenceWarning,
-    UnstableRecursionError,
+from fedgranger.errors import ConvergenceWarning, InferenceWarning
+from fedgranger.federation.direct import LocalClient, run_direct
+from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.protocol import (
+    Engineering,
+    Plan,
+    ServerResult,
+    Training,
+    server_protocol,
 )
-from fedgranger.inference.asymptotic import infer_asymptotic
+from fedgranger.federation.store import NoRecords
 from fedgranger.inference.edges import EdgeInference
-from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
-from fedgranger.linalg.blocks import pack_square
 from fedgranger.results import Result
-from fedgranger.runtime import checkpoint
-from fedgranger.runtime.declared_noise import declared_noise_warnings
-from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
+from fedgranger.runtime.checkpoint import Checkpoints
+from fedgranger.runtime.edge_tests import LocalTests
 from fedgranger.runtime.manifest import describe
-from fedgranger.runtime.newton import solve
 from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
-from fedgranger.runtime.propagation import propagate, steady_states
-from fedgranger.runtime.seasons import take_out_seasons
+from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.sensor_units import add_sensor_units
-from fedgranger.runtime.setup import Setup, set_up
-from fedgranger.runtime.uploads import state_order, state_source
+from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
+from fedgranger.runtime.stepwise import StepwiseTraining
+from fedgranger.runtime.uploads import state_source
+from fedgranger.server.trainer import Trainer
 from fedgranger.uncertainty.record import Propagation
 
 __all__ = ["fit_panel"]
 
 COPIES_FILE = "copies.jsonl"
 """In a run folder: what copies with shifted clocks gave, until the run is whole."""
-LARGEST_GROWTH = 1e3
-"""A loss that is so many times its first value never comes back."""
+Report = Callable[[str, int, int], None]
 
 
 def fit_panel(
@@ -65,9 +72,9 @@ def fit_panel(
     checkpoint_folder: Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
-    report: Callable[[str, int, int], None] = lambda *_: None,
+    report: Report = lambda *_: None,
 ) -> Result:
-    """Train in process and collect the result.
+    """Run in one process and collect the result.
 
     Args:
         panel: the data.
@@ -78,268 +85,211 @@ def fit_panel(
         resume: continue from the checkpoint in that folder.
         report: called with (what, done, total).
     """
-    started = time.perf_counter()
-    panel = look_at(panel)
+    panel, models = look_at(panel), dict(models or {})
     with (
         follow(checkpoint_folder, config) as follower,
         jax.enable_x64(True),
         threadpool_limits(1),  # on several threads small products wait for each other
     ):
-        report = follower.reporting(report)
         data_hash = panel.data_hash()
         fingerprint = _fingerprint(data_hash, config, models)
-        resumed, trace = None, []
-        if resume and checkpoint_folder is not None:
-            resumed, trace = checkpoint.load(checkpoint_folder, fingerprint)
-        panel, interval = regular_panel(panel)
-        seasonless = take_out_seasons(panel, config, interval)
-        panel = seasonless.panel
-        setup = set_up(panel, config, models, report)
-        prepared = time.perf_counter()
-
-        def save(snapshot: Snapshot) -> None:
-            if checkpoint_folder is not None:
-                checkpoint.save(checkpoint_folder, snapshot, trace, fingerprint)
-
-        final, failure = None, ""
-        if config.solver != "none":
-            follower.begin("starting training")
-            try:
-                final = _run(
-                    setup, config, resumed, trace, save, checkpoint_seconds, report, follower
-                )
-                save(final)
-            except UnstableRecursionError as error:  # the tests do not need it
-                failure = str(error)
-        trained = time.perf_counter()
-        follower.begin("edge tests")
-        record = None if checkpoint_folder is None else checkpoint_folder / COPIES_FILE
-        if record is not None and not resume:
-            record.unlink(missing_ok=True)
-        local_models = {stream.name: stream.model for stream in setup.streams}
-        periods = {name: season.periods for name, season in seasonless.seasons.items()}
-        source = state_source(panel, local_models, periods)
-        inference, facts = _infer(panel, source, setup, config, final, failure, report, record)
-        tested = time.perf_counter()
-        monitors, reference, normal = learn_normal(panel, setup, source, inference)
-        learned = time.perf_counter()
-        uncertainty = None
-        if config.uncertainty != "none":
-            uncertainty = propagate(
-                setup,
-                config,
-                level=config.uncertainty,
-                report=report,
-                observe=follower.add_variance,
-            )
-        propagated = time.perf_counter()
-    if record is not None:
-        record.unlink(missing_ok=True)  # all of it is in the result
-    timings = {
-        "seconds_local_models": round(prepared - started, 3),
-        "seconds_training": round(trained - prepared, 3),
-        "seconds_edge_tests": round(tested - trained, 3),
-        "seconds_normal": round(learned - tested, 3),
-        "seconds_uncertainty": round(propagated - learned, 3),
-    }
-    manifest = describe(seasonless, config, setup, final, failure, data_hash, timings)
-    add_sensor_units(facts, local_models, manifest["data"]["clients"])
-    manifest["inference"] = facts
-    manifest["normal"] = normal
-    if manifest["training"].get("converged") is False and (failure or config.tolerance > 0):
-        warnings.warn(manifest["training"]["status"], ConvergenceWarning, stacklevel=2)
+        checkpoints = Checkpoints(
+            checkpoint_folder, fingerprint, checkpoint_seconds, is_resumed=resume
+        )
+        run = _LocalRun(panel, config, models, checkpoints, follower, follower.reporting(report))
+        result = run.result(data_hash)
+    training, facts = result.manifest["training"], result.manifest["inference"]
+    if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
+        warnings.warn(training["status"], ConvergenceWarning, stacklevel=2)
     for sentence in facts["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
-    found = _result(panel, config, setup, final, trace, manifest, inference, uncertainty)
-    return replace(found, monitors=monitors, reference=reference, seasons=seasonless.seasons)
+    return result
 
 
-def _run(
-    setup: Setup,
-    config: RunConfig,
-    resumed: Snapshot | None,
-    trace: list[TraceRow],
-    save: Callable[[Snapshot], None],
-    save_seconds: float,
-    report: Callable[[str, int, int], None],
-    follower: Follower,
-) -> Snapshot:
-    exact = config.training_solver == "newton"
-    chunks_per_pass = 1 if exact else -(-setup.num_rounds // chunk_rounds(setup))
-    total = config.passes * chunks_per_pass
-    latest, last_saved = resumed, time.monotonic()
-    if resumed is not None and resumed.is_finished:
-        return resumed
-    if exact:  # begins anew
-        trace.clear()
-    try:
-        for snapshot, row in (solve if exact else train)(setup, config, resumed):
-            latest = snapshot
-            trace.append(row)
-            _check_losses(setup, trace)
-            done = latest.pass_index * chunks_per_pass + latest.chunk
-            follower.train(latest, trace, done)
-            report("training", done, total)
-            if time.monotonic() - last_saved >= save_seconds:
-                save(latest)
-                last_saved = time.monotonic()
-    except KeyboardInterrupt:
-        if latest is not None:
-            save(latest)
-        raise
-    if latest is None:  # train always yields at least once for an unfinished run
-        raise RuntimeError("training ended without a single chunk")
-    return latest
+class _LocalRun:
+    """One run: its clients, what its engine does in its own way, and its result."""
 
+    def __init__(
+        self,
+        panel: Panel,
+        config: RunConfig,
+        models: Mapping[str, LocalModel],
+        checkpoints: Checkpoints,
+        follower: Follower,
+        report: Report,
+    ) -> None:
+        self._config, self._checkpoints = config, checkpoints
+        self._follower, self._report = follower, report
+        self._marks = [time.perf_counter()]
+        regular = regular_panel(panel)
+        self._panel = regular.panel
+        check_names(self._panel, config, models)
+        self._window = resolve_window(config, self._panel.num_steps - 1)
+        self._clients = {
+            name: LocalClient(
+                name,
+                regular.axis,
+                functools.partial(_prepare, regular, name, config, models.get(name)),
+            )
+            for name in sorted(self._panel.names)
+        }
+        self._stepwise: StepwiseTraining | None = None
 
-def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
-    """Refuse to go on when a loss has grown: descent that works makes it smaller.
+    @functools.cached_property
+    def _setup(self) -> Setup:
+        sites = [client.prepared.site for client in self._clients.values()]
+        return assemble(tuple(site for site in sites if site), self._config, self._window)
 
-    Raises:
-        UnstableRecursionError: with the client and the losses.
-    """
-    first, last = (np.nan_to_num(row.local_loss) + row.server_loss for row in (trace[0], trace[-1]))
-    grown = last > LARGEST_GROWTH * first
-    if grown.any():
-        m = int(np.argmax(grown))
-        raise UnstableRecursionError(
-            f"client '{setup.names[m]}': its loss grew from {first[m]:.3g} to {last[m]:.3g}; use "
-            "smaller step sizes or solver='newton'"
+    @functools.cached_property
+    def _seasonless(self) -> Panel:
+        """The data that identification, training and tests use."""
+        clients = tuple(self._clients[name].prepared.data for name in self._panel.names)
+        return replace(self._panel, clients=clients)
+
+    @property
+    def _prepared(self) -> dict[str, Prepared]:
+        return {name: client.prepared for name, client in self._clients.items()}
+
+    def result(self, data_hash: str) -> Result:
+        """Run the protocol to its end, then add what a server would not know."""
+        config, report = self._config, self._report
+        for done, client in enumerate(self._clients.values()):
+            report("local models", done, len(self._clients))
+            _ = client.prepared
+        report("local models", len(self._clients), len(self._clients))
+        self._marks.append(time.perf_counter())
+        if config.solver != "none":
+            self._follower.begin("starting training")
+            self._checkpoints.begin()
+        options = FederationOptions(config, message_steps=self._panel.num_steps, is_local=True)
+        plan = Plan("local", self._panel.names, options, "")
+        own = Engineering(
+            self._train if config.training_solver == "sgd" else None, self._test, self._on_round
+        )
+        protocol = server_protocol(plan, NoRecords(), lambda: 0.0, lambda _: None, own)
+        found = run_direct(protocol, self._clients)
+        if config.test == "none":
+            self._marks.append(time.perf_counter())
+        self._marks.append(time.perf_counter())
+        source = found.source or self._source()
+        monitors, reference, normal = learn_normal(
+            self._seasonless, self._setup, source, found.inference
+        )
+        self._marks.append(time.perf_counter())
+        uncertainty = self._propagated()
+        self._marks.append(time.perf_counter())
+        self._forget_copies()  # all of them are in the result
+        manifest = self._manifest(found, data_hash)
+        manifest["normal"] = normal
+        return Result(
+            found.clients,
+            found.dims,
+            found.training.granger,
+            self._augmentations(found.training),
+            found.inference,
+            found.training.trace,
+            manifest,
+            config,
+            uncertainty,
+            monitors=monitors,
+            reference=reference,
+            seasons={name: one.season for name, one in self._prepared.items()},
         )
 
+    def _train(self) -> Training:
+        self._stepwise = StepwiseTraining(
+            self._setup, self._config, self._checkpoints, self._report, self._follower
+        )
+        return self._stepwise.run()
 
-def _infer(
-    panel: Panel,
-    source: StateSource,
-    setup: Setup,
-    config: RunConfig,
-    final: Snapshot | None,
-    failure: str,
-    report: Callable[[str, int, int], None],
-    record: Path | None,
-) -> tuple[EdgeInference | None, dict[str, Any]]:
-    """Test the edges, or say why not; clients come out in panel order."""
-    if config.test == "none":
-        return None, {"test": "none", "warnings": []}
-    if config.test == "asymptotic" and failure:
-        return _not_tested(config, f"this test needs FedGC's training, which failed ({failure})")
-    told: list[str] = []
-    try:
-        if config.test == "asymptotic" and final is not None:
-            steady = steady_states(setup, config, final.pass_index)
-            names, dims, granger = setup.names, setup.state_dims, _granger(setup, final)
-            found = infer_asymptotic(names, dims, setup.num_pairs, config, granger, steady)
-        else:
-            models = {stream.name: stream.model for stream in setup.streams}
-            if config.noise_correction:
-                told = declared_noise_warnings(panel, models, source)
-            found = infer(source, config, report, record)
-    except (InferenceError, UnstableRecursionError) as error:
-        option = propose(panel.findings or ()) if "stationary" in str(error) else ""
-        reason = f"{error}; sensors that may wander: {option}" if option else str(error)
-        return _not_tested(config, reason, *told)
-    found.facts["warnings"].extend(told)
-    found.facts["warnings"].extend(
-        f"client '{stream.name}': measurement noise could not be separated from the state and was "
-        "taken as zero, so its edges may be false; use fewer states"
-        for stream in setup.streams
-        if found.facts["test"] == "debiased"
-        and stream.model.method != "given"
-        and not stream.model.measurement_cov.any()
+    def _on_round(self, round_index: int, trainer: Trainer) -> None:
+        self._report("training", round_index, self._config.passes)
+        self._follower.note_round(round_index, trainer.losses, trainer.distance)
+
+    def _test(
+        self, source: StateSource, training: Training
+    ) -> tuple[EdgeInference | None, dict[str, Any]]:
+        self._marks.append(time.perf_counter())
+        self._follower.begin("edge tests")
+        record = self._checkpoints.file(COPIES_FILE)
+        if not self._checkpoints.is_resumed:
+            self._forget_copies()
+        tests = LocalTests(self._seasonless, self._setup, self._config, self._report, record)
+        return tests.run(source, training)
+
+    def _forget_copies(self) -> None:
+        record = self._checkpoints.file(COPIES_FILE)
+        if record is not None:
+            record.unlink(missing_ok=True)
+
+    def _source(self) -> StateSource:
+        models = {name: one.model for name, one in self._prepared.items()}
+        return state_source(self._seasonless, models)
+
+    def _augmentations(self, training: Training) -> dict[str, np.ndarray]:
+        if self._stepwise is not None:
+            return self._stepwise.augmentations
+        if training.granger is None:
+            return {}
+        found = {name: client.augmentation for name, client in self._clients.items()}
+        return {name: theta for name, theta in found.items() if theta is not None}
+
+    def _propagated(self) -> Propagation | None:
+        if self._config.uncertainty == "none":
+            return None
+        return propagate(
+            self._setup,
+            self._config,
+            level=self._config.uncertainty,
+            report=self._report,
+            observe=self._follower.add_variance,
+        )
+
+    def _manifest(self, found: ServerResult, data_hash: str) -> dict[str, Any]:
+        names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
+        seconds = np.diff(self._marks).tolist()
+        timings = {
+            f"seconds_{name}": round(took, 3) for name, took in zip(names, seconds, strict=True)
+        }
+        manifest = describe(
+            self._seasonless,
+            self._prepared,
+            self._config,
+            self._setup,
+            found.training,
+            data_hash,
+            timings,
+        )
+        models = {name: one.model for name, one in self._prepared.items()}
+        add_sensor_units(found.facts, models, manifest["data"]["clients"])
+        manifest["inference"] = found.facts
+        return manifest
+
+
+def _prepare(
+    regular: RegularPanel, name: str, config: RunConfig, model: LocalModel | None
+) -> Prepared:
+    panel = regular.panel
+    found = prepare_client(
+        panel[name],
+        panel.time,
+        panel.segment_starts,
+        config,
+        interval=regular.interval,
+        model=model,
     )
-    order = {name: k for k, name in enumerate(panel.names)}
-
-    def reordered(table: pd.DataFrame) -> pd.DataFrame:
-        by_panel = {"key": lambda names: names.map(order), "kind": "stable"}
-        return table.sort_values(["effect", "cause"], **by_panel).reset_index(drop=True)
-
-    places = state_order(setup, panel.names)
-
-    def in_panel_order(one: EdgeInference) -> EdgeInference:
-        lags = one.facts["lags"]
-        where = np.ix_(places, np.concatenate([k * len(places) + places for k in range(lags)]))
-        return one._replace(
-            transition=one.transition[where],
-            std_error=one.std_error[where],
-            p_value=one.p_value[where],
-            edges=reordered(one.edges),
-            entries=reordered(one.entries),
-            beside=None if one.beside is None else in_panel_order(one.beside),
-        )
-
-    return in_panel_order(found), found.facts
+    if config.training_solver != "newton" or config.solver == "none" or found.site is None:
+        return found
+    theta = initial_augmentation(name, found.model.augmentation_shape, config)
+    learner = make_learner(found.site, config, panel.num_steps, panel.num_steps, theta)
+    return found._replace(learner=learner)
 
 
-def _not_tested(config: RunConfig, reason: str, *told: str) -> tuple[None, dict[str, Any]]:
-    sentence = f"the edges could not be tested: {reason}"
-    return None, {"test": config.test, "reason": reason, "warnings": [sentence, *told]}
-
-
-def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel] | None) -> str:
+def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel]) -> str:
     digest = hashlib.sha256(f"{__version__} {data_hash}".encode())
     digest.update(json.dumps(config.to_mapping(), sort_keys=True).encode())
-    for name, model in sorted((models or {}).items()):
+    for name, model in sorted(models.items()):
         digest.update(name.encode())
         for leaf in jax.tree.leaves(model):
             digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
-
-
-def _result(
-    panel: Panel,
-    config: RunConfig,
-    setup: Setup,
-    final: Snapshot | None,
-    trace: list[TraceRow],
-    manifest: dict[str, Any],
-    inference: EdgeInference | None,
-    uncertainty: Propagation | None,
-) -> Result:
-    """Remove the padding and go back from sorted to panel order."""
-    dims, granger, thetas = setup.state_dims, None, {}
-    order = [setup.names.index(name) for name in panel.names]
-    if final is not None:
-        places = state_order(setup, panel.names)
-        granger = _granger(setup, final)[np.ix_(places, places)]
-        padded = np.asarray(final.state.clients.augmentation)
-        thetas = {
-            name: padded[m, : dims[m], : setup.streams[m].model.num_sensors]
-            for name, m in zip(panel.names, order, strict=True)
-        }
-    return Result(
-        panel.names,
-        tuple(dims[m] for m in order),
-        granger,
-        thetas,
-        inference,
-        _trace_table(setup.names, trace),
-        manifest,
-        config,
-        uncertainty,
-    )
-
-
-def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
-    """FedGC's Â with A_mm on the diagonal, clients in the order of the setup."""
-    dims = setup.state_dims
-    granger = pack_square(np.asarray(final.state.server.granger_row), dims)
-    offsets = np.concatenate([[0], np.cumsum(dims)])
-    for m, stream in enumerate(setup.streams):
-        own = slice(offsets[m], offsets[m + 1])
-        granger[own, own] = stream.model.self_transition
-    return granger
-
-
-def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
-    M = len(names)
-    if not trace:
-        return pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
-    return pd.DataFrame(
-        {
-            "pass_index": np.repeat([row.pass_index for row in trace], M),
-            "round": np.repeat([row.round for row in trace], M),
-            "client": list(names) * len(trace),
-            "local_loss": np.concatenate([row.local_loss for row in trace]),
-            "server_loss": np.concatenate([row.server_loss for row in trace]),
-        }
-    )

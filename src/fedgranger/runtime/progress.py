@@ -113,6 +113,15 @@ class Follower:
                 found |= {"distance": snapshot.progress.distance, "distance_at": done}
         self._state = {**self._state, **found}
 
+    def note_round(self, round_index: int, losses: np.ndarray, distance: float) -> None:
+        """Take note of an exact round's losses and distance."""
+        found: dict[str, Any] = {"pass": round_index, "round": round_index}
+        if round_index:
+            found |= _finite(server_loss=float(np.mean(losses)))
+        if math.isfinite(distance):
+            found |= {"distance": distance, "distance_at": round_index}
+        self._state = {**self._state, **found}
+
     def add_variance(self, variance: float) -> None:
         """Take note of the sum of all variances after some rounds of the first pass."""
         self._state = {**self._state, **_finite(variance=variance)}

@@ -30,7 +30,7 @@ from fedgranger.server.granger import ServerState
 from fedgranger.server.rows import couplings, initial_rows, row_step_sizes, server_params
 from fedgranger.server.step_sizes import ServerStepSize
 
-__all__ = ["Setup", "initial_state", "set_up"]
+__all__ = ["Setup", "assemble", "check_names", "initial_state", "resolve_window", "set_up"]
 
 Report = Callable[[str, int, int], None]
 """Called with (what, done, total) while something takes time."""
@@ -105,19 +105,24 @@ def set_up(
     """
     names = sorted(panel.names)
     models = dict(models or {})
-    _check_names(panel, config, models)
-    window = _resolve_window(config, panel.num_steps - 1)
+    check_names(panel, config, models)
+    window = resolve_window(config, panel.num_steps - 1)
     starts = panel.segment_starts
     sites = []
     for done, name in enumerate(names):
         report("local models", done, len(names))
         sites.append(set_up_site(panel[name], starts, config, window, models.get(name)))
     report("local models", len(names), len(names))
-    streams = tuple(site.stream for site in sites)
-    total = sum(stream.model.state_dim for stream in streams)
-    for stream in streams:
-        others = total - stream.model.state_dim
-        check_length(panel[stream.name], stream.model, others)
+    total = sum(site.stream.model.state_dim for site in sites)
+    for site in sites:
+        model = site.stream.model
+        check_length(panel[site.stream.name], model, total - model.state_dim)
+    return assemble(tuple(sites), config, window)
+
+
+def assemble(sites: tuple[Site, ...], config: RunConfig, window: int) -> Setup:
+    """Fix the server's step sizes and the constants of a round; sites sorted by name."""
+    names = [site.stream.name for site in sites]
     coupling = couplings(names, config)
     client_sizes = tuple(site.step_sizes for site in sites)
     gains = np.array([float(site.hello.state_gain) for site in sites])
@@ -125,10 +130,9 @@ def set_up(
     if config.training_solver == "sgd":
         _warn_of_divergence(names, client_sizes, server_sizes)
     transitions = [np.asarray(site.hello.self_transition) for site in sites]
-    params = RoundParams(
-        _stacked_augment(sites, config), server_params(transitions, coupling, server_sizes, config)
-    )
-    return Setup(tuple(sites), params, window, server_sizes)
+    server = server_params(transitions, coupling, server_sizes, config)
+    params = RoundParams(_stacked_augment(list(sites), config), server)
+    return Setup(sites, params, window, server_sizes)
 
 
 def initial_state(setup: Setup, config: RunConfig) -> RoundState:
@@ -145,7 +149,12 @@ def initial_state(setup: Setup, config: RunConfig) -> RoundState:
     )
 
 
-def _check_names(panel: Panel, config: RunConfig, models: Mapping[str, LocalModel]) -> None:
+def check_names(panel: Panel, config: RunConfig, models: Mapping[str, LocalModel]) -> None:
+    """Refuse options that name a client which the data do not have, and models that do not fit.
+
+    Raises:
+        FedGrangerError: with the name.
+    """
     if len(panel) < 2:
         raise DataError(
             f"only one client ('{panel.names[0]}') was given; influence between clients needs two"
@@ -173,7 +182,12 @@ def _check_names(panel: Panel, config: RunConfig, models: Mapping[str, LocalMode
         )
 
 
-def _resolve_window(config: RunConfig, num_pairs: int) -> int:
+def resolve_window(config: RunConfig, num_pairs: int) -> int:
+    """Time steps per round.
+
+    Raises:
+        ConfigError: there are fewer.
+    """
     if config.window == "full":
         return max(num_pairs, 1)
     if config.window > num_pairs:

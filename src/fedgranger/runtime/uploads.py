@@ -10,9 +10,8 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.data.panel import Panel
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
-from fedgranger.runtime.setup import Setup
 
-__all__ = ["state_order", "state_source"]
+__all__ = ["state_source"]
 
 KEPT_BYTES = 64 * 2**20
 """States up to this size are kept between passes instead of being computed again."""
@@ -63,10 +62,3 @@ def state_source(
         tuple(int(step) for hello in hellos for step in np.asarray(hello.periods)),
         tuple(name for name in names if models[name].is_declared),
     )
-
-
-def state_order(setup: Setup, names: tuple[str, ...]) -> np.ndarray:
-    """Positions of the states of `names`, in that order, among those of the sorted clients."""
-    offsets = np.concatenate([[0], np.cumsum(setup.state_dims)])
-    order = [setup.names.index(name) for name in names]
-    return np.concatenate([np.arange(offsets[m], offsets[m + 1]) for m in order])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.season import take_out
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.errors import DataError
@@ -16,7 +17,6 @@ from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.federation.validation import check_answer
 from fedgranger.rca import OnlineAnalysis, gather
-from fedgranger.runtime.seasons import take_out_seasons
 from tests.configs import formula_config
 
 CONFIG = formula_config(state_dim=2, solver="none")
@@ -114,24 +114,21 @@ def test_a_party_does_what_one_process_does(plain, kind):
         kept = np.r_[0:500, 537:LENGTH]
         clients = tuple(replace(c, values=c.values[kept], observed=c.observed[kept]) for c in panel)
         panel = Panel(clients, panel.time[kept])
-    together = take_out_seasons(panel, CONFIG)
+    together = take_out(panel["client2"], panel.time, CONFIG)
     series = LocalSeries(panel["client2"], panel.time)
     mine = range_of(series)
-    steps = round((mine.last - mine.first) / mine.interval) + 1
-    grid = TimeGrid(mine.time_kind, mine.first, mine.interval, steps)
+    grid = TimeGrid(mine.time_kind, mine.first, mine.interval, mine.stretches)
     options = FederationOptions(CONFIG).for_client("client2")
     prepared = prepare_party(series, grid, options, np.zeros)
     assert prepared.season.periods.tolist() == [24]
-    assert prepared.notes == together.notes["client2"]
+    assert prepared.notes == together[2]
     seen = prepared.data.row_observed
-    np.testing.assert_allclose(
-        prepared.data.values[seen], together.panel["client2"].values, rtol=0, atol=1e-9
-    )
+    np.testing.assert_allclose(prepared.data.values[seen], together[0].values, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(grid_time(grid)[seen], panel.time)
 
 
 def test_the_options_travel_and_make_another_question():
-    grid = TimeGrid("numbers", Fraction(0), Fraction(1), 500)
+    grid = TimeGrid("numbers", Fraction(0), Fraction(1), ((0, 500),))
 
     def question(**changes):
         told = FederationOptions(replace(CONFIG, **changes)).for_client("a")
@@ -163,6 +160,6 @@ def test_the_server_refuses_periods_that_are_none(periods):
 
 
 def test_grid_time_of_odd_intervals():
-    third = TimeGrid("stamps", Fraction(10), Fraction(10**9, 3), 4)
+    third = TimeGrid("stamps", Fraction(10), Fraction(10**9, 3), ((0, 4),))
     found = grid_time(third).astype(np.int64)
     assert found.tolist() == [10, 333333343, 666666677, 1000000010]

@@ -5,8 +5,9 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import ConvergenceWarning, UnstableRecursionError
-from fedgranger.runtime import fitting
+from fedgranger.runtime import stepwise
 from fedgranger.runtime.inprocess import TraceRow
+from fedgranger.runtime.setup import set_up
 from tests.configs import formula_config
 
 
@@ -18,13 +19,13 @@ def panel():
 @pytest.fixture
 def growing(monkeypatch):
     """Training whose loss grows by ten from chunk to chunk."""
-    right = fitting.train
+    right = stepwise.train
 
     def train(*given):
         for k, (snapshot, row) in enumerate(right(*given)):
             yield snapshot, row._replace(server_loss=row.server_loss * 10.0**k)
 
-    monkeypatch.setattr(fitting, "train", train)
+    monkeypatch.setattr(stepwise, "train", train)
 
 
 @pytest.mark.usefixtures("growing")
@@ -51,12 +52,12 @@ def test_the_asymptotic_test_needs_training(panel):
 
 
 def test_a_growing_loss_ends_training(panel):
-    setup = fitting.set_up(panel, formula_config())
+    setup = set_up(panel, formula_config())
     first, later = (
         TraceRow(0, k, np.ones(3), np.array([1.0, 1.0, size])) for k, size in ((0, 1), (1, 2e3))
     )
-    fitting._check_losses(setup, [first, first])
+    stepwise._check_losses(setup, [first, first])
     with pytest.raises(
         UnstableRecursionError, match="client 'client3': its loss grew from 2 to 2e"
     ):
-        fitting._check_losses(setup, [first, later])
+        stepwise._check_losses(setup, [first, later])

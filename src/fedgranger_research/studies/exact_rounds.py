@@ -1,4 +1,4 @@
-"""Exact solves in one process: learners and trainer of a federated run, without messages."""
+"""Exact solves round by round: learners and trainer of a run, without protocol or messages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,8 @@ from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
 __all__ = ["solve"]
 
 
-def solve(
-    setup: Setup, config: RunConfig, resume: Snapshot | None = None
-) -> Iterator[tuple[Snapshot, TraceRow]]:
-    """Run rounds until both sides' solves agree, or the last allowed one.
-
-    There are few and they are cheap, so a resumed run begins anew and ends the same.
-    """
-    del resume
+def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]]:
+    """Run rounds until both sides' solves agree, or the last allowed one."""
     starts = [
         initial_augmentation(stream.name, stream.model.augmentation_shape, config)
         for stream in setup.streams

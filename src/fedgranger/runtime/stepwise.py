@@ -1,0 +1,139 @@
+"""The paper's loop with all clients in one process: every round at once, in compiled chunks.
+
+What `server_protocol` would ask round by round is one call here (`protocol.Engineering.train`); a
+test holds both equal. Checkpoints, progress and interrupts are seen to between chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.config import RunConfig
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.federation.protocol import NO_TRAINING, TRACE_COLUMNS, Training
+from fedgranger.linalg.blocks import pack_square
+from fedgranger.runtime.checkpoint import Checkpoints
+from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
+from fedgranger.runtime.progress import Follower
+from fedgranger.runtime.setup import Setup
+
+__all__ = ["StepwiseTraining"]
+
+LARGEST_GROWTH = 1e3
+"""A loss that is so many times its first value never comes back."""
+
+
+class StepwiseTraining:
+    """All rounds of a run, and what they leave.
+
+    Args:
+        setup: the clients and the constants of a round.
+        config: the options.
+        checkpoints: where to go on from, and where to leave the state now and then.
+        report: called with (what, done, total).
+        follower: writes the log of the run.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        config: RunConfig,
+        checkpoints: Checkpoints,
+        report: Callable[[str, int, int], None],
+        follower: Follower,
+    ) -> None:
+        self._setup, self._config, self._checkpoints = setup, config, checkpoints
+        self._report, self._follower = report, follower
+        self._final: Snapshot | None = None
+
+    @property
+    def augmentations(self) -> dict[str, np.ndarray]:
+        """θ of every client at the end, without the padding."""
+        if self._final is None:
+            return {}
+        padded, dims = np.asarray(self._final.state.clients.augmentation), self._setup.state_dims
+        return {
+            stream.name: padded[m, : dims[m], : stream.model.num_sensors]
+            for m, stream in enumerate(self._setup.streams)
+        }
+
+    def run(self) -> Training:
+        """Train to the end; parameters that run away are a fact of the result, not an error."""
+        try:
+            final = self._final = self._train()
+        except UnstableRecursionError as error:
+            return NO_TRAINING._replace(failure=str(error))
+        trace = _trace_table(self._setup.names, self._checkpoints.trace)
+        rounds = final.pass_index * self._setup.num_rounds
+        return Training(_granger(self._setup, final), trace, rounds, final.progress.distance)
+
+    def _train(self) -> Snapshot:
+        setup, checkpoints = self._setup, self._checkpoints
+        chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
+        total = self._config.passes * chunks_per_pass
+        latest, last_saved = checkpoints.resumed, time.monotonic()
+        if latest is not None and latest.is_finished:
+            return latest
+        try:
+            for snapshot, row in train(setup, self._config, latest):
+                latest = snapshot
+                checkpoints.trace.append(row)
+                _check_losses(setup, checkpoints.trace)
+                done = latest.pass_index * chunks_per_pass + latest.chunk
+                self._follower.train(latest, checkpoints.trace, done)
+                self._report("training", done, total)
+                if time.monotonic() - last_saved >= checkpoints.seconds:
+                    checkpoints.save(latest)
+                    last_saved = time.monotonic()
+        except KeyboardInterrupt:
+            checkpoints.save(latest)
+            raise
+        if latest is None:  # train always yields at least once for an unfinished run
+            raise RuntimeError("training ended without a single chunk")
+        checkpoints.save(latest)
+        return latest
+
+
+def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
+    """Refuse to go on when a loss has grown: descent that works makes it smaller.
+
+    Raises:
+        UnstableRecursionError: with the client and the losses.
+    """
+    first, last = (np.nan_to_num(row.local_loss) + row.server_loss for row in (trace[0], trace[-1]))
+    grown = last > LARGEST_GROWTH * first
+    if grown.any():
+        m = int(np.argmax(grown))
+        raise UnstableRecursionError(
+            f"client '{setup.names[m]}': its loss grew from {first[m]:.3g} to {last[m]:.3g}; use "
+            "smaller step sizes or solver='newton'"
+        )
+
+
+def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
+    """FedGC's Â with A_mm on the diagonal."""
+    dims = setup.state_dims
+    granger = pack_square(np.asarray(final.state.server.granger_row), dims)
+    offsets = np.concatenate([[0], np.cumsum(dims)])
+    for m, stream in enumerate(setup.streams):
+        own = slice(offsets[m], offsets[m + 1])
+        granger[own, own] = stream.model.self_transition
+    return granger
+
+
+def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
+    M = len(names)
+    if not trace:
+        return pd.DataFrame(columns=TRACE_COLUMNS)
+    columns = (
+        np.repeat([row.pass_index for row in trace], M),
+        np.repeat([row.round for row in trace], M),
+        list(names) * len(trace),
+        np.concatenate([row.local_loss for row in trace]),
+        np.concatenate([row.server_loss for row in trace]),
+    )
+    return pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
