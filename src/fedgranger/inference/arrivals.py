@@ -94,7 +94,7 @@ def arrival_p_values(
     for part in (slice(0, 1), slice(1, None)):
         null = copies[:, part].reshape(-1, *df.shape)
         for m in range(len(dims) if len(null) else 0):  # all pairs at once need too much memory
-            law = calibrate(np.ones((1, len(dims))), df[[m]], null[:, [m]]).law
+            law = calibrate(np.ones((1, len(dims))), df[[m]], null[:, [m]], is_pooled=False).law
             p[part, m] = [law.tail(one[[m]])[0] for one in found[part]]
     p[:, np.arange(len(dims)), np.arange(len(dims))] = 1.0
     return np.where(np.isnan(p), 1.0, p)

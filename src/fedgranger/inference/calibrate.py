@@ -4,6 +4,16 @@ B copies with shifted clocks give for every pair the law of its statistic under 
 averaged over all a and d2 by how likely they make the copies, gives the chance of a larger
 statistic, given what B copies can say of its law. It reaches below 1/(B + 1); there the tail is
 extrapolated.
+
+A few dozen copies hardly tell a heavy tail from a light one. With all d2 equally likely for every
+pair, p-values are too large where tails are light and too small where they are heavy. How likely
+each d2 is beforehand is therefore learned from all pairs together (empirical Bayes), with L_ij the
+likelihood of pair i's copies under the j-th d2, averaged over a, N pairs and J values of d2:
+
+$$\pi_j = \frac{1}{N + s}
+  \Big( \sum_i \frac{\pi_j L_{ij}}{\sum_l \pi_l L_{il}} + \frac{s}{J} \Big)$$
+
+as if s further pairs had been seen for which all are equally likely.
 """
 
 from __future__ import annotations
@@ -16,7 +26,12 @@ from scipy import special, stats
 __all__ = ["Calibrated", "Law", "calibrate", "extrapolated_pairs"]
 
 TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
-"""What d2 may be, all equally likely beforehand."""
+"""What d2 may be."""
+EVEN_PAIRS = 3.0
+"""s. Between 1 and 10 it hardly matters: sizes at 5 % on statistics of a known law, 20 copies and
+36 pairs, are .050-.053 with d2 = 4 (.066 without pooling) and .039-.044 with light tails (.029)."""
+POOLING_STEPS = 5000
+SMALL_CHANGE = 1e-9
 SCALES = np.linspace(-3.5, 3.5, 25)
 """What a may be, in standard errors of its logarithm."""
 NEWTON_STEPS = 12
@@ -72,24 +87,44 @@ class Law(NamedTuple):
         return np.exp(high)
 
 
-def calibrate(statistic: np.ndarray, df: np.ndarray, copies: np.ndarray) -> Calibrated:
+def calibrate(
+    statistic: np.ndarray, df: np.ndarray, copies: np.ndarray, *, is_pooled: bool = True
+) -> Calibrated:
     """Compare statistics W/k with those of shifted copies.
 
     Args:
         statistic: (effect, cause), W/k.
         df: (effect, cause), k.
         copies: (copy, effect, cause), W/k at the same k.
+        is_pooled: how heavy tails are is learned from all pairs together.
     """
     known = np.isfinite(copies) & (copies > 0)
     count = known.sum(axis=0)
     enough = (count >= max(len(copies) / 2, 10)) & np.isfinite(statistic)
     real = known & enough  # the other pairs get a law too, which nobody looks at
     law = _fit(np.where(real, copies, 1.0), real | ~enough, np.where(enough, df, 1.0))
+    if is_pooled and enough.any():
+        law = _pool(law, enough)
     p = law.tail(np.where(enough, statistic, 1.0))
     p = np.maximum(p, 1.0 / (count + 1.0) ** EXTRAPOLATION)
     largest = np.where(known, copies, -np.inf).max(axis=0)
     beyond = enough & (np.where(enough, statistic, 0.0) > largest)
     return Calibrated(np.where(enough, p, np.nan), beyond, law)
+
+
+def _pool(law: Law, known: np.ndarray) -> Law:
+    """Weigh every d2 by how likely all pairs together make it; see the module's equation."""
+    likelihood = law.weight.sum(axis=-1)[known]  # the weights so far are for even odds
+    N, J = likelihood.shape
+    odds = np.full(J, 1 / J)
+    for _ in range(POOLING_STEPS):
+        shares = likelihood * odds
+        shares /= shares.sum(axis=1, keepdims=True)
+        before, odds = odds, (shares.sum(axis=0) + EVEN_PAIRS / J) / (N + EVEN_PAIRS)
+        if np.abs(odds - before).max() < SMALL_CHANGE:
+            break
+    weight = law.weight * odds[:, None]
+    return law._replace(weight=weight / weight.sum(axis=(-2, -1), keepdims=True))
 
 
 def _fit(copies: np.ndarray, known: np.ndarray, df: np.ndarray) -> Law:

@@ -253,12 +253,12 @@ def test_a_refused_test_names_the_option(monkeypatch, reason):
     """Whatever sensor makes the estimate explode, those that may wander are named."""
     from fedgranger.data.preparation import propose
     from fedgranger.errors import InferenceError
-    from fedgranger.runtime import fitting
+    from fedgranger.runtime import edge_tests
 
     def refuse(*_):
         raise InferenceError(reason)
 
-    monkeypatch.setattr(fitting, "infer", refuse)
+    monkeypatch.setattr(edge_tests, "infer", refuse)
     result = fg.fit(odd_panel("slow"), fg.RunConfig(state_dim=1, solver="none"))
     said = result.manifest["inference"]["reason"]
     assert said.endswith("--difference auto,a.x") == ("stationary" in reason)
