@@ -17,6 +17,7 @@ __all__ = [
     "MANIFEST",
     "RunFolder",
     "check_files",
+    "flush_to_disk",
     "plain_cell",
     "without_formulas",
     "write_atomically",
@@ -101,15 +102,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
-        _flush(temporary)
+        flush_to_disk(temporary)
         os.replace(temporary, path)
         if os.name == "posix":
-            _flush(path.parent)
+            flush_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Force a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

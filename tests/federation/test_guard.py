@@ -1,10 +1,8 @@
 """The door of every FLARE process: what a run needs comes in, everything else stays out."""
 
-import io
 import json
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
@@ -19,9 +17,8 @@ from fedgranger.flare.guard import (
 )
 from fedgranger.flare.job_files import check_archive, check_job, write_job
 from fedgranger.flare.rights import check_rights, restore_rights
+from tests.federation.jobs import JOB, OTHER_JOB, packed
 
-JOB = "0a1b2c3d-1111-4222-8333-0123456789ab"
-OTHER_JOB = "ffffffff-1111-4222-8333-0123456789ab"
 ADMIN = "_admin_0a1b2c3d-1111-4222-8333-0123456789ab"
 NAMES = {
     "client": "pump",
@@ -209,14 +206,6 @@ def test_a_job_that_is_not_a_run_is_refused(tmp_path, alter, sentence):
     alter(app)
     with pytest.raises(ConfigError, match=sentence):
         check_job(app)
-
-
-def packed(*files, size=10):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in files:
-            archive.writestr(name, b" " * size)
-    return out.getvalue()
 
 
 RUN_FILES = ("config/config_fed_client.json", "config/config_fed_server.json")

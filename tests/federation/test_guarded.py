@@ -18,7 +18,7 @@ from nvflare.private.admin_defs import Message
 from fedgranger.flare import guarded
 from fedgranger.flare.components import OnlyRuns
 from fedgranger.flare.identity import admin_name
-from tests.federation.test_guard import JOB, OTHER_JOB, packed
+from tests.federation.jobs import JOB, OTHER_JOB, packed
 
 ADMIN = "_admin_0a1b2c3d-1111-4222-8333-0123456789ab"
 

@@ -12,7 +12,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.reading import read_client
 from fedgranger.data.time_axis import LocalSeries
 from tests.configs import formula_config
-from tests.federation.test_parties import Federation
+from tests.federation.loopback_run import Federation
 
 
 def write_tables(folder, seed):

@@ -11,7 +11,7 @@ from fedgranger.inference.audit_words import control_sentences
 from fedgranger.report.html import write_report
 from fedgranger.report.run import write_run_report
 from tests.configs import formula_config
-from tests.federation.test_parties import Federation, Ticking, silent_after
+from tests.federation.loopback_run import Federation, Ticking, silent_after
 
 
 @pytest.fixture(scope="module")

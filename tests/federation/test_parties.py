@@ -1,88 +1,21 @@
 """Coordinator and parties: same numbers as in one process, refusals, policies, records."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.coordinator import drive
 from fedgranger.federation.loopback import LoopbackEngine
-from fedgranger.federation.options import FederationOptions
-from fedgranger.federation.party import Party
-from fedgranger.federation.policy import UNLIMITED, SitePolicy
-from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, RunStopped
-from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.policy import SitePolicy
+from fedgranger.federation.protocol import RunStopped
 from tests.configs import formula_config
+from tests.federation.loopback_run import Federation, Ticking, silent_after
 
 
 @pytest.fixture(scope="module")
 def panel():
     return fg.simulate(3, 301, seed=0)[0]
-
-
-OPEN = SitePolicy(**UNLIMITED)
-"""Sites that allow every option and any number of rounds."""
-
-
-class Federation:
-    """All parties of one run over loopback, with a log and a tap on the wire."""
-
-    def __init__(
-        self, panel, folder, config, wrap=lambda name, handle: handle, policy=OPEN, **options
-    ):
-        self.folder, self.log, self.wire, self.now, self.audit = folder, [], [], 0.0, []
-        self.options = FederationOptions(config, **options)
-        self.names, self.parties = panel.names, {}
-        self.policy, self.wrap = policy, wrap
-        for client in panel:
-            self.give(LocalSeries(client, panel.time))
-
-    def give(self, series):
-        """Let a party have these data."""
-        name = series.client.name
-        self.parties[name] = Party(
-            series,
-            Store(DiskFiles(self.folder / name)),
-            seeded_preparation(self.options.config),
-            policy=self.policy,
-            secret=b"s" * 32,
-            clock=lambda: self.now,
-            log=self.log.append,
-            audit=partial(self._note, name),
-        )
-
-    def _note(self, name, event, **facts):
-        self.audit.append((name, event, facts))
-
-    def handlers(self):
-        def tapped(name, handle):
-            def call(payload):
-                answer = handle(payload)
-                self.wire.append((name, payload, answer))
-                return answer
-
-            return call
-
-        return {
-            name: tapped(name, self.wrap(name, party.handle))
-            for name, party in self.parties.items()
-        }
-
-    def coordinator(self, nonce="n"):
-        plan = Plan("run", self.names, self.options, nonce)
-        store = Store(DiskFiles(self.folder / "server"))
-        return Coordinator(plan, store, lambda: self.now, self.log.append)
-
-    def pass_time(self, seconds):
-        self.now += seconds
-
-    def run(self, coordinator=None, **options):
-        self.server = coordinator or self.coordinator()
-        return drive(self.server, LoopbackEngine(self.handlers()), **options)
 
 
 @pytest.mark.parametrize(
@@ -365,33 +298,6 @@ def test_a_client_without_its_disk_makes_the_run_begin_again(panel, tmp_path):
     found = second.run(second.coordinator("another"))
     np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert any(line.endswith("starting") for line in second.log)
-
-
-def silent_after(calls, name):
-    count = {"calls": 0}
-
-    def wrap(client, handle):
-        def call(payload):
-            count["calls"] += client == name
-            if client == name and count["calls"] > calls:
-                return b""
-            return handle(payload)
-
-        return call
-
-    return wrap
-
-
-class Ticking(LoopbackEngine):
-    """Every exchange takes a second."""
-
-    def __init__(self, federation):
-        super().__init__(federation.handlers())
-        self._federation = federation
-
-    def exchange(self, requests, timeout):
-        self._federation.now += 1.0
-        return super().exchange(requests, timeout)
 
 
 def test_a_client_that_never_returns_stops_the_run_with_a_sentence(panel, tmp_path):

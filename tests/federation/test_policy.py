@@ -23,8 +23,8 @@ from fedgranger.federation.requests import read_edges
 from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from tests.configs import formula_config
-from tests.federation.test_parties import Federation
-from tests.federation.test_reconstruction import NUM_STEPS, Attacker, options
+from tests.federation.attacker import NUM_STEPS, Attacker, options
+from tests.federation.loopback_run import Federation
 
 OPEN = SitePolicy(**UNLIMITED)
 

@@ -17,7 +17,7 @@ from fedgranger.federation.preview import explained, look_ahead
 from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.settings import ClientSettings, write_settings
-from tests.federation.test_reconstruction import CLIENT, NUM_STEPS, Attacker, options
+from tests.federation.attacker import CLIENT, NUM_STEPS, Attacker, options
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
+from fedgranger.run_folder import flush_to_disk
 
 __all__ = ["DamagedRecordError", "DiskFiles", "Files", "NoRecords", "Records", "Store"]
 
@@ -95,7 +96,7 @@ class DiskFiles:
 
     def flush(self, name: str) -> None:
         """Force a file's content to the disk."""
-        self._sync(self._folder / name)
+        flush_to_disk(self._folder / name)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name."""
@@ -103,15 +104,7 @@ class DiskFiles:
 
     def flush_folder(self) -> None:
         """Force renames to the disk."""
-        self._sync(self._folder)
-
-    @staticmethod
-    def _sync(path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_to_disk(self._folder)
 
 
 class Store:

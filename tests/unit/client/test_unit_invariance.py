@@ -10,7 +10,7 @@ from fedgranger.client.state_noise import state_message
 from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
 from tests.configs import formula_config
-from tests.unit.client.test_client_noise_floor import make, slow_sensors
+from tests.slow_sensors import make, slow_sensors
 
 UNITS = np.array([1e5, 1.0, 1e-5, 3.6, 1e5, 0.01])
 OFFSETS = np.array([101_325.0, 273.15, 0.0, -5.0, 1e5, 1.0])
