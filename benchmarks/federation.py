@@ -32,7 +32,7 @@ from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.newton import solve  # noqa: E402
 from fedgranger.runtime.rows import single_row  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
-from fedgranger.server import newton  # noqa: E402
+from fedgranger.server import row_solver  # noqa: E402
 from fedgranger.uncertainty import statistics as averages_of  # noqa: E402
 
 CLIENTS, STEPS, SEEDS = 6, 2000, (0, 1, 2)
@@ -102,9 +102,9 @@ def training():
             setup = set_up(panel, config)
             expected = fixed_points(setup, config)
             rounds.append(rounds_needed(setup, config, expected))
-            quick, newton.accelerate = newton.accelerate, plain
+            quick, row_solver.accelerate = row_solver.accelerate, plain
             alternating.append(rounds_needed(setup, config, expected))
-            newton.accelerate = quick
+            row_solver.accelerate = quick
             after.append([descent_distance(panel, ratio, expected, w, 10_000) for w in (1, "full")])
         single, full = np.array(after).T.tolist()
         found[ratio] = {

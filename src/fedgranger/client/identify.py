@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedgranger.client.loadings import Loadings
-from fedgranger.client.moments import MeasurementMoments, measurement_moments
-from fedgranger.client.noise_floor import client_noise_floor, limited_noise, share_in_words
+from fedgranger.client.model_selection import choose_loadings, select_state_dim
+from fedgranger.client.noise_limit import client_noise_floor, limited_noise, share_in_words
 from fedgranger.client.params import LocalModel
-from fedgranger.client.selection import choose_loadings, select_state_dim
+from fedgranger.client.sensor_moments import MeasurementMoments, measurement_moments
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError

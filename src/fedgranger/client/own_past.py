@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.stretches import run_on
 from fedgranger.linalg.triangle import triangle
 
 __all__ = ["LARGEST_ORDER", "own_order"]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.checks import TimeAxis
 from fedgranger.data.findings import Finding, lost_rows
+from fedgranger.data.input_checks import TimeAxis
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.time_axis import (
     LocalSeries,

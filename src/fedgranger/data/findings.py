@@ -1,6 +1,6 @@
 """What is odd about the sensors of a client, as facts and as sentences.
 
-`examine` only looks; what follows from it is decided in `fedgranger.data.preparation`.
+`examine` only looks; what follows from it is decided in `fedgranger.data.sensor_preparation`.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.data import checks
+from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, check_missing, finish_client
 from fedgranger.data.findings import Finding, examine
 from fedgranger.data.panel import ClientData, Panel, segment_starts
-from fedgranger.data.preparation import (
+from fedgranger.data.sensor_preparation import (
     SensorChoices,
     choose,
     labels_of,
@@ -68,8 +68,8 @@ def prepare_panel(
     panel: Panel, *, missing: str, constant: str, difference: str, leave_out: str, suspect: str
 ) -> Panel:
     """Check and treat a panel that was made in Python; see `Panel.prepared`."""
-    checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    input_checks.check_choice("missing", missing, ("error", "mask"))
+    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
     known = {client.name: client.sensors for client in panel}
     choices = choose(
         known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing
@@ -78,7 +78,7 @@ def prepare_panel(
     tables: list[ClientTable] = []
     for client in panel:
         values = np.where(client.observed, client.values, np.nan)
-        table = ClientTable(client.name, client.sensors, values, checks.TimeAxis(panel.time))
+        table = ClientTable(client.name, client.sensors, values, input_checks.TimeAxis(panel.time))
         label = labels_of(client.name, is_alone=False)
         tables.append(prepare_table(table, choices, "mask", constant, label, findings, notes))
     return replace(finish_panel(tables, constant, findings, notes), notes=tuple(notes))

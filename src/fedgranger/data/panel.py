@@ -243,7 +243,7 @@ class Panel:
             suspect: `"error"` refuses clocks, row numbers and codes for missing samples, `"keep"`
                 uses them as measured.
         """
-        from fedgranger.data.reading import read_panel
+        from fedgranger.data.panel_files import read_panel
 
         return read_panel(
             Path(path),
@@ -282,7 +282,7 @@ class Panel:
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""
-        from fedgranger.data.reading import write_panel
+        from fedgranger.data.panel_files import write_panel
 
         return write_panel(self, Path(folder), format)
 

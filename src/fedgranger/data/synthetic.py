@@ -28,6 +28,7 @@ from fedgranger.data.dynamics import (
     state_spread,
     with_dead_time,
 )
+from fedgranger.data.linear_system import client_names, draw_system
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.scenarios import scenario_options
 from fedgranger.data.simulation_checks import (
@@ -36,7 +37,6 @@ from fedgranger.data.simulation_checks import (
     check_outage,
     check_shares,
 )
-from fedgranger.data.system import client_names, draw_system
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 

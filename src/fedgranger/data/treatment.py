@@ -122,7 +122,7 @@ def chosen_sensors(
 def _unknown(
     option: str, entry: str, labels: Mapping[str, tuple[str, str]], words: Sequence[str]
 ) -> ConfigError:
-    from fedgranger.data.checks import nearest
+    from fedgranger.data.input_checks import nearest
 
     flag = option.replace("_", "-")
     allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")

@@ -21,7 +21,7 @@ import numpy as np
 
 from fedgranger._version import __version__
 from fedgranger.client.learner import ClientMemory, Learner
-from fedgranger.client.site import check_length
+from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
 from fedgranger.errors import ConfigError, FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode

@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from fedgranger.client.learner import Learner, make_learner
 from fedgranger.client.params import LocalModel
+from fedgranger.client.prepared_client import identify_client, initial_augmentation, prepare_client
 from fedgranger.client.season import Season, take_out
-from fedgranger.client.site import identify_site, initial_augmentation, set_up_site
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
@@ -71,12 +71,12 @@ def prepare_party(
         data, season, notes = take_out(
             on_grid(series, grid), grid_time(grid), config, interval=float(grid.interval)
         )
-        model = identify_site(data, starts, config)
+        model = identify_client(data, starts, config)
         told = state_hello(data, model, starts, season.periods)
         states, observed = _states(data, model)
         learner, hello = None, {}
         if config.solver != "none":
-            site = set_up_site(data, starts, config, window, model)
+            site = prepare_client(data, starts, config, window, model)
             theta = start(model.augmentation_shape)
             learner = make_learner(site, config, window, options.message_steps, theta)
             hello = {

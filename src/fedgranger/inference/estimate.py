@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.moments import StateMoments, accumulate
+from fedgranger.inference.state_moments import StateMoments, accumulate
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.spectral import spectral_radius

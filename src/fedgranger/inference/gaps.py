@@ -26,7 +26,7 @@ import numpy as np
 from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
 from fedgranger.inference.states import StateSource, keep_rows, select_clients
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.stretches import LONGEST_GAP
 
 __all__ = ["Usable", "long_gaps", "overlap", "usable"]
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.moments import expand
+from fedgranger.inference.state_moments import expand, time_weights
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
-from fedgranger.inference.weights import time_weights
 
 __all__ = ["influence", "jackknife_factor", "weighted_pieces"]
 

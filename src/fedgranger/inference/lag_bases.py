@@ -19,7 +19,7 @@ import scipy.linalg
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource
-from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.stretches import run_on
 from fedgranger.linalg.triangle import triangle
 
 __all__ = ["LagBasis", "LagWindow", "lag_bases", "lag_windows"]

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.moments import accumulate
+from fedgranger.inference.state_moments import accumulate
 from fedgranger.inference.states import StateSource, complete_rows, lagged_pairs
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.audit import PairTests
 from fedgranger.inference.calibrate import Calibrated
+from fedgranger.inference.copy_audit import PairTests
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
-from fedgranger.inference.edges import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import EdgeInference, edge_tables
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
-from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
+from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
 from fedgranger.inference.positive_control import innovation_covs, latent_controls
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests

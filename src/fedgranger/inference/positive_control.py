@@ -25,8 +25,8 @@ import pandas as pd
 
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
+from fedgranger.inference.strength import detectable_strength
 from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.linalg.psd import is_positive_definite
 

@@ -10,12 +10,12 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.calibrate import Calibrated, extrapolated_pairs
-from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_wanted
+from fedgranger.inference.decision import decide, is_wanted
+from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.positive_control import smallest_influence
-from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.states import StateSource
-from fedgranger.inference.strength import strength_intervals
+from fedgranger.inference.strength import detectable_strength, strength_intervals
 
 __all__ = ["readings_tables"]
 

@@ -2,7 +2,7 @@ r"""What kind of record a client has, in a few numbers: seasonal, drifting or bu
 
 A test's p-values are off where what a client's own past leaves of its states is not the noise that
 the test takes it for. The numbers come from the state streams that the server has, s, and from what
-a client's own past leaves of them, u (turned and scaled to unit covariance, `arrivals.whiten`):
+a client's own past leaves of them, u (turned and scaled to unit covariance, `whitening`):
 
 - **seasonal**: a line in the spectrum of \(s_t - \varphi s_{t-1}\) (φ the autocorrelation at lag
   one, against the slope of slow series): the power at one frequency with at least six cycles in the

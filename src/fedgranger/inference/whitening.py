@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, room
-from fedgranger.linalg.runs import run_on
+from fedgranger.linalg.stretches import run_on
 from fedgranger.linalg.triangle import triangle
 
 __all__ = ["Whitened", "bounded", "whiten"]

@@ -16,7 +16,7 @@ import numpy as np
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError, UnstableRecursionError
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.edges import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import EdgeInference, edge_tables
 from fedgranger.runtime.rows import Row, single_row
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.steady_state import SteadyState, settle

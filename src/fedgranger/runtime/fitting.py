@@ -22,14 +22,14 @@ from fedgranger.config import RunConfig
 from fedgranger.data.align import regular_panel
 from fedgranger.data.finishing import look_at
 from fedgranger.data.panel import Panel
-from fedgranger.data.preparation import propose
+from fedgranger.data.sensor_preparation import propose
 from fedgranger.errors import (
     ConvergenceWarning,
     InferenceError,
     InferenceWarning,
     UnstableRecursionError,
 )
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.blocks import pack_square

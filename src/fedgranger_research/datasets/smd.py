@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data.checks import nearest
+from fedgranger.data.input_checks import nearest
 from fedgranger.errors import ConfigError, DataError
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source

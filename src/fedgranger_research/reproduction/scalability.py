@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from fedgranger.data.system import client_names
+from fedgranger.data.linear_system import client_names
 from fedgranger_research.reproduction.reading import (
     column,
     number,

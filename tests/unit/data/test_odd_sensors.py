@@ -7,7 +7,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.data.finishing import look_at
-from fedgranger.data.reading import read_client
+from fedgranger.data.panel_files import read_client
 from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
 from fedgranger.errors import ConfigError, DataError
 from tests.odd_sensors import NUM_ROWS, odd_column, odd_folder, odd_panel
@@ -251,7 +251,7 @@ def test_a_fit_of_arrays_names_what_it_leaves_alone():
 @pytest.mark.parametrize("reason", ["the data are not stationary", "the clients are too short"])
 def test_a_refused_test_names_the_option(monkeypatch, reason):
     """Whatever sensor makes the estimate explode, those that may wander are named."""
-    from fedgranger.data.preparation import propose
+    from fedgranger.data.sensor_preparation import propose
     from fedgranger.errors import InferenceError
     from fedgranger.runtime import fitting
 

@@ -13,10 +13,10 @@ from fedgranger.data.panel import ClientData
 from fedgranger.linalg.spectral import WindowMoments, window_moments
 
 __all__ = [
-    "ClientStream",
+    "FilteredData",
     "WindowArrays",
+    "filter_data",
     "measured_moments",
-    "prepare",
     "state_moments",
 ]
 
@@ -34,7 +34,7 @@ class WindowArrays(NamedTuple):
     has_next: np.ndarray
 
 
-class ClientStream(NamedTuple):
+class FilteredData(NamedTuple):
     """Private data of one client, ready for training.
 
     Attributes:
@@ -74,36 +74,36 @@ class ClientStream(NamedTuple):
         )
 
 
-def measured_moments(stream: ClientStream, window: int) -> WindowMoments:
+def measured_moments(data: FilteredData, window: int) -> WindowMoments:
     """Moments of the scaled measurements over the steps that training uses."""
-    num_pairs = len(stream.values) - 1
-    return window_moments(stream.scaled(0, num_pairs), stream.is_observed[:-1], window)
+    num_pairs = len(data.values) - 1
+    return window_moments(data.scaled(0, num_pairs), data.is_observed[:-1], window)
 
 
-def state_moments(stream: ClientStream, window: int) -> WindowMoments:
+def state_moments(data: FilteredData, window: int) -> WindowMoments:
     """Moments of the filtered states over the steps that training uses."""
-    states = stream.filtered_states[:-1]
+    states = data.filtered_states[:-1]
     return window_moments(states, np.ones(len(states), dtype=np.bool_), window)
 
 
-def prepare(client: ClientData, model: LocalModel, segment_starts: np.ndarray) -> ClientStream:
+def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarray) -> FilteredData:
     """Filter a client's data in chunks of bounded size."""
     complete = client.row_observed
     num_steps = len(client.values)
     states = np.empty((num_steps, model.state_dim))
     has_next = np.zeros(num_steps, dtype=np.bool_)
     has_next[:-1] = complete[:-1] & complete[1:] & ~segment_starts[1:]
-    stream = ClientStream(client.name, model, client.values, states, complete, has_next)
+    data = FilteredData(client.name, model, client.values, states, complete, has_next)
     params, last = filter_params(model), jnp.zeros(model.state_dim)
     for start in range(0, num_steps, CHUNK_STEPS):
         stop = min(start + CHUNK_STEPS, num_steps)
         filtered = run(
             params,
             last,
-            jnp.asarray(stream.scaled(start, stop)),
+            jnp.asarray(data.scaled(start, stop)),
             jnp.asarray(complete[start:stop]),
             jnp.asarray(segment_starts[start:stop]),
         )
         states[start:stop] = np.asarray(filtered)
         last = filtered[-1]
-    return stream
+    return data

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedgranger.data import reading, tables
+from fedgranger.data import client_tables, panel_files
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
 
@@ -109,7 +109,7 @@ def test_broken_csv(tmp_path, content, parts):
 
 
 def test_ragged_row_far_down_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
     rows = [f"{row},{row % 7}" for row in range(200)]
     rows[149] += ",1"
     bad = "time,x\n" + "\n".join(rows) + "\n"
@@ -192,7 +192,7 @@ def test_value_types_become_float64(tmp_path):
 
 
 def test_late_change_of_type_does_not_confuse_the_reader(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
     values = [*range(100), 0.5, *range(100)]
     times = [*range(200), 200.5]
     late = "time,x\n" + "".join(f"{t},{v}\n" for t, v in zip(times, values, strict=True))
@@ -596,7 +596,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         draft.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reading, "_write_client", fail)
+    monkeypatch.setattr(panel_files, "_write_client", fail)
     with pytest.raises(OSError, match="No space"):
         panel.write(tmp_path)
     assert path.read_bytes() == before
@@ -605,10 +605,10 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_equal_axes_share_one_time_array(tmp_path):
     fill(tmp_path, a=GOOD, b=GOOD)
-    tables = reading._read_folder(tmp_path, "auto")
+    tables = panel_files._read_folder(tmp_path, "auto")
     assert tables[0].time is not None
     assert tables[1].time is not None
     assert tables[1].time.values is tables[0].time.values
     panel_values = tables[0].values
-    reading.align(tables)
+    panel_files.align(tables)
     assert tables[0].values is panel_values

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.inference.agreed_noise import agreed_noise
 from fedgranger.inference.infer import infer
 from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.noise_correction import choose_noise
 from tests.state_sources import add_errors, random_covs, simulate_states, source_of
 
 DIMS = (2, 1, 1)
@@ -40,7 +40,7 @@ def test_the_own_noise_is_kept_where_it_is_right():
     assert (p < 0.05).mean() < 0.14
     assert (p < 0.001).sum() <= 1
     source = made(0)
-    found = agreed_noise(source)
+    found = choose_noise(source)
     assert found.source is source
     assert found.is_possible
     assert not found.warning
@@ -50,7 +50,7 @@ def test_the_own_noise_is_kept_where_it_is_right():
 def test_noise_that_contradicts_the_lags_is_replaced(make, share):
     for seed in range(5):
         source = make(seed) if share is None else make(seed, 1 / share)
-        found = agreed_noise(source)
+        found = choose_noise(source)
         assert found.is_possible
         assert "does not agree" in found.warning
         shown = np.array(list(found.shares.values()))
@@ -69,7 +69,7 @@ def test_replaced_noise_does_not_depend_on_coordinates():
         DIMS,
         [N @ E @ N.T for N, E in zip(turns, source.error_covs, strict=True)],
     )
-    one, other = agreed_noise(source), agreed_noise(turned)
+    one, other = choose_noise(source), choose_noise(turned)
     for N, E, F in zip(turns, one.source.error_covs, other.source.error_covs, strict=True):
         np.testing.assert_allclose(N @ E @ N.T, F, atol=1e-4 * np.abs(F).max())
     assert list(one.shares.values()) == pytest.approx(list(other.shares.values()), rel=1e-3)

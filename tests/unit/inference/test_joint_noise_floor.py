@@ -6,8 +6,8 @@ import pytest
 from fedgranger.errors import InferenceError
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.moments import accumulate
-from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
+from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
+from fedgranger.inference.state_moments import accumulate
 from fedgranger.linalg.noise_floor import LagMoments, noise_floor
 from fedgranger.linalg.spectral import spectral_radius
 from tests.configs import formula_config

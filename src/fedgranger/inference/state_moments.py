@@ -2,7 +2,7 @@ r"""First and second moments of the state streams, from pairs that are complete 
 
 With samples missing, \(E[s_m^+ s_n^\top]\) is averaged over the pairs in which client m is
 observed at t+1 and client n at t, each block by its own weight: every block stays unbiased
-however often other clients are absent.
+however often other clients are absent. Weights of time steps are for data whose statistics drift.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.errors import ConfigError
 from fedgranger.inference.states import StateSource, lagged_pairs
-from fedgranger.inference.weights import time_weights
 
-__all__ = ["StateMoments", "accumulate", "expand"]
+__all__ = ["WEIGHTINGS", "StateMoments", "accumulate", "expand", "time_weights"]
+
+WEIGHTINGS = ("none", "ewma", "window")
+NEGLIGIBLE = 1e-12
 
 
 class StateMoments(NamedTuple):
@@ -49,6 +52,35 @@ class StateMoments(NamedTuple):
     def effective_pairs(self) -> float:
         """(Σw)²/Σw², the number of equally weighted pairs that say as much."""
         return self.total_weight**2 / self.total_square if self.total_square else 0.0
+
+
+def time_weights(
+    weighting: str, span: int | float, num_steps: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function from time indices to weights; the last step has weight 1.
+
+    Args:
+        weighting: `none`; `ewma`, which halves every `span` steps back; `window`, which keeps the
+            last `span` steps only.
+        span: half-life or length.
+        num_steps: T.
+    """
+    if weighting == "none":
+        return lambda index: np.ones(len(index))
+    if weighting not in WEIGHTINGS:
+        raise ConfigError(f"weighting is {weighting!r}; choose one of {', '.join(WEIGHTINGS)}")
+    if span <= 0:
+        raise ConfigError(
+            f"weighting_span is {span}; '{weighting}' needs a positive number of steps"
+        )
+    if weighting == "window":
+        return lambda index: (index >= num_steps - span).astype(np.float64)
+
+    def ewma(index: np.ndarray) -> np.ndarray:
+        weight = 0.5 ** ((num_steps - 1 - index) / span)
+        return np.where(weight > NEGLIGIBLE, weight, 0.0)
+
+    return ewma
 
 
 def accumulate(

@@ -8,9 +8,8 @@ from fedgranger.inference import influence
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.moments import accumulate, expand
+from fedgranger.inference.state_moments import accumulate, expand, time_weights
 from fedgranger.inference.states import lagged_pairs
-from fedgranger.inference.weights import time_weights
 from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,

@@ -17,7 +17,7 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
-from fedgranger.inference.audit import PairTests, Report, run_copies
+from fedgranger.inference.copy_audit import PairTests, Report, run_copies
 from fedgranger.inference.readings import Readings, bases_for, regress
 from fedgranger.inference.shifts import room
 from fedgranger.inference.states import StateSource

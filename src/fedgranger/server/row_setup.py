@@ -1,8 +1,14 @@
-"""What the server fixes before the first round, from the clients' hellos alone."""
+r"""What the server fixes before the first round, from the clients' hellos alone.
+
+Step size of a row: the row's gain is \(2\gamma\kappa_g\) with \(\kappa_g\) the windowed gain of the
+stacked states of the clients it listens to. It is at most about the sum of the clients' own gains
+(exactly so when their states coincide), which is what the server can know before training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +17,23 @@ import numpy as np
 from fedgranger import priors
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
-from fedgranger.server import step_sizes
 from fedgranger.server.granger import ServerParams
-from fedgranger.server.step_sizes import ServerStepSize
 
-__all__ = ["couplings", "initial_rows", "row_step_sizes", "server_params"]
+__all__ = [
+    "ServerStepSize",
+    "choose_step_size",
+    "couplings",
+    "initial_rows",
+    "row_step_sizes",
+    "server_params",
+]
+
+
+class ServerStepSize(NamedTuple):
+    """γ of a row and the gain it uses."""
+
+    server: float
+    gain: float
 
 
 def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
@@ -30,12 +48,28 @@ def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
     return coupling
 
 
+def choose_step_size(
+    state_gains: np.ndarray, *, server: float | str, safety: float
+) -> ServerStepSize:
+    """Fill in γ when it is `"auto"`.
+
+    Args:
+        state_gains: `ClientHello.state_gain` of the clients that may influence this row.
+        server: the step size given, or `"auto"`.
+        safety: share of the budget to use.
+    """
+    total = float(np.sum(state_gains))
+    if server == "auto":
+        server = safety / (2 * total) if total > 0 else 0.0
+    return ServerStepSize(float(server), 2 * float(server) * total)
+
+
 def row_step_sizes(
     state_gains: np.ndarray, coupling: np.ndarray, config: RunConfig
 ) -> tuple[ServerStepSize, ...]:
     """Choose γ of every row from the gains of the clients it listens to."""
     return tuple(
-        step_sizes.choose(
+        choose_step_size(
             state_gains[row], server=config.server_step_size, safety=config.step_safety
         )
         for row in coupling

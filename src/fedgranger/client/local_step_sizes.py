@@ -17,7 +17,7 @@ import numpy as np
 from fedgranger.client.params import LocalModel
 from fedgranger.errors import UnstableRecursionError
 
-__all__ = ["ClientStepSizes", "choose"]
+__all__ = ["ClientStepSizes", "choose_step_sizes"]
 
 
 class ClientStepSizes(NamedTuple):
@@ -28,7 +28,7 @@ class ClientStepSizes(NamedTuple):
     gain: float
 
 
-def choose(
+def choose_step_sizes(
     model: LocalModel,
     gain: float,
     *,

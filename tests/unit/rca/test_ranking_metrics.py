@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgranger.errors import DataError
-from fedgranger.rca.metrics import Instance, chance_hits, evaluate_rankings, hits
+from fedgranger.rca.ranking_metrics import Instance, chance_hits, evaluate_rankings, hits
 
 
 def by_all_orders(scores, roots):

@@ -1,16 +1,43 @@
-"""Multiple testing over the M(M − 1) edges."""
+"""Which pairs are edges: multiple testing over the M(M − 1) pairs."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from fedgranger.config import check_choice
 
-__all__ = ["CORRECTIONS", "adjust", "false_edge_bound"]
+__all__ = ["CORRECTIONS", "adjust", "decide", "false_edge_bound", "is_wanted"]
 
 CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
+Couplings = Literal["all"] | tuple[tuple[str, str], ...]
+
+
+def decide(
+    edges: pd.DataFrame, alpha: float, correction: str, couplings: Couplings = "all"
+) -> pd.DataFrame:
+    """Fill `q_value` and `is_edge` from the p-values; empty where a test was not possible.
+
+    Pairs outside `couplings` are not tested and do not count in the correction.
+    """
+    p = edges["p_value"].to_numpy(dtype=np.float64)
+    q, wanted = np.full(len(p), np.nan), is_wanted(edges, couplings)
+    q[wanted] = adjust(p[wanted], correction)
+    is_edge = pd.array(q <= alpha, dtype="boolean")
+    is_edge[np.isnan(q)] = pd.NA
+    return edges.assign(q_value=q, is_edge=is_edge)
+
+
+def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+    """Which rows are tested at all."""
+    if couplings == "all":
+        return np.ones(len(edges), dtype=np.bool_)
+    pairs = zip(edges["cause"], edges["effect"], strict=True)
+    return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
 
 
 def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgranger.client import stream as stream_module
+from fedgranger.client import filtered_data
+from fedgranger.client.filtered_data import filter_data, measured_moments, state_moments
 from fedgranger.client.params import LocalModel
-from fedgranger.client.stream import measured_moments, prepare, state_moments
 from fedgranger.data.panel import ClientData
 
 T = 30
@@ -27,7 +27,7 @@ def stream():
     values = rng.standard_normal((T, 3)) * model.scale + model.centre
     observed = np.ones((T, 3), dtype=np.bool_)
     observed[5, 1] = observed[20] = observed[21] = False
-    return prepare(
+    return filter_data(
         ClientData("pump", ("a", "b", "c"), np.where(observed, values, 0.0), observed),
         model,
         STARTS,
@@ -74,7 +74,7 @@ def test_filter_predicts_through_gaps_and_restarts(stream):
     A, h = stream.model.self_transition, stream.filtered_states
     np.testing.assert_allclose(h[5], A @ h[4], atol=1e-12)
     np.testing.assert_allclose(h[21], A @ A @ h[19], atol=1e-12)
-    fresh = prepare(
+    fresh = filter_data(
         ClientData("pump", ("a", "b", "c"), stream.values[12:18], np.ones((6, 3), dtype=np.bool_)),
         stream.model,
         STARTS[12:18],
@@ -103,7 +103,7 @@ def test_values_are_not_copied_or_changed(stream):
     values = np.random.default_rng(1).standard_normal((T, 3))
     before = values.copy()
     client = ClientData("pump", ("a", "b", "c"), values, np.ones((T, 3), dtype=np.bool_))
-    again = stream_module.prepare(client, stream.model, STARTS)
+    again = filtered_data.filter_data(client, stream.model, STARTS)
     again.steps(0, T - 1)
     assert again.values is values
     np.testing.assert_array_equal(values, before)

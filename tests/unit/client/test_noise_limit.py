@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
 from fedgranger.client.kalman import steady_gain
-from fedgranger.client.noise_floor import (
+from fedgranger.client.noise_limit import (
     client_noise_floor,
     limited_noise,
     share_in_words,
@@ -15,7 +16,6 @@ from fedgranger.client.noise_floor import (
 from fedgranger.client.params import known_models
 from fedgranger.client.quality import local_fit
 from fedgranger.client.state_noise import state_hello, state_readout
-from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.spectral import spectral_radius
 
@@ -100,7 +100,7 @@ def test_implied_covariance_of_the_sensors_is_kept():
     s = model.scaled(y) @ W.T
     implied = C @ (s.T @ s / 2000 - E) @ C.T + R
     np.testing.assert_allclose(np.diag(implied), 1.0, atol=0.02)
-    fit = local_fit(prepare(make(y), model, first_only(2000)))
+    fit = local_fit(filter_data(make(y), model, first_only(2000)))
     assert fit.innovation_variance < 1.2  # with cR it would be about 1/c
     assert np.isfinite(steady_gain(model).gain).all()
 

@@ -10,7 +10,7 @@ from fedgranger.client.loadings import (
     fit_loadings,
     log_likelihood,
 )
-from fedgranger.client.moments import MeasurementMoments
+from fedgranger.client.sensor_moments import MeasurementMoments
 from fedgranger.errors import ModelError
 
 __all__ = ["choose_loadings", "select_state_dim"]

@@ -4,24 +4,24 @@ import numpy as np
 import pytest
 
 from fedgranger.linalg.spectral import window_moments
-from fedgranger.server.step_sizes import choose
+from fedgranger.server.row_setup import choose_step_size
 
 
 def test_automatic_uses_the_budget():
-    sizes = choose(np.array([2.0, 3.0]), server="auto", safety=0.4)
+    sizes = choose_step_size(np.array([2.0, 3.0]), server="auto", safety=0.4)
     assert sizes.server == pytest.approx(0.4 / (2 * 5.0))
     assert sizes.gain == pytest.approx(0.4)
 
 
 def test_given_step_size_is_taken():
-    sizes = choose(np.array([2.0, 3.0]), server=0.1, safety=0.4)
+    sizes = choose_step_size(np.array([2.0, 3.0]), server=0.1, safety=0.4)
     assert sizes == (0.1, pytest.approx(2 * 0.1 * 5.0))
 
 
 @pytest.mark.parametrize("gains", [[], [0.0, 0.0]])
 def test_row_that_listens_to_nothing(gains):
-    assert choose(np.array(gains), server="auto", safety=0.5) == (0.0, 0.0)
-    assert choose(np.array(gains), server=0.2, safety=0.5) == (0.2, 0.0)
+    assert choose_step_size(np.array(gains), server="auto", safety=0.5) == (0.0, 0.0)
+    assert choose_step_size(np.array(gains), server=0.2, safety=0.5) == (0.2, 0.0)
 
 
 def joint_and_sum(parts, window):

@@ -19,13 +19,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data import checks
+from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, finish_client, is_same_axis
+from fedgranger.data.client_tables import Table, is_table, load_table
 from fedgranger.data.findings import Finding
 from fedgranger.data.finishing import finish_panel, prepare_table
 from fedgranger.data.panel import ClientData, Panel
-from fedgranger.data.preparation import choose, labels_of
-from fedgranger.data.tables import Table, is_table, load_table
+from fedgranger.data.sensor_preparation import choose, labels_of
 from fedgranger.errors import DataError
 
 __all__ = ["read_client", "read_panel", "read_partition", "write_panel"]
@@ -45,8 +45,8 @@ def read_panel(
     suspect: str = "error",
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read` for the arguments."""
-    checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    input_checks.check_choice("missing", missing, ("error", "mask"))
+    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
     if partition is None:
@@ -96,8 +96,8 @@ def read_client(
     Returns:
         The data, their time axis (row numbers without a time column), and notes.
     """
-    checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    input_checks.check_choice("missing", missing, ("error", "mask"))
+    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
@@ -231,7 +231,7 @@ def _check_partition(assignment: dict[str, list[str]], table: Table) -> None:
             if name not in table.names:
                 raise DataError(
                     f"client '{client}': the table has no column '{name}'"
-                    f"{checks.nearest(name, table.names)}; correct the partition"
+                    f"{input_checks.nearest(name, table.names)}; correct the partition"
                 )
             if name == table.time_name:
                 raise DataError(
@@ -246,9 +246,9 @@ def _check_partition(assignment: dict[str, list[str]], table: Table) -> None:
             owners[name] = client
 
 
-def _take_time(where: str, table: Table) -> checks.TimeAxis | None:
+def _take_time(where: str, table: Table) -> input_checks.TimeAxis | None:
     name = table.time_name
-    return None if name is None else checks.to_times(where, name, table.take(where, name))
+    return None if name is None else input_checks.to_times(where, name, table.take(where, name))
 
 
 def _take_values(where: str, table: Table, sensors: Sequence[str]) -> np.ndarray:
@@ -256,7 +256,7 @@ def _take_values(where: str, table: Table, sensors: Sequence[str]) -> np.ndarray
         raise DataError(f"{where}: there is no sensor column beside the time; add one")
     values = np.empty((table.num_rows, len(sensors)))
     for position, name in enumerate(sensors):
-        values[:, position] = checks.to_numbers(where, name, table.take(where, name))
+        values[:, position] = input_checks.to_numbers(where, name, table.take(where, name))
     pa.default_memory_pool().release_unused()
     return values
 
@@ -267,7 +267,7 @@ def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
     Numbers are written with as many digits as it takes to read the same float64 again. A file
     appears under its name only when it is complete.
     """
-    checks.check_choice("format", format, ("csv", "parquet"))
+    input_checks.check_choice("format", format, ("csv", "parquet"))
     for client in panel:
         if UNSAFE_NAME.search(client.name) or len(client.name) > 100:
             raise DataError(

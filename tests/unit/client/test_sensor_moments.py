@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.client import moments as moments_module
-from fedgranger.client.moments import measurement_moments
+from fedgranger.client import sensor_moments
+from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 
@@ -73,7 +73,7 @@ def complete_case(seed):
 def test_vs_plain_numpy(monkeypatch, case, standardise, chunk):
     """Chunks of 210 leave one row for the last; 211 and 65 536 hold all."""
     client, starts = case(0)
-    monkeypatch.setattr(moments_module, "CHUNK_STEPS", chunk)
+    monkeypatch.setattr(sensor_moments, "CHUNK_STEPS", chunk)
     got = measurement_moments(client, starts, standardise=standardise)
     for name, value, expected in zip(
         got._fields, got, plain(client, starts, standardise), strict=True
@@ -126,6 +126,6 @@ def test_constant_sensor_is_named(monkeypatch, standardise, value):
     values[:, 1] = value
     observed = np.ones(values.shape, dtype=np.bool_)
     values[3, 1], observed[3, 0] = 77.0, False  # varies only in a row that is not complete
-    monkeypatch.setattr(moments_module, "CHUNK_STEPS", 100)
+    monkeypatch.setattr(sensor_moments, "CHUNK_STEPS", 100)
     with pytest.raises(DataError, match=r"client 'pump': sensor 's2' is constant"):
         measurement_moments(make(values, observed), first_only(211), standardise=standardise)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client import augment, step_sizes
+from fedgranger.client import augment
+from fedgranger.client.filtered_data import filter_data, measured_moments, state_moments
+from fedgranger.client.local_step_sizes import choose_step_sizes
 from fedgranger.client.params import LocalModel, known_models
-from fedgranger.client.stream import measured_moments, prepare, state_moments
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.messages import ServerMessage
-from fedgranger.server import step_sizes as server_step_sizes
+from fedgranger.server.row_setup import choose_step_size
 
 A = np.array([[0.8, 0.3], [0.0, 0.5]])
 C = np.array([[1.0, 0.2], [0.0, 1.0], [-1.0, 2.0]])
@@ -25,7 +26,7 @@ def largest(matrix):
 
 
 def choose(model=MODEL, gain=GAIN, local="auto", feedback="auto", safety=0.5):
-    return step_sizes.choose(
+    return choose_step_sizes(
         model, gain, local=local, feedback=feedback, safety=safety, client="pump"
     )
 
@@ -82,7 +83,7 @@ def test_twice_the_data_scale_needs_a_quarter_of_the_step():
 def streams():
     panel, truth = fg.simulate(2, 400, sensor_dims=[3, 4], edges=1, seed=3)
     models = known_models(truth)
-    return [prepare(c, models[c.name], panel.segment_starts) for c in panel]
+    return [filter_data(c, models[c.name], panel.segment_starts) for c in panel]
 
 
 def test_gain_is_largest_eigenvalue_of_the_kronecker_product(streams):
@@ -124,7 +125,7 @@ def test_automatic_sizes_contract_the_mean(streams, safety):
     for m in range(2):
         stream, other = streams[m], streams[1 - m]
         sizes = choose(stream.model, measured_moments(stream, 399).gain, safety=safety)
-        server = server_step_sizes.choose(
+        server = choose_step_size(
             np.array([state_moments(other, 399).gain]), server="auto", safety=safety
         )
         K = mean_gain_matrix(stream, other, sizes, server.server)

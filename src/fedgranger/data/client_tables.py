@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data import checks
+from fedgranger.data import input_checks
 from fedgranger.errors import DataError
 
 __all__ = ["Table", "is_table", "load_table", "not_utf8", "one_sentence"]
@@ -74,8 +74,8 @@ def load_table(where: str, path: Path, time_column: str) -> Table:
 def _load_parquet(where: str, path: Path, time_column: str) -> Table:
     with arrow_parquet.ParquetFile(path) as file:
         names, num_rows = file.schema_arrow.names, file.metadata.num_rows
-    checks.check_names(where, names)
-    time_name = checks.find_time_column(where, names, time_column)
+    input_checks.check_names(where, names)
+    time_name = input_checks.find_time_column(where, names, time_column)
     return Table(path, names, time_name, num_rows, {})
 
 
@@ -98,8 +98,8 @@ def _load_csv(where: str, path: Path, time_column: str) -> Table:
     try:
         with arrow_csv.open_csv(path, read, parse, infer) as reader:
             names = reader.schema.names
-        checks.check_names(where, names)
-        time_name = checks.find_time_column(where, names, time_column)
+        input_checks.check_names(where, names)
+        time_name = input_checks.find_time_column(where, names, time_column)
         types = {name: pa.float64() for name in names if name != time_name}
         fixed = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
         try:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.config import RunConfig
-from fedgranger.inference.audit import Audit
 from fedgranger.inference.calibrate import Calibrated
+from fedgranger.inference.copy_audit import Audit
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.multiplicity import adjust
-from fedgranger.inference.power import detectable_strength
+from fedgranger.inference.decision import decide, is_wanted
 from fedgranger.inference.products import block_positions
-from fedgranger.inference.strength import strength_intervals
+from fedgranger.inference.strength import detectable_strength, strength_intervals
 from fedgranger.inference.wald import (
     Estimated,
     all_entry_tests,
@@ -29,9 +28,7 @@ __all__ = [
     "ENTRY_COLUMNS",
     "EdgeInference",
     "EdgeTables",
-    "decide",
     "edge_tables",
-    "is_wanted",
 ]
 
 EDGE_COLUMNS = (
@@ -58,10 +55,7 @@ ENTRY_COLUMNS = (
     "ci_high",
     "p_value",
 )
-
-
 FEW_COPIES = "too few copies with shifted clocks could be tested; give more data"
-Couplings = Literal["all"] | tuple[tuple[str, str], ...]
 
 
 class EdgeInference(NamedTuple):
@@ -86,29 +80,6 @@ class EdgeInference(NamedTuple):
     facts: dict[str, Any]
     audit: Audit | None = None
     beside: EdgeInference | None = None
-
-
-def decide(
-    edges: pd.DataFrame, alpha: float, correction: str, couplings: Couplings = "all"
-) -> pd.DataFrame:
-    """Fill `q_value` and `is_edge` from the p-values; empty where a test was not possible.
-
-    Pairs outside `couplings` are not tested and do not count in the correction.
-    """
-    p = edges["p_value"].to_numpy(dtype=np.float64)
-    q, wanted = np.full(len(p), np.nan), is_wanted(edges, couplings)
-    q[wanted] = adjust(p[wanted], correction)
-    is_edge = pd.array(q <= alpha, dtype="boolean")
-    is_edge[np.isnan(q)] = pd.NA
-    return edges.assign(q_value=q, is_edge=is_edge)
-
-
-def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
-    """Which rows are tested at all."""
-    if couplings == "all":
-        return np.ones(len(edges), dtype=np.bool_)
-    pairs = zip(edges["cause"], edges["effect"], strict=True)
-    return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
 
 
 class EdgeTables(NamedTuple):

@@ -9,44 +9,50 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgranger import priors
-from fedgranger.client import step_sizes
 from fedgranger.client.augment import AugmentParams
+from fedgranger.client.filtered_data import (
+    FilteredData,
+    filter_data,
+    measured_moments,
+    state_moments,
+)
 from fedgranger.client.identify import identify
+from fedgranger.client.local_step_sizes import ClientStepSizes, choose_step_sizes
 from fedgranger.client.params import LocalModel
-from fedgranger.client.step_sizes import ClientStepSizes
-from fedgranger.client.stream import ClientStream, measured_moments, prepare, state_moments
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError, UnstableRecursionError
 from fedgranger.messages import ClientHello
 
 __all__ = [
-    "Site",
+    "PreparedClient",
     "augment_params",
     "check_length",
-    "identify_site",
+    "identify_client",
     "initial_augmentation",
-    "set_up_site",
+    "prepare_client",
 ]
 
 
-class Site(NamedTuple):
+class PreparedClient(NamedTuple):
     """A client that is ready to learn.
 
     Attributes:
-        stream: its data and local model.
-        hello: what it tells the server before the first round.
+        data: its filtered data and local model.
+        hello: its message before the first round.
         step_sizes: η1, η2.
         second_moment: E[y yᵀ] in the model's units.
     """
 
-    stream: ClientStream
+    data: FilteredData
     hello: ClientHello
     step_sizes: ClientStepSizes
     second_moment: np.ndarray
 
 
-def identify_site(client: ClientData, segment_starts: np.ndarray, config: RunConfig) -> LocalModel:
+def identify_client(
+    client: ClientData, segment_starts: np.ndarray, config: RunConfig
+) -> LocalModel:
     """Identify a client's local model as the options ask for."""
     return identify(
         client,
@@ -58,13 +64,13 @@ def identify_site(client: ClientData, segment_starts: np.ndarray, config: RunCon
     )
 
 
-def set_up_site(
+def prepare_client(
     client: ClientData,
     segment_starts: np.ndarray,
     config: RunConfig,
     window: int,
     model: LocalModel | None = None,
-) -> Site:
+) -> PreparedClient:
     """Identify, filter and choose step sizes.
 
     Args:
@@ -77,10 +83,10 @@ def set_up_site(
     Raises:
         FedGrangerError: one sentence on what cannot work and what to do.
     """
-    model = model or identify_site(client, segment_starts, config)
-    stream = prepare(client, model, segment_starts)
-    moments = measured_moments(stream, window)
-    sizes = step_sizes.choose(
+    model = model or identify_client(client, segment_starts, config)
+    data = filter_data(client, model, segment_starts)
+    moments = measured_moments(data, window)
+    sizes = choose_step_sizes(
         model,
         moments.gain,
         local=config.local_step_size,
@@ -94,18 +100,18 @@ def set_up_site(
             f"{sizes.feedback:.3g} diverge (gain {sizes.gain:.3g}, the limit is 2); "
             f"divide both by {sizes.gain:.2g} or use 'auto'"
         )
-    gain = state_moments(stream, window).gain
+    gain = state_moments(data, window).gain
     hello = ClientHello(jnp.asarray(model.self_transition), jnp.asarray(gain))
-    return Site(stream, hello, sizes, moments.mean)
+    return PreparedClient(data, hello, sizes, moments.mean)
 
 
-def augment_params(site: Site, config: RunConfig) -> AugmentParams:
+def augment_params(prepared: PreparedClient, config: RunConfig) -> AugmentParams:
     """Constants of the client's learner."""
-    CA = site.stream.model.predicted_observation
+    CA = prepared.data.model.predicted_observation
     return AugmentParams(
         jnp.asarray(CA.T @ CA),
-        jnp.asarray(site.step_sizes.local),
-        jnp.asarray(site.step_sizes.feedback),
+        jnp.asarray(prepared.step_sizes.local),
+        jnp.asarray(prepared.step_sizes.feedback),
         jnp.asarray(config.augmentation_ridge),
     )
 
