@@ -1,4 +1,4 @@
-r"""How much of a client's measurement noise its own recording leaves room for.
+r"""How much of a client's measurement noise the spectrum of its own states allows.
 
 Identification calls everything noise that the states do not explain, a sensor's own slow movement
 included; only its white part may be taken out of the states' moments. The share c of the states'
@@ -87,7 +87,7 @@ def limited_noise(
 
 
 def share_in_words(client: str, share: float) -> str:
-    """Say what a share means."""
+    """A sentence on what a share means."""
     percent = f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
     return (
         f"of the scatter among {client}'s sensors {percent} can be white noise, as their states' "

@@ -50,8 +50,8 @@ class LocalFit(NamedTuple):
             "autocorrelation": _rounded(self.autocorrelation),
             "quantiles": [_rounded(float(q)) for q in self.quantiles],
             "sensors": [
-                {"name": name, "explained": share, "missing_share": round(gone, 6)}
-                for name, share, gone in list(rows)[:MOST_SENSORS]
+                {"name": name, "explained": share, "missing_share": round(missing, 6)}
+                for name, share, missing in list(rows)[:MOST_SENSORS]
             ],
             "num_sensors": len(sensors),
         }

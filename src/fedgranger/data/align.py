@@ -49,7 +49,7 @@ def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
 
     Args:
         tables: the clients; entries whose rows change are replaced in this list one by one, so
-            that only one client is held twice at any moment.
+            that only one client is in memory twice at any moment.
 
     Returns:
         The common time axis and notes on rows that are not on it and on steps without a row.
@@ -73,7 +73,7 @@ def regular_panel(panel: Panel) -> tuple[Panel, float | None]:
 
     Returns:
         The panel on its grid and the sampling interval; the panel as it is and None where its rows
-        lie on no grid. Steps that follow each other are then told by their distance alone.
+        lie on no grid. Steps that follow each other are then recognised by their distance alone.
     """
     try:
         found = axis_range(panel.names[0], panel.time)
@@ -88,7 +88,7 @@ def regular_panel(panel: Panel) -> tuple[Panel, float | None]:
 
 
 def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
-    """Tell whether two time axes are equal in kind and value."""
+    """Whether two time axes are equal in kind and value."""
     return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
 
 

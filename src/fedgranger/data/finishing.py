@@ -1,4 +1,4 @@
-"""From the clients' tables to a panel: single sensors seen to, time aligned, notes collected."""
+"""From the clients' tables to a panel: single sensors treated, time aligned, notes collected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedgranger.data.sensor_preparation import (
     without,
 )
 
-__all__ = ["finish_panel", "look_at", "prepare_panel", "prepare_table"]
+__all__ = ["finish_panel", "prepare_panel", "prepare_table", "with_findings"]
 
 
 def prepare_table(
@@ -33,8 +33,8 @@ def prepare_table(
     notes: list[str],
 ) -> ClientTable:
     """Leave out, check and treat single sensors on the client's own time axis."""
-    sensors, values, said = without(table.name, table.sensors, table.values, choices)
-    notes += said
+    sensors, values, new_notes = without(table.name, table.sensors, table.values, choices)
+    notes += new_notes
     table = table._replace(sensors=sensors, values=values)
     if missing == "error":
         check_missing(table)
@@ -42,9 +42,9 @@ def prepare_table(
         return table
     time = None if table.time is None else table.time.values
     starts = segment_starts(np.arange(len(values)) if time is None else time)
-    treatment, found, said = prepare(table.name, sensors, values, time, starts, choices, label)
+    treatment, found, new_notes = prepare(table.name, sensors, values, time, starts, choices, label)
     findings += found
-    notes += said
+    notes += new_notes
     return table._replace(treatment=treatment)
 
 
@@ -84,8 +84,8 @@ def prepare_panel(
     return replace(finish_panel(tables, constant, findings, notes), notes=tuple(notes))
 
 
-def look_at(panel: Panel) -> Panel:
-    """Return the panel with findings; one that nobody has looked at yet gets notes, too.
+def with_findings(panel: Panel) -> Panel:
+    """Return the panel with findings; one that was not examined yet gets notes, too.
 
     Nothing is done to the measurements: whoever made the panel may have done it already, and
     `Panel.prepared` does it.

@@ -55,7 +55,7 @@ def check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def check_names(where: str, names: Sequence[str]) -> None:
-    """Refuse headers in which a column cannot be told by its name."""
+    """Refuse headers in which a column cannot be recognised by its name."""
     for position, name in enumerate(names):
         if not name.strip() or re.fullmatch(r"__index_level_\d+__", name):
             raise DataError(

@@ -42,7 +42,7 @@ class KnownGraph(NamedTuple):
 class _Edge(NamedTuple):
     cause: str
     effect: str
-    is_edge: Any  # None where the file does not say
+    is_edge: Any  # None where the file has no such column
     place: str
 
 
@@ -102,7 +102,7 @@ def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownG
             if name not in clients:
                 raise DataError(
                     f"{where}: client '{name}' is not among those that the file lists"
-                    f"{_similar(name, clients)}; list it or mend the name"
+                    f"{_similar(name, clients)}; list it or correct the name"
                 )
             _check_allowed(where, name, allowed)
         if edge.cause == edge.effect:

@@ -80,7 +80,7 @@ class Panel:
         time: shape (time,), strictly increasing numbers or time stamps.
         notes: sentences on what was done to the data while reading (rows lost in the
             alignment, sensors dropped or differenced, samples masked). Nothing is done silently.
-        findings: what is odd about single sensors; None when nobody has looked.
+        findings: what is odd about single sensors; None when they were not examined.
 
     Example:
         >>> import numpy as np

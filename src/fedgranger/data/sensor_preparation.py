@@ -1,4 +1,4 @@
-"""From what was found about a client's sensors to what is done: refuse, treat, tell.
+"""From what was found about a client's sensors to what is done: refuse, treat, report.
 
 Defaults: a clock or a code for missing samples is refused; a counter and a sensor that wanders are
 replaced by their change per row; slow and stuck sensors are used and named. Whatever is done ends
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.findings import DIFFERENCED, Finding, examine, say_list
+from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
 from fedgranger.data.input_checks import check_choice
 from fedgranger.data.treatment import Treatment, chosen_sensors, treat_columns
 from fedgranger.errors import ConfigError, DataError
@@ -26,7 +26,7 @@ UNDO = "--difference none switches this off, a list of sensors replaces the choi
 
 
 class SensorChoices(NamedTuple):
-    """What the user said about single sensors, by client.
+    """What the user chose for single sensors, by client.
 
     Attributes:
         differenced: sensors whose change per row is used.
@@ -95,7 +95,7 @@ def prepare(
     choices: SensorChoices,
     label: Callable[[str], str],
 ) -> tuple[Treatment, list[Finding], list[str]]:
-    """Look at a client's sensors, refuse what cannot be one and treat the others.
+    """Examine a client's sensors, refuse what cannot be one and treat the others.
 
     Args:
         client: its name.
@@ -103,7 +103,7 @@ def prepare(
         values: shape (time, sensor), NaN where missing; changed in place.
         time: the client's time axis, None when rows are it.
         starts: rows that do not follow their predecessor.
-        choices: what the user said.
+        choices: what the user chose.
         label: how options name a sensor.
 
     Returns:
@@ -120,22 +120,22 @@ def prepare(
     treatment = _treatment(client, sensors, found, choices)
     treat_columns(sensors, values, starts, treatment)
     notes = say_findings(found, treatment)
-    told = {f.sensor for f in found if f.kind in WANDERING}
-    asked = [name for name in treatment.differenced if name not in told]
+    noted = {f.sensor for f in found if f.kind in WANDERING}
+    asked = [name for name in treatment.differenced if name not in noted]
     if asked:
-        notes.append(f"client '{client}': change per row used as asked for: {say_list(asked)}")
+        notes.append(f"client '{client}': change per row used as asked for: {quoted_list(asked)}")
     return treatment, found, notes
 
 
 def without(
     client: str, sensors: tuple[str, ...], values: np.ndarray, choices: SensorChoices
 ) -> tuple[tuple[str, ...], np.ndarray, list[str]]:
-    """Leave out the sensors that the user does not want; say so."""
-    gone = choices.left_out[client]
-    if not gone:
+    """Leave out the sensors that the user does not want, with a note."""
+    left_out = choices.left_out[client]
+    if not left_out:
         return sensors, values, []
-    kept = [k for k, name in enumerate(sensors) if name not in gone]
-    note = f"client '{client}': left out as asked for: {say_list(sorted(gone))}"
+    kept = [k for k, name in enumerate(sensors) if name not in left_out]
+    note = f"client '{client}': left out as asked for: {quoted_list(sorted(left_out))}"
     return tuple(sensors[k] for k in kept), values[:, kept], [note]
 
 
@@ -202,7 +202,7 @@ def _say_each(found: Sequence[Finding]) -> str:
     if len(found) == 1:
         return f"sensor '{found[0].sensor}' {found[0].sentence}"
     texts = [f"sensor '{f.sensor}' {f.sentence}" for f in found[:3]]
-    rest = f", and likewise {say_list(f.sensor for f in found[3:])}" if len(found) > 3 else ""
+    rest = f", and likewise {quoted_list(f.sensor for f in found[3:])}" if len(found) > 3 else ""
     return "; ".join(texts) + rest
 
 

@@ -22,7 +22,7 @@ LEVELS = (
     *(0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
     *(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
 )
-"""Where the copies' p-values are compared with even ones, for a quantile plot."""
+"""Where the copies' p-values are compared with uniform ones, for a quantile plot."""
 Report = Callable[[str, int, int], None]
 
 
@@ -147,11 +147,11 @@ def audit_facts(audit: Audit) -> dict[str, Any]:
 
 
 def _quantiles(p: np.ndarray) -> dict[str, list[float]]:
-    r"""Quantiles of the copies' p-values where even ones have the levels u, with a 95 % band.
+    r"""Quantiles of the copies' p-values where uniform ones have the levels u, with a 95 % band.
 
-    The k-th smallest of n independent even p-values is Beta(k, n + 1 − k). Tests of one copy share
-    data, so n is divided by how much more the share at 5 % varies between copies than it would
-    between independent tests.
+    The k-th smallest of n independent uniform p-values is Beta(k, n + 1 − k). Tests of one copy
+    share data, so n is divided by how much more the share at 5 % varies between copies than it
+    would between independent tests.
     """
     known = p[np.isfinite(p)]
     n = len(known)

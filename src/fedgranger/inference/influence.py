@@ -42,8 +42,8 @@ def jackknife_factor(fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.
     make noisy clients' tests too cautious.
     """
     x = pairs.before
-    spread = np.linalg.solve(fit.moments.before_cov, x.T).T
-    leverage = np.einsum("ti,ti->t", spread, x) * weight / fit.moments.num_pairs
+    scaled = np.linalg.solve(fit.moments.before_cov, x.T).T
+    leverage = np.einsum("ti,ti->t", scaled, x) * weight / fit.moments.num_pairs
     return weight / (1 - np.minimum(leverage, 0.5))
 
 

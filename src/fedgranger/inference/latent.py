@@ -88,7 +88,7 @@ def latent_tables(
     tables = edge_tables(source.names, source.dims, fit, covariance, config, calibrated)
     tested = tables.edges.loc[tables.edges["p_value"].notna()]
     widened = covariance._replace(cov=covariance.cov * tables.widening[..., None, None])
-    news = innovation_covs(fit.process_cov, source.dims)
+    innovations = innovation_covs(fit.process_cov, source.dims)
     facts = _facts(found, config) | {
         "reasons": tables.reasons,
         "detectable_strength": tables.detectable,
@@ -96,7 +96,7 @@ def latent_tables(
             source.names, source.dims, fit, widened, tested, config.alpha
         ),
         "innovation_cov": {
-            name: cov.tolist() for name, cov in zip(source.names, news, strict=True)
+            name: cov.tolist() for name, cov in zip(source.names, innovations, strict=True)
         },
     }
     return EdgeInference(

@@ -47,7 +47,7 @@ class NoiseChoice(NamedTuple):
     Attributes:
         source: the states, with the clients' own E or with the lags'.
         is_possible: some white measurement error fits the first two lags.
-        shares: E of the lags relative to the client's own, by client (None: it knew of none);
+        shares: E of the lags relative to the client's own, by client (None: it had none);
             empty where the own E is used.
         warning: a sentence where it is not; else empty.
     """
@@ -73,25 +73,26 @@ def choose_noise(source: StateSource) -> NoiseChoice:
     covs = tuple(map(_nonnegative, check.error_covs, check.state_covs))
     pairs = zip(source.names, source.error_covs, covs, strict=True)
     shares = {name: _share(own, shown) for name, own, shown in pairs}
-    spelled = ", ".join(
-        f"'{name}' knew of none" if share is None else f"'{name}' {share:.2g} times its own"
+    by_client = ", ".join(
+        f"'{name}' had none" if share is None else f"'{name}' {share:.2g} times its own"
         for name, share in shares.items()
     )
     return NoiseChoice(
         source._replace(error_covs=covs, declared=()),
         True,
         shares,
-        "what the clients know of their measurement noise does not agree with how their states go "
-        "from step to step (a controller that acts on the readings, a wrong R or too few sensors "
-        f"may be why); the noise that the first two lags show was taken out instead: {spelled}",
+        "the clients' own estimate of their measurement noise does not agree with how their states "
+        "go from step to step (a controller that acts on the readings, a wrong R or too few "
+        "sensors may be why); the noise that the first two lags show was taken out instead: "
+        f"{by_client}",
     )
 
 
 def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
     """E without the directions in which it is negative, in any coordinates the same ones."""
     values, vectors = scipy.linalg.eigh(E, state_cov)
-    turned = state_cov @ vectors
-    return (turned * np.maximum(values, 0.0)) @ turned.T
+    rotated = state_cov @ vectors
+    return (rotated * np.maximum(values, 0.0)) @ rotated.T
 
 
 def _share(own: np.ndarray, shown: np.ndarray) -> float | None:

@@ -1,4 +1,4 @@
-"""The readings' test on data and on copies with shifted clocks, and the lags it looks at.
+"""The readings' test on data and on copies with shifted clocks, and the lags it tests.
 
 With `lags = "auto"` one lag is tested on the data and on all copies. What arrives later on the data
 is compared with what arrives on the copies, where nothing can; effects at which something does
@@ -19,7 +19,7 @@ from fedgranger.config import RunConfig
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.copy_audit import PairTests, Report, run_copies
 from fedgranger.inference.readings import Readings, bases_for, regress
-from fedgranger.inference.shifts import room
+from fedgranger.inference.shifts import large_zeros
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
 
@@ -30,7 +30,7 @@ class ReadingsCopies(NamedTuple):
     """How copies are made.
 
     Attributes:
-        shifted: the states with clocks turned by one row of `shifts`.
+        shifted: the states with clocks shifted by one row of `shifts`.
         shifts: (copy, client).
         report: called with (what, done, total).
         record: a file that keeps finished copies.
@@ -121,7 +121,7 @@ def _screen(
     bases = bases_for(source, own_lags, one)
 
     def first(states: StateSource, row: np.ndarray | None) -> tuple[Readings, np.ndarray]:
-        residuals = room((states.num_steps, states.total_dim))
+        residuals = large_zeros((states.num_steps, states.total_dim))
         fit = regress(states, own_lags, one, residuals=residuals, bases=bases, with_errors=False)
         late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
         late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it

@@ -1,4 +1,4 @@
-r"""First and second moments of the state streams, from pairs that are complete in two clients.
+r"""First and second moments of the clients' states, from pairs that are complete in two clients.
 
 With samples missing, \(E[s_m^+ s_n^\top]\) is averaged over the pairs in which client m is
 observed at t+1 and client n at t, each block by its own weight: every block stays unbiased
@@ -50,7 +50,7 @@ class StateMoments(NamedTuple):
 
     @property
     def effective_pairs(self) -> float:
-        """(Σw)²/Σw², the number of equally weighted pairs that say as much."""
+        """(Σw)²/Σw², the number of equally weighted pairs with as much information."""
         return self.total_weight**2 / self.total_square if self.total_square else 0.0
 
 

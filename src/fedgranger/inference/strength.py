@@ -66,16 +66,16 @@ def _nearest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _farthest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Norm of the farthest point; what the bound leaves over lies along the widest axis."""
     widest = s.max(axis=-1)
-    gap = np.zeros_like(c)  # μ − max s
-    room = np.sqrt((s * z**2).sum(axis=-1) / c)
+    lower = np.zeros_like(c)  # bounds of μ − max s
+    upper = np.sqrt((s * z**2).sum(axis=-1) / c)
     for _ in range(HALVINGS):
-        middle = (gap + room) / 2
+        middle = (lower + upper) / 2
         distance = np.maximum(middle[..., None] + (widest[..., None] - s), SMALLEST)
         reach = (s * (z / distance) ** 2).sum(axis=-1)
-        gap, room = np.where(reach > c, middle, gap), np.where(reach > c, room, middle)
-    distance = np.maximum(room[..., None] + (widest[..., None] - s), SMALLEST)
+        lower, upper = np.where(reach > c, middle, lower), np.where(reach > c, upper, middle)
+    distance = np.maximum(upper[..., None] + (widest[..., None] - s), SMALLEST)
     used = (s * (z / distance) ** 2).sum(axis=-1)
-    point = z * (room + widest)[..., None] / distance
+    point = z * (upper + widest)[..., None] / distance
     left_over = np.maximum(c - used, 0.0) * widest
     return np.sqrt((point**2).sum(axis=-1) + left_over)
 

@@ -31,7 +31,7 @@ from fedgranger.inference.shifts import (
     draw_shifts,
     keep_together,
     kinds_of_copies,
-    room,
+    large_zeros,
     tabulate,
 )
 from fedgranger.inference.states import StateSource, lagged_pairs
@@ -172,7 +172,7 @@ class TwoTests:
         """s⁺ − Â x, at the rows that are complete."""
         source = self._source
         owner = source.owner
-        out = room((source.num_steps, source.total_dim))
+        out = large_zeros((source.num_steps, source.total_dim))
         mean = np.array(found.facts["mean"])
         for pairs in lagged_pairs(source, lags, mean):
             complete = np.all(pairs.before_observed, axis=1)

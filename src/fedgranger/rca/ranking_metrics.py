@@ -58,8 +58,8 @@ def hits(instance: Instance) -> np.ndarray:
     roots = int((scores[list(instance.roots)] == best).sum())
     out = np.zeros(M)
     for k in range(1, M + 1):
-        room = min(max(k - above, 0), equal)
-        out[k - 1] = 1 - comb(equal - roots, room) / comb(equal, room) if room else 0.0
+        places = min(max(k - above, 0), equal)
+        out[k - 1] = 1 - comb(equal - roots, places) / comb(equal, places) if places else 0.0
     return out
 
 

@@ -20,7 +20,7 @@ from fedgranger._version import __version__
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.align import regular_panel
-from fedgranger.data.finishing import look_at
+from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.data.sensor_preparation import propose
 from fedgranger.errors import (
@@ -79,7 +79,7 @@ def fit_panel(
         report: called with (what, done, total).
     """
     started = time.perf_counter()
-    panel = look_at(panel)
+    panel = with_findings(panel)
     with (
         follow(checkpoint_folder, config) as follower,
         jax.enable_x64(True),

@@ -22,7 +22,7 @@ import scipy.linalg
 __all__ = ["NewtonRow", "RowHistory", "accelerate", "empty_history", "prepare", "solve"]
 
 MEMORY = 12
-"""Rows that the extrapolation looks back on."""
+"""Earlier rows that the extrapolation uses."""
 GROWTH = 2.0
 """A distance that grows by more than this gives up the extrapolation."""
 

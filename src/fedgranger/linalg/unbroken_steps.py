@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["LONGEST_GAP", "run_on"]
+__all__ = ["LONGEST_GAP", "unbroken_steps"]
 
 LONGEST_GAP = 5
-"""Rows in a row that may be missing; after more of them a record goes on as a new stretch. The
+"""Consecutive rows that may be missing; after a longer gap a record goes on as a new stretch. The
 Monte Carlo behind the number is in docs/theory/inference.md."""
 
 
-def run_on(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Unbroken observed steps that end at each step, (time, client); 0 where one is missing.
 
     Args:
