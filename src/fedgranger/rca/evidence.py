@@ -143,8 +143,8 @@ def check_interval(result: Result, time: np.ndarray) -> None:
     found = float(np.median(step_lengths(time)))
     if abs(found / interval - 1) > INTERVAL_TOLERANCE:
         raise DataError(
-            f"the new data come every {_duration(found, time)}, those that the run learned from came "
-            f"every {_duration(interval, time)}; resample the new data to that interval"
+            f"the new data come every {_duration(found, time)}, those that the run learned from "
+            f"came every {_duration(interval, time)}; resample the new data to that interval"
         )
 
 
