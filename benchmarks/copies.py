@@ -15,10 +15,10 @@ from threadpoolctl import threadpool_limits
 
 import fedgranger as fg
 from fedgranger.config import RunConfig
-from fedgranger.inference.audit import PairTests, run_copies
+from fedgranger.inference.copy_audit import PairTests, run_copies
 from fedgranger.inference.latent import fit_latent, pair_tests, refit
 from fedgranger.inference.readings import bases_for, regress
-from fedgranger.inference.readings_copies import pair_tests_of
+from fedgranger.inference.readings_test import pair_tests_of
 from fedgranger.inference.shifts import draw_shifts, tabulate
 from fedgranger.runtime.setup import set_up
 from fedgranger.runtime.uploads import state_source

@@ -31,7 +31,7 @@ import fedgranger as fg  # noqa: E402
 from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.row_inputs import single_row  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
-from fedgranger.server import newton  # noqa: E402
+from fedgranger.server import row_solver  # noqa: E402
 from fedgranger.uncertainty.update_moments import split_parameters, update_moments  # noqa: E402
 from fedgranger_research.studies.exact_rounds import solve  # noqa: E402
 
@@ -102,9 +102,9 @@ def training():
             setup = set_up(panel, config)
             expected = fixed_points(setup, config)
             rounds.append(rounds_needed(setup, config, expected))
-            quick, newton.accelerate = newton.accelerate, plain
+            quick, row_solver.accelerate = row_solver.accelerate, plain
             alternating.append(rounds_needed(setup, config, expected))
-            newton.accelerate = quick
+            row_solver.accelerate = quick
             after.append([descent_distance(panel, ratio, expected, w, 10_000) for w in (1, "full")])
         single, full = np.array(after).T.tolist()
         found[ratio] = {

@@ -26,8 +26,8 @@ import numpy as np
 import fedgranger as fg
 from fedgranger.client.identify import identify
 from fedgranger.evaluation.metrics import score
+from fedgranger.inference.decision import adjust
 from fedgranger.inference.infer import infer
-from fedgranger.inference.multiplicity import adjust
 from fedgranger.runtime.uploads import state_source
 
 jax.config.update("jax_enable_x64", True)

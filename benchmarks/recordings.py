@@ -25,7 +25,7 @@ import pandas as pd
 
 import fedgranger
 from fedgranger.evaluation.metrics import score
-from fedgranger.inference.multiplicity import adjust
+from fedgranger.inference.decision import adjust
 from fedgranger_research.recordings.journal import Journal, run_controls
 from fedgranger_research.recordings.summary import summarise_controls
 from fedgranger_research.recordings.trial import (

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.inference.audit import Audit, PairTests
-from fedgranger.inference.edges import EDGE_COLUMNS, EdgeInference
+from fedgranger.inference.copy_audit import Audit, PairTests
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 
 __all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
 

@@ -15,8 +15,8 @@ from fedgranger.client.monitor import Monitor
 from fedgranger.client.season import Season
 from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
-from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
-from fedgranger.inference.multiplicity import false_edge_bound
+from fedgranger.inference.decision import decide, false_edge_bound
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays

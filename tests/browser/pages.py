@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide
+from fedgranger.inference.decision import decide
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
 from fedgranger.report.html import write_report
 
 

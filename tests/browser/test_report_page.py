@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.inference.answer import count_edges, counts_text
-from fedgranger.inference.edges import decide
+from fedgranger.inference.decision import decide
 from fedgranger.report.html import write_report
 from tests.browser.pages import made_manifest, made_report, made_tables
 

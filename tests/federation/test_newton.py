@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client import newton as client_newton
+from fedgranger.client import augmentation_solver
 from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
-from fedgranger.server import newton as server_newton
+from fedgranger.server import row_solver
 from fedgranger.uncertainty.update_moments import split_parameters, update_moments
 from fedgranger_research.studies.exact_rounds import solve
 from tests.configs import formula_config
@@ -82,7 +82,7 @@ def test_acceleration_needs_fewer_rounds_than_plain_alternation(monkeypatch):
     setup, config = six_clients(1.0)
     fast = len(paths(setup, config))
     monkeypatch.setattr(
-        server_newton,
+        row_solver,
         "accelerate",
         lambda history, row, solved: (
             history,
@@ -96,9 +96,9 @@ def test_acceleration_needs_fewer_rounds_than_plain_alternation(monkeypatch):
 
 def test_growing_distance_gives_up_the_extrapolation():
     row = np.ones((1, 3))
-    history = server_newton.RowHistory(np.stack([row, 0.9 * row]), np.stack([1.1 * row, row]))
+    history = row_solver.RowHistory(np.stack([row, 0.9 * row]), np.stack([1.1 * row, row]))
     far = 5 * row
-    after, following, relative = server_newton.accelerate(history, row, far)
+    after, following, relative = row_solver.accelerate(history, row, far)
     np.testing.assert_array_equal(following, far)
     assert len(after.rows) == 1
     assert relative == pytest.approx(0.8)
@@ -109,10 +109,10 @@ def test_affine_map_is_solved_exactly_within_its_dimension():
     slow = 0.98 * np.linalg.qr(rng.standard_normal((4, 4)))[0]
     offset = rng.standard_normal(4)
     exact = np.linalg.solve(np.eye(4) - slow, offset)
-    x, history = np.zeros((2, 2)), server_newton.empty_history(2, 2)
+    x, history = np.zeros((2, 2)), row_solver.empty_history(2, 2)
     for _ in range(7):
         image = (slow @ x.reshape(-1) + offset).reshape(2, 2)
-        history, x, _ = server_newton.accelerate(history, x, image)
+        history, x, _ = row_solver.accelerate(history, x, image)
     np.testing.assert_allclose(x.reshape(-1), exact, rtol=1e-8)
 
 
@@ -128,8 +128,8 @@ def test_client_solve_inverts_the_curvature(kind, monkeypatch):
     S, G, P = gram(p), gram(p), gram(d)
     O = P if kind == "same moments" else P + 0.3 * gram(d)
     if kind == "iterative":
-        monkeypatch.setattr(client_newton, "LARGEST_DENSE", 0)
-    solver = client_newton.prepare(
+        monkeypatch.setattr(augmentation_solver, "LARGEST_DENSE", 0)
+    solver = augmentation_solver.prepare(
         S, G, P, O, np.zeros((p, d)), local_step_size=0.1, feedback_step_size=0.3, ridge=0.01
     )
     change = rng.standard_normal((p, d))
@@ -145,7 +145,7 @@ def test_one_step_makes_the_clients_gradient_vanish():
     S, A = np.diag([2.0, 1.0]), rng.standard_normal((p, p))
     fed = rng.standard_normal((T, p))  # Â g per step
     P = y.T @ y / T
-    solver = client_newton.prepare(
+    solver = augmentation_solver.prepare(
         S, A.T @ A, P, P, nu.T @ y / T, local_step_size=0.1, feedback_step_size=0.2, ridge=0.5
     )
 
@@ -156,14 +156,14 @@ def test_one_step_makes_the_clients_gradient_vanish():
 
     theta = rng.standard_normal((p, d))
     residual = y @ theta.T @ A.T - fed
-    after = client_newton.step(solver, theta, (2 * residual @ A).T @ y / T)
+    after = augmentation_solver.step(solver, theta, (2 * residual @ A).T @ y / T)
     assert np.abs(gradient(theta)).max() > 0.1
     np.testing.assert_allclose(gradient(after), 0, atol=1e-12)
 
 
 def test_directions_nothing_determines_stay_as_they_are():
     P = np.diag([1.0, 0.0])
-    solver = client_newton.prepare(
+    solver = augmentation_solver.prepare(
         np.eye(1), np.eye(1), P, P, np.zeros((1, 2)),
         local_step_size=0.1, feedback_step_size=0.1, ridge=0.0,
     )  # fmt: skip

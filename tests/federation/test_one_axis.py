@@ -9,7 +9,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.data.panel import Panel
-from fedgranger.data.reading import read_client
+from fedgranger.data.panel_files import read_client
 from fedgranger.data.time_axis import LocalSeries
 from tests.configs import formula_config
 from tests.federation.loopback_run import Federation

@@ -210,7 +210,7 @@ def test_scalability_table():
 
 
 def made_up_sizes(regime):
-    names = fg.data.system.client_names(regime.num_clients)
+    names = fg.data.linear_system.client_names(regime.num_clients)
     effect, cause = names[1], names[0]
     rows = [
         (0, effect, cause, "granger_cov", 4 * regime.granger_prior_var, 4.0),

@@ -9,8 +9,8 @@ import pytest
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import HAC_RULES
-from fedgranger.inference.multiplicity import CORRECTIONS
-from fedgranger.inference.weights import WEIGHTINGS
+from fedgranger.inference.decision import CORRECTIONS
+from fedgranger.inference.state_moments import WEIGHTINGS
 
 FULL = RunConfig(
     state_model="ppca",

@@ -16,7 +16,7 @@ from fedgranger.config import check_choice
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
-from fedgranger.inference.multiplicity import CORRECTIONS
+from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.results import Result
 from fedgranger.text import format_digits
 

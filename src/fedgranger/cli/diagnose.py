@@ -14,7 +14,7 @@ from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.audit_words import audit_sentences, control_sentences
-from fedgranger.inference.power import power_at
+from fedgranger.inference.strength import power_at
 from fedgranger.results import Result
 
 __all__ = ["diagnose"]

@@ -17,7 +17,7 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.inference.audit_words import reservation
-from fedgranger.inference.edges import EDGE_COLUMNS
+from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.results import Result
 from fedgranger.text import format_bytes, format_digits
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedgranger.client.loadings import Loadings
-from fedgranger.client.moments import MeasurementMoments, measurement_moments
-from fedgranger.client.noise_floor import client_noise_floor, limited_noise, share_in_words
+from fedgranger.client.model_selection import choose_loadings, select_state_dim
+from fedgranger.client.noise_limit import client_noise_floor, limited_noise, share_in_words
 from fedgranger.client.params import LocalModel
-from fedgranger.client.selection import choose_loadings, select_state_dim
+from fedgranger.client.sensor_moments import MeasurementMoments, measurement_moments
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
@@ -84,9 +84,9 @@ def _limited(
     refusals: list[ModelError] = []
     for used in (moments, moments._replace(cov_before=mean_cov, cov_after=mean_cov)):
         for share in shares:
-            told = notes + ((share_in_words(client.name, share),) if share < 1 else ())
+            all_notes = notes + ((share_in_words(client.name, share),) if share < 1 else ())
             try:
-                models.append(_add_dynamics(used, loadings, share, told))
+                models.append(_add_dynamics(used, loadings, share, all_notes))
             except ModelError as error:
                 refusals.append(error)
                 continue
@@ -109,7 +109,7 @@ def _add_dynamics(
       Q = \mathrm{Cov}(s^+ - A s) - cE - c A E A^\top$$
 
     with c the share of the noise that can be white. All moments are over the same pairs: with
-    the covariance of all rows in \(G_0\) an exploding series would look stable, its largest row
+    the covariance of all rows in \(G_0\) an exploding series would appear stable, its largest row
     being no pair's first.
     """
     C, method = loadings.observation_matrix, loadings.method

@@ -1,4 +1,4 @@
-"""How a client takes part in training, step-wise or by exact solves: the party's side."""
+"""How a client takes part in training, step-wise or by exact solves: the client's side."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedgranger.client import augment, newton
+from fedgranger.client import augment, augmentation_solver
 from fedgranger.client.augment import AugmentState, ClientWindow
-from fedgranger.client.site import Site, augment_params
-from fedgranger.client.stream import WindowArrays
+from fedgranger.client.filtered_data import WindowArrays
+from fedgranger.client.prepared_client import PreparedClient, augment_params
 from fedgranger.config import RunConfig
 from fedgranger.convergence import correction_size
 from fedgranger.messages import ServerMessage
@@ -61,10 +61,12 @@ class Learner(Protocol):
 class SgdLearner:
     """The paper's loop: a window of W time steps per round, each in one piece."""
 
-    def __init__(self, site: Site, config: RunConfig, window: int, start: np.ndarray) -> None:
-        self._site, self._window, self._start = site, window, start
-        self._params = augment_params(site, config)
-        self._num_pairs = len(site.stream.values) - 1
+    def __init__(
+        self, prepared: PreparedClient, config: RunConfig, window: int, start: np.ndarray
+    ) -> None:
+        self._prepared, self._window, self._start = prepared, window, start
+        self._params = augment_params(prepared, config)
+        self._num_pairs = len(prepared.data.values) - 1
         self._num_rounds = -(-self._num_pairs // window)
 
     def initial(self) -> ClientMemory:
@@ -86,7 +88,7 @@ class SgdLearner:
 
     def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
         """Filtered and augmented states of the round's window."""
-        steps = self._site.stream.steps(*self._span(round_index))
+        steps = self._prepared.data.steps(*self._span(round_index))
         return _states(steps, memory.augmentation)
 
     def learn(
@@ -94,7 +96,7 @@ class SgdLearner:
     ) -> ClientMemory:
         """One descent step on the window of the round before."""
         window = ClientWindow(
-            *map(jnp.asarray, self._site.stream.steps(*self._span(round_index - 1)))
+            *map(jnp.asarray, self._prepared.data.steps(*self._span(round_index - 1)))
         )
         state = AugmentState(jnp.asarray(memory.augmentation))
         new, _ = _descend(self._params, state, window, ServerMessage(jnp.asarray(gradients[0])))
@@ -106,7 +108,7 @@ class SgdLearner:
         """At the first round of every later pass."""
         if round_index == 0 or round_index % self._num_rounds:
             return None
-        theta, moment = memory.augmentation, self._site.second_moment[None]
+        theta, moment = memory.augmentation, self._prepared.second_moment[None]
         change = correction_size((theta - memory.pass_start)[None], moment)
         return float(change[0]), float(correction_size(theta[None], moment)[0])
 
@@ -115,24 +117,24 @@ class NewtonLearner:
     """Exact solves: a round takes all time steps, in pieces of bounded size."""
 
     def __init__(
-        self, site: Site, config: RunConfig, message_steps: int, start: np.ndarray
+        self, prepared: PreparedClient, config: RunConfig, message_steps: int, start: np.ndarray
     ) -> None:
-        self._site, self._size, self._start = site, message_steps, start
-        stream = site.stream
-        self._num_pairs = len(stream.values) - 1
-        steps = stream.steps(0, self._num_pairs)
+        self._prepared, self._size, self._start = prepared, message_steps, start
+        data = prepared.data
+        self._num_pairs = len(data.values) - 1
+        steps = data.steps(0, self._num_pairs)
         y = steps.measurements
         paired = steps.has_next / max(float(steps.has_next.sum()), 1.0)
         self._share = steps.is_observed / max(float(steps.is_observed.sum()), 1.0)
-        CA, A = stream.model.predicted_observation, stream.model.self_transition
-        self._solver = newton.prepare(
+        CA, A = data.model.predicted_observation, data.model.self_transition
+        self._solver = augmentation_solver.prepare(
             CA.T @ CA,
             A.T @ A,
             (paired[:, None] * y).T @ y,
             (self._share[:, None] * y).T @ y,
             (paired[:, None] * steps.local_targets).T @ y,
-            local_step_size=site.step_sizes.local,
-            feedback_step_size=site.step_sizes.feedback,
+            local_step_size=prepared.step_sizes.local,
+            feedback_step_size=prepared.step_sizes.feedback,
             ridge=config.augmentation_ridge,
         )
 
@@ -154,7 +156,7 @@ class NewtonLearner:
 
     def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
         """Filtered and augmented states of the piece."""
-        return _states(self._site.stream.steps(*self._span(piece)), memory.augmentation)
+        return _states(self._prepared.data.steps(*self._span(piece)), memory.augmentation)
 
     def learn(
         self,
@@ -166,21 +168,21 @@ class NewtonLearner:
         theta, feedback = memory.augmentation, np.zeros(memory.augmentation.shape)
         for piece, gradient in enumerate(gradients):
             start, stop = self._span(piece)
-            y = self._site.stream.scaled(start, stop)
+            y = self._prepared.data.scaled(start, stop)
             feedback += (self._share[start:stop, None] * gradient).T @ y
-        return ClientMemory(newton.step(self._solver, theta, feedback), theta)
+        return ClientMemory(augmentation_solver.step(self._solver, theta, feedback), theta)
 
     def report(self, memory: ClientMemory, round_index: int) -> None:
         """The server judges exact solves by itself."""
 
 
 def make_learner(
-    site: Site, config: RunConfig, window: int, message_steps: int, start: np.ndarray
+    prepared: PreparedClient, config: RunConfig, window: int, message_steps: int, start: np.ndarray
 ) -> Learner:
     """The learner that the options ask for, with its θ⁰."""
     if config.training_solver == "newton":
-        return NewtonLearner(site, config, message_steps, start)
-    return SgdLearner(site, config, window, start)
+        return NewtonLearner(prepared, config, message_steps, start)
+    return SgdLearner(prepared, config, window, start)
 
 
 _descend = jax.jit(augment.step)

@@ -1,6 +1,6 @@
 r"""Which periods does a client's spectrum show? Thomson's harmonic F test at their harmonics.
 
-A line at frequency f is told from a background that is smooth around f: with Slepian tapers
+A line at frequency f is separated from a background that is smooth around f: with Slepian tapers
 \(v_1 \dots v_K\) of n steps, \(U_k = \sum_t v_k(t)\) and
 \(y_k = \sum_t v_k(t) x_t e^{-2\pi i f t}\),
 
@@ -44,11 +44,11 @@ FEW_FREQUENCIES = 8
 """So few are summed up one by one, which takes less time than a Fourier transform."""
 LEAST_STEPS = 100
 MOST_STEPS = 32_768
-"""Of longer data the last steps are looked at."""
+"""Of longer data the last steps are used."""
 MOST_FOUND = 3
 MOST_NEAR = 40
 SHORTEST = 4
-"""Steps of the shortest period that is looked for."""
+"""Steps of the shortest period that is searched for."""
 SEARCH_REPEATS = 10
 """A period that nobody named must be there this often; a day or a week `KNOWN_REPEATS` times."""
 KNOWN_REPEATS = 5
@@ -59,7 +59,7 @@ CALENDAR = (86_400e9, 7 * 86_400e9)
 """Day and week in nanoseconds."""
 
 
-class Evidence(NamedTuple):
+class LineEvidence(NamedTuple):
     """Log p-values per period, for all its harmonics and for its own frequency alone."""
 
     whole: np.ndarray
@@ -76,7 +76,7 @@ def find_periods(
 ) -> tuple[float, ...]:
     """Periods, in steps, that the spectrum of some sensor shows; without any it is empty.
 
-    With time stamps only a day and a week are looked for, where the data hold five of them and at
+    With time stamps only a day and a week are searched for, where the data hold five of them and at
     least four steps each. Without, all whole steps from 4 to a tenth of the data are, and besides
     the harmonics together the period's own frequency must be significant, so that twice the period
     is not found as well.
@@ -165,7 +165,7 @@ def _search(series: np.ndarray, level: float) -> tuple[float, ...]:
 
 
 def _refined(series: np.ndarray, periods: np.ndarray, period: float) -> float:
-    """Of the periods that n steps cannot tell apart the one whose harmonics explain most."""
+    """Of the periods that n steps cannot separate the one whose harmonics explain most."""
     near = periods[np.abs(1 / periods - 1 / period) <= 0.5 / len(series)]
     near = near[:: -(-len(near) // MOST_NEAR)] if len(near) > MOST_NEAR else near
     z = (series - series.mean(axis=0)) / series.std(axis=0)
@@ -184,7 +184,7 @@ def _without(series: np.ndarray, periods: np.ndarray) -> np.ndarray:
 
 def _evidence(
     series: np.ndarray, periods: np.ndarray, filters: list[np.ndarray], num_tried: int
-) -> Evidence:
+) -> LineEvidence:
     """Log p-values per period after Bonferroni's correction for sensors and periods."""
     counts = np.array([num_harmonics(steps) for steps in periods.tolist()])
     place = np.repeat(np.arange(len(periods)), counts)
@@ -201,7 +201,7 @@ def _evidence(
         whole = np.minimum(whole, np.minimum(strongest, together) + np.log(2.0))
         fundamental = np.minimum(fundamental, log_p[k == 1])
     tried = np.log(num_tried * series.shape[1])
-    return Evidence(whole + tried, fundamental + tried)
+    return LineEvidence(whole + tried, fundamental + tried)
 
 
 def _log_tail(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -234,9 +234,9 @@ def _lag_products(x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
     full = np.empty((order + 1, order + 1))
     full[0] = full[:, 0] = first
     for i in range(1, order + 1):
-        added, gone = x[order - i] * x[order - i :: -1], x[n - i] * x[n - i : n - order - 2 : -1]
+        added, removed = x[order - i] * x[order - i :: -1], x[n - i] * x[n - i : n - order - 2 : -1]
         size = order + 1 - i
-        full[i, i:] = full[i - 1, i - 1 : -1] + added[:size] - gone[:size]
+        full[i, i:] = full[i - 1, i - 1 : -1] + added[:size] - removed[:size]
         full[i:, i] = full[i, i:]
     return full[1:, 1:], full[1:, 0]
 
@@ -248,13 +248,13 @@ def _on_steps(values: np.ndarray, observed: np.ndarray, clock: Clock, factor: in
     place = place[recent] - place[recent][0]
     num_steps = int(place[-1]) + 1
     columns = []
-    for column, seen in zip(values[recent].T, observed[recent].T, strict=True):
-        count = np.bincount(place[seen], minlength=num_steps)
+    for column, known in zip(values[recent].T, observed[recent].T, strict=True):
+        count = np.bincount(place[known], minlength=num_steps)
         have = np.flatnonzero(count)
         if len(have) < LEAST_OBSERVED * num_steps:
             continue
-        base = column[seen].mean()
-        mean = np.bincount(place[seen], column[seen] - base, num_steps)[have] / count[have]
+        base = column[known].mean()
+        mean = np.bincount(place[known], column[known] - base, num_steps)[have] / count[have]
         whole = np.interp(np.arange(num_steps), have, mean)
         if whole.std() > 1e-12 * max(abs(base), 1e-300) and np.isfinite(whole.std()):
             columns.append(whole)

@@ -133,16 +133,16 @@ def _paper(cov: np.ndarray, state_dim: int) -> Loadings:
         raise ModelError(f"state_model 'paper' has two states by definition, not {state_dim}")
     V, _, R, notes = _principal(cov, 2)
     mix = np.array([[1.0, 1.0], [0.0, 1.0]])
-    spread = np.sqrt(np.diag(mix.T @ V.T @ cov @ V @ mix))
-    # state = diag(1/spread) mixᵀ Vᵀ y, so C is the matching right inverse
-    return Loadings(V @ np.linalg.inv(mix.T) * spread, R, "paper", notes)
+    scale = np.sqrt(np.diag(mix.T @ V.T @ cov @ V @ mix))
+    # state = diag(1/scale) mixᵀ Vᵀ y, so C is the matching right inverse
+    return Loadings(V @ np.linalg.inv(mix.T) * scale, R, "paper", notes)
 
 
 def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
     """Factor analysis of 2d made-up rows with exactly this covariance: cost independent of T."""
-    d, spread = len(cov), np.sqrt(np.diag(cov))
+    d, scale = len(cov), np.sqrt(np.diag(cov))
     # On correlations: the iteration starts at unit noise, so in raw units it would depend on them.
-    values, vectors = np.linalg.eigh(cov / np.outer(spread, spread))
+    values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * np.sqrt(d)
     W, noise, num_iterations = analyse_factors(np.concatenate([root, -root]), state_dim)
     notes: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ def _factor(cov: np.ndarray, state_dim: int) -> Loadings:
         )
         noise = np.where(low, HEYWOOD_FLOOR, noise)
     C = W.T
-    return Loadings(C * _signs(C) * spread[:, None], np.diag(noise * spread**2), "factor", notes)
+    return Loadings(C * _signs(C) * scale[:, None], np.diag(noise * scale**2), "factor", notes)
 
 
 def analyse_factors(rows: np.ndarray, state_dim: int) -> tuple[np.ndarray, np.ndarray, int]:

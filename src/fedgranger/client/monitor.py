@@ -32,7 +32,7 @@ __all__ = ["MEMORY", "Monitor", "fit_monitor"]
 RIDGE = 1e-2
 """Of the regression and of the errors' covariance, in units of a sensor's variance."""
 MEMORY = 5.0
-"""Steps over which surprise is smoothed before it is held against the client's range."""
+"""Steps over which surprise is smoothed before it is compared with the client's range."""
 MOST_STEPS = 200_000
 """Of longer training data the last steps are used."""
 LARGEST = 1e30
@@ -143,8 +143,8 @@ def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Mo
     gram = x.T @ x / len(x) + RIDGE * np.eye(x.shape[1])
     regression = np.linalg.solve(gram, x.T @ after / len(x))
     errors = after - x @ regression
-    spread = (errors - errors.mean(axis=0)).T @ (errors - errors.mean(axis=0)) / len(errors)
-    precision = np.linalg.inv(spread + RIDGE * np.eye(len(spread)))
+    error_cov = (errors - errors.mean(axis=0)).T @ (errors - errors.mean(axis=0)) / len(errors)
+    precision = np.linalg.inv(error_cov + RIDGE * np.eye(len(error_cov)))
     energy = _energy(after, before, regression, precision)
     usual = max(float(energy.mean()), 1e-12)
     surprise = np.full((len(paired), 1), np.nan)

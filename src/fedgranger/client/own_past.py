@@ -1,6 +1,6 @@
 r"""How far back a client's own past matters to it: the order of its autoregression.
 
-A client can tell from its own states alone. Every further lag costs it p² numbers instead of the
+A client decides it from its own states alone. Every further lag costs it p² numbers instead of the
 P² that one common order for all clients would, so slow plants get the lags they need: with too few
 of them residuals stay predictable, and whatever moves slowly elsewhere seems to predict them.
 """
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedgranger.linalg.runs import run_on
 from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.unbroken_steps import unbroken_steps
 
 __all__ = ["LARGEST_ORDER", "own_order"]
 
 LARGEST_ORDER = 30
 ROWS_PER_NUMBER = 5
 """At least so many rows for each coefficient of an equation."""
-WINDOW_STEPS = 4096
-"""Rows whose lags are held at once."""
+STEPS_AT_ONCE = 4096
+"""Rows whose lags are in memory at once."""
 ROUNDING = 1e-24
 """A smaller share of a state's energy is no remainder but rounding."""
 
@@ -37,14 +37,14 @@ def own_order(
         largest: the largest order that is tried.
     """
     p = states.shape[1]
-    run = run_on(np.zeros(1, dtype=np.int64), observed[:, None], starts)[:, 0]
-    while largest > 1 and (run > largest).sum() < ROWS_PER_NUMBER * (1 + largest * p):
+    unbroken = unbroken_steps(np.zeros(1, dtype=np.int64), observed[:, None], starts)[:, 0]
+    while largest > 1 and (unbroken > largest).sum() < ROWS_PER_NUMBER * (1 + largest * p):
         largest -= 1
-    rows = np.flatnonzero(run > largest)
+    rows = np.flatnonzero(unbroken > largest)
     if len(rows) <= 1 + p:
         return 1
     R, n = np.zeros((0, 1 + (largest + 1) * p)), len(rows)
-    for t in np.array_split(rows, -(-n // WINDOW_STEPS)):
+    for t in np.array_split(rows, -(-n // STEPS_AT_ONCE)):
         lagged = [states[t - k] for k in range(1, largest + 1)]
         R = triangle(np.vstack([R, np.hstack([np.ones((len(t), 1)), *lagged, states[t]])]))
     target = R[:, -p:]

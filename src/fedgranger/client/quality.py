@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
+from fedgranger.client.filtered_data import FilteredData
 from fedgranger.client.kalman import steady_gain
-from fedgranger.client.stream import ClientStream
 
 __all__ = ["LocalFit", "local_fit"]
 
@@ -50,20 +50,20 @@ class LocalFit(NamedTuple):
             "autocorrelation": _rounded(self.autocorrelation),
             "quantiles": [_rounded(float(q)) for q in self.quantiles],
             "sensors": [
-                {"name": name, "explained": share, "missing_share": round(gone, 6)}
-                for name, share, gone in list(rows)[:MOST_SENSORS]
+                {"name": name, "explained": share, "missing_share": round(missing, 6)}
+                for name, share, missing in list(rows)[:MOST_SENSORS]
             ],
             "num_sensors": len(sensors),
         }
 
 
-def local_fit(stream: ClientStream) -> LocalFit:
-    """Examine the last 20 000 steps of a client's stream."""
-    model = stream.model
-    last = len(stream.values)
+def local_fit(data: FilteredData) -> LocalFit:
+    """Examine the last 20 000 steps of a client's data."""
+    model = data.model
+    last = len(data.values)
     first = max(0, last - MOST_STEPS)
-    y, ok = stream.scaled(first, last), stream.is_observed[first:last]
-    h = stream.filtered_states[first:last]
+    y, ok = data.scaled(first, last), data.is_observed[first:last]
+    h = data.filtered_states[first:last]
     C = model.observation_matrix
 
     explained = np.full(y.shape[1], np.nan)
@@ -71,9 +71,9 @@ def local_fit(stream: ClientStream) -> LocalFit:
         total, left = y[ok].var(axis=0), (y - h @ C.T)[ok].var(axis=0)
         explained[total > 0] = (1 - left / np.maximum(total, 1e-300))[total > 0]
 
-    paired = stream.has_next[first : last - 1]
+    paired = data.has_next[first : last - 1]
     innovation = y[1:] - h[:-1] @ model.predicted_observation.T
-    whitened = np.where(paired[:, None], innovation @ _whitener(stream).T, 0.0)
+    whitened = np.where(paired[:, None], innovation @ _whitener(data).T, 0.0)
     used = whitened[paired]
     if not len(used):
         return LocalFit(explained, np.nan, np.nan, np.full(NUM_QUANTILES, np.nan), 0)
@@ -90,9 +90,9 @@ def local_fit(stream: ClientStream) -> LocalFit:
     )
 
 
-def _whitener(stream: ClientStream) -> np.ndarray:
+def _whitener(data: FilteredData) -> np.ndarray:
     """W with W S Wᵀ = I; directions in which S vanishes are left out."""
-    model = stream.model
+    model = data.model
     C, P = model.observation_matrix, steady_gain(model).predicted_cov
     s, basis = scipy.linalg.eigh(C @ P @ C.T + model.measurement_cov)
     keep = s > 1e-10 * s[-1]

@@ -60,7 +60,7 @@ class Season:
 
     @property
     def periods(self) -> np.ndarray:
-        """Whole steps after which each period repeats, int64: what the server is told."""
+        """Whole steps after which each period repeats, int64: what the server receives."""
         steps = {whole_steps(length / self.interval) for length in self.lengths}
         return np.array(sorted(steps), dtype=np.int64)
 
@@ -180,10 +180,10 @@ def fit_season(
     season = Season(kind, client.sensors, lengths, *shape, *np.zeros((2, d)))
     g = season.pattern(time)
     offset, shares = np.zeros(d), np.zeros(d)
-    for j, seen in enumerate(client.observed.T):
-        if not seen.any():
+    for j, observed in enumerate(client.observed.T):
+        if not observed.any():
             continue
-        y, repeats = client.values[seen, j], g[seen, j]
+        y, repeats = client.values[observed, j], g[observed, j]
         offset[j] = repeats.mean()
         before = ((y - y.mean()) ** 2).mean()
         left = (y - y.mean()) - (repeats - offset[j])
@@ -194,7 +194,7 @@ def fit_season(
 def take_out(
     client: ClientData, time: np.ndarray, config: RunConfig, *, interval: float | None = None
 ) -> tuple[ClientData, Season, tuple[str, ...]]:
-    """Everything a client does about seasons: find or read the periods, fit, remove, say so.
+    """Everything a client does about seasons: find or read the periods, fit, remove, report.
 
     A sensor that does nothing but repeat has nothing left to learn from and is left out.
 

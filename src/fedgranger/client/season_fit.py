@@ -46,10 +46,10 @@ def fit_waves(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> n
         rows = slice(k, k + CHUNK_STEPS)
         found = waves(clock._replace(ticks=clock.ticks[rows]), lengths)
         x = np.hstack([np.ones((len(found), 1)), found])
-        seen = client.observed[rows]
-        cross += x.T @ np.where(seen, client.values[rows] - centre, 0.0)
+        observed = client.observed[rows]
+        cross += x.T @ np.where(observed, client.values[rows] - centre, 0.0)
         for j in range(len(gram)):
-            used = x if whole else x[seen[:, j]]
+            used = x if whole else x[observed[:, j]]
             gram[j] += used.T @ used
     out = np.zeros((num_columns, d))
     for j in range(d):
@@ -60,15 +60,15 @@ def fit_waves(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> n
 
 
 def fit_profile(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
-    """Means per phase, period by period in turn until they do not change."""
+    """Means per phase, one period after the other until they do not change."""
     places = phases(clock, lengths)
     total = sum(max(2, round(length / clock.interval)) for length in lengths)
     out = np.zeros((total, client.num_sensors))
-    for j, seen in enumerate(client.observed.T):
-        if seen.sum() < 2 * total:
+    for j, observed in enumerate(client.observed.T):
+        if observed.sum() < 2 * total:
             continue
-        rows = [place[seen] for place in places]
-        left = client.values[seen, j] - client.values[seen, j].mean()
+        rows = [place[observed] for place in places]
+        left = client.values[observed, j] - client.values[observed, j].mean()
         scale = np.abs(left).max()
         for _ in range(SWEEPS if len(rows) > 1 else 1):
             before = out[:, j].copy()

@@ -34,9 +34,9 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
     p = C.shape[1]
     if not R.any():
         return StateReadout(np.linalg.pinv(C), np.zeros((p, p)))
-    spread = np.sqrt(np.diag(R))  # solve in units of the noise, whatever units the sensors have
-    weighted = scipy.linalg.solve(R / np.outer(spread, spread), C / spread[:, None], assume_a="pos")
-    weighted /= spread[:, None]
+    scale = np.sqrt(np.diag(R))  # solve in units of the noise, whatever units the sensors have
+    weighted = scipy.linalg.solve(R / np.outer(scale, scale), C / scale[:, None], assume_a="pos")
+    weighted /= scale[:, None]
     E = symmetrise(np.linalg.inv(C.T @ weighted))
     return StateReadout(E @ weighted.T, E)
 
@@ -53,8 +53,8 @@ def state_hello(
         periods: whole steps after which what it took out of its data repeats.
     """
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
-    told = state_message(client, model, 0, len(client.values))
-    order = own_order(np.asarray(told.states), np.asarray(told.is_observed), starts)
+    message = state_message(client, model, 0, len(client.values))
+    order = own_order(np.asarray(message.states), np.asarray(message.is_observed), starts)
     steps = np.zeros(0, dtype=np.int64) if periods is None else periods
     return StateHello(jnp.asarray(E), jnp.asarray(order), jnp.asarray(steps))
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.checks import TimeAxis
 from fedgranger.data.findings import Finding, lost_rows
+from fedgranger.data.input_checks import TimeAxis
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
@@ -25,7 +25,7 @@ from fedgranger.data.time_axis import (
 )
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 __all__ = [
     "ClientTable",
@@ -52,7 +52,7 @@ def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
 
     Args:
         tables: the clients; entries whose rows change are replaced in this list one by one, so
-            that only one client is held twice at any moment.
+            that only one client is in memory twice at any moment.
 
     Returns:
         The common time axis and notes on rows that are not on it and on steps without a row.
@@ -114,7 +114,7 @@ def _axis_of_rows(starts: np.ndarray) -> TimeRange:
 
 
 def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
-    """Tell whether two time axes are equal in kind and value."""
+    """Whether two time axes are equal in kind and value."""
     return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
 
 

@@ -1,7 +1,7 @@
-"""What one column of numbers looks like: a code for missing, a clock, a counter, a stuck sensor.
+"""What one column of numbers is: a code for missing, a clock, a counter, a stuck sensor.
 
 Every function takes the column as read, NaN where a sample is missing, and returns None when there
-is nothing to say. Rows are counted from 0 here; sentences count them from 1.
+is nothing to note. Rows are counted from 0 here; sentences count them from 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_ROWS = 30
 LEAST_DISTINCT = 10
 """A measurement that takes fewer values is a switch or a mode, and any of them may be far out."""
 LEAST_MOVES = 20
-"""A counter must have been seen to count."""
+"""A counter must have counted that often."""
 FAR, NEAR = 10.0, 2.0
 """How many ranges of the other values a code lies away: any number, a number made for it."""
 RESET_DROP, RESET_LANDING, LEAST_RUN = 0.2, 0.05, 50
@@ -102,7 +102,7 @@ def _is_far(value: float, low: float, high: float) -> bool:
 
 
 def _is_made_for_it(value: float) -> bool:
-    """Tell whether the number is one that programs write for "none": nines, an integer's end."""
+    """Whether the number is one that programs write for "none": nines, an integer's end."""
     return MADE_FOR_IT.fullmatch(repr(value)) is not None or value in POWERS_OF_TWO
 
 
@@ -154,19 +154,19 @@ def find_counter(column: np.ndarray) -> Counter | None:
     steps = np.diff(known)
     rises, falls = int((steps > 0).sum()), int((steps < 0).sum())
     direction = 1 if rises >= falls else -1
-    moves, back = max(rises, falls), np.flatnonzero(direction * steps < 0)
+    moves, reversals = max(rises, falls), np.flatnonzero(direction * steps < 0)
     if moves < LEAST_MOVES:
         return None
-    if len(back):
+    if len(reversals):
         height = direction * known
         low, span = float(height.min()), float(np.ptp(height))
-        falls_far = -direction * steps[back] >= RESET_DROP * span
-        lands_low = height[back + 1] - low <= RESET_LANDING * span
-        runs = len(known) / (len(back) + 1)
-        enough = runs >= LEAST_RUN and moves >= LEAST_MOVES * (len(back) + 1)
+        falls_far = -direction * steps[reversals] >= RESET_DROP * span
+        lands_low = height[reversals + 1] - low <= RESET_LANDING * span
+        runs = len(known) / (len(reversals) + 1)
+        enough = runs >= LEAST_RUN and moves >= LEAST_MOVES * (len(reversals) + 1)
         if not (enough and falls_far.all() and lands_low.all()):
             return None
-    return Counter(direction, moves, len(back))
+    return Counter(direction, moves, len(reversals))
 
 
 def longest_stand_still(column: np.ndarray) -> StandStill | None:

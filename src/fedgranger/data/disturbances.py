@@ -34,7 +34,7 @@ def change_unit(truth: Truth, factor: float) -> Truth:
 def add_cycle(
     parts: Parts,
     truth: Truth,
-    spread: np.ndarray,
+    std: np.ndarray,
     size: float,
     period: float,
     rng: np.random.Generator,
@@ -47,7 +47,7 @@ def add_cycle(
     for name, part in parts.items():
         phase = rng.uniform(0, 2 * np.pi)
         wave = np.sin(2 * np.pi * np.arange(len(part)) / period + phase)
-        part += np.outer(wave, truth.observation_matrices[name] @ (size * spread[truth.rows(name)]))
+        part += np.outer(wave, truth.observation_matrices[name] @ (size * std[truth.rows(name)]))
 
 
 def add_mean_shifts(parts: Parts, number: int, size: float, rng: np.random.Generator) -> None:

@@ -22,7 +22,7 @@ __all__ = [
     "advance_matrix",
     "known_process_cov",
     "reading_errors",
-    "state_spread",
+    "state_std",
     "with_dead_time",
 ]
 
@@ -72,7 +72,7 @@ def reading_errors(truth: Truth) -> np.ndarray:
     return truth.reading_feedback * np.asarray(scipy.linalg.block_diag(*blocks))
 
 
-def state_spread(truth: Truth, measurement_cov: np.ndarray) -> np.ndarray:
+def state_std(truth: Truth, measurement_cov: np.ndarray) -> np.ndarray:
     """Standard deviation of every state; `measurement_cov` is that of all sensors."""
     P, A = len(truth.transition), advance_matrix(truth)
     F = reading_errors(truth)

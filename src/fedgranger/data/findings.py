@@ -1,6 +1,6 @@
 """What is odd about the sensors of a client, as facts and as sentences.
 
-`examine` only looks; what follows from it is decided in `fedgranger.data.preparation`.
+`examine` only describes; what follows from it is decided in `fedgranger.data.sensor_preparation`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fedgranger.data.columns import (
     find_counter,
     longest_stand_still,
 )
-from fedgranger.data.unit_root import UnitRoot, look_for_unit_root
+from fedgranger.data.unit_root import UnitRoot, unit_root_test
 
-__all__ = ["DIFFERENCED", "Finding", "examine", "lost_rows", "say_list"]
+__all__ = ["DIFFERENCED", "Finding", "examine", "lost_rows", "quoted_list"]
 
 DIFFERENCED = ("counter", "integrated")
-"""Kinds whose change per row is used unless the user says otherwise."""
+"""Kinds whose change per row is used unless the user chooses otherwise."""
 FEW_TIME_CONSTANTS = 4.0
 """Fewer than this in a record: the sensor wanders. At 10 in truth, 1 sensor in 100 shows fewer."""
 CLEAR_P, DOUBTFUL_P = 0.3, 0.05
@@ -77,7 +77,7 @@ def examine(
     time: np.ndarray | None,
     label: Callable[[str], str],
 ) -> list[Finding]:
-    """Look at every sensor of a client.
+    """Examine every sensor of a client.
 
     Args:
         client: its name.
@@ -168,7 +168,7 @@ def lost_rows(
     return Finding("missing", client, sensor, rows, first, value, share, 0, name, sentence, remedy)
 
 
-def say_list(names: Iterable[str]) -> str:
+def quoted_list(names: Iterable[str]) -> str:
     """Quote names one after the other, the first eight of many."""
     quoted = [f"'{name}'" for name in names]
     if len(quoted) > MOST_NAMES:
@@ -212,12 +212,12 @@ def _wandering(make: Callable[..., Finding], column: np.ndarray, label: str) -> 
     if counter is not None:
         remedy = "--difference none uses it as measured"
         value, sign = float("nan"), counter.direction
-        return [make("counter", len(column), 0, value, _say_counter(counter), remedy, sign)]
+        return [make("counter", len(column), 0, value, _describe_counter(counter), remedy, sign)]
     steps = np.diff(column)
     known = int((~np.isnan(steps)).sum())
     if np.count_nonzero(np.nan_to_num(steps)) < max(LEAST_MOVING * known, 1):
         return []
-    root = look_for_unit_root(column)
+    root = unit_root_test(column)
     if root is None or root.p_value <= DOUBTFUL_P:
         return []
     is_clear = (
@@ -231,20 +231,22 @@ def _wandering(make: Callable[..., Finding], column: np.ndarray, label: str) -> 
         else f"use its change per row with --difference {quote(f'auto,{label}')}"
     )
     kind = "integrated" if is_clear else "slow"
-    sentence = _say_root(root, is_clear=is_clear)
+    sentence = _describe_root(root, is_clear=is_clear)
     return [make(kind, len(column), 0, root.time_constants, sentence, remedy)]
 
 
-def _say_counter(counter: Counter) -> str:
+def _describe_counter(counter: Counter) -> str:
     word, other = ("rises", "falls") if counter.direction > 0 else ("falls", "rises")
-    back = f"{counter.resets} resets" if counter.resets != 1 else "1 reset"
+    resets = f"{counter.resets} resets" if counter.resets != 1 else "1 reset"
     return f"counts: it {word} {counter.moves} times and never {other}" + (
-        f" but for {back}" if counter.resets else ""
+        f" but for {resets}" if counter.resets else ""
     )
 
 
-def _say_root(root: UnitRoot, *, is_clear: bool) -> str:
+def _describe_root(root: UnitRoot, *, is_clear: bool) -> str:
     count = root.time_constants
-    held = f"{count:.0f}" if count >= 1.5 else "at most one" if np.isfinite(count) else "few"
-    test = f"unit-root test p = {root.p_value:.2f}, the record holds {held} of its time constants"
+    constants = f"{count:.0f}" if count >= 1.5 else "at most one" if np.isfinite(count) else "few"
+    test = (
+        f"unit-root test p = {root.p_value:.2f}, the record holds {constants} of its time constants"
+    )
     return f"{'wanders without coming back' if is_clear else 'may be wandering'} ({test})"

@@ -1,4 +1,4 @@
-"""From the clients' tables to a panel: single sensors seen to, time aligned, notes collected."""
+"""From the clients' tables to a panel: single sensors treated, time aligned, notes collected."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.data import checks
+from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, check_missing, finish_client
 from fedgranger.data.findings import Finding, examine
 from fedgranger.data.panel import ClientData, Panel, segment_starts
-from fedgranger.data.preparation import (
+from fedgranger.data.sensor_preparation import (
     SensorChoices,
     choose,
     labels_of,
@@ -20,7 +20,7 @@ from fedgranger.data.preparation import (
     without,
 )
 
-__all__ = ["finish_panel", "look_at", "prepare_panel", "prepare_table"]
+__all__ = ["finish_panel", "prepare_panel", "prepare_table", "with_findings"]
 
 
 def prepare_table(
@@ -33,8 +33,8 @@ def prepare_table(
     notes: list[str],
 ) -> ClientTable:
     """Leave out, check and treat single sensors on the client's own time axis."""
-    sensors, values, said = without(table.name, table.sensors, table.values, choices)
-    notes += said
+    sensors, values, new_notes = without(table.name, table.sensors, table.values, choices)
+    notes += new_notes
     table = table._replace(sensors=sensors, values=values)
     if missing == "error":
         check_missing(table)
@@ -42,9 +42,9 @@ def prepare_table(
         return table
     time = None if table.time is None else table.time.values
     starts = segment_starts(np.arange(len(values)) if time is None else time)
-    treatment, found, said = prepare(table.name, sensors, values, time, starts, choices, label)
+    treatment, found, new_notes = prepare(table.name, sensors, values, time, starts, choices, label)
     findings += found
-    notes += said
+    notes += new_notes
     return table._replace(treatment=treatment)
 
 
@@ -68,8 +68,8 @@ def prepare_panel(
     panel: Panel, *, missing: str, constant: str, difference: str, leave_out: str, suspect: str
 ) -> Panel:
     """Check and treat a panel that was made in Python; see `Panel.prepared`."""
-    checks.check_choice("missing", missing, ("error", "mask"))
-    checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    input_checks.check_choice("missing", missing, ("error", "mask"))
+    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
     known = {client.name: client.sensors for client in panel}
     choices = choose(
         known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing
@@ -78,14 +78,14 @@ def prepare_panel(
     tables: list[ClientTable] = []
     for client in panel:
         values = np.where(client.observed, client.values, np.nan)
-        table = ClientTable(client.name, client.sensors, values, checks.TimeAxis(panel.time))
+        table = ClientTable(client.name, client.sensors, values, input_checks.TimeAxis(panel.time))
         label = labels_of(client.name, is_alone=False)
         tables.append(prepare_table(table, choices, "mask", constant, label, findings, notes))
     return replace(finish_panel(tables, constant, findings, notes), notes=tuple(notes))
 
 
-def look_at(panel: Panel) -> Panel:
-    """Return the panel with findings; one that nobody has looked at yet gets notes, too.
+def with_findings(panel: Panel) -> Panel:
+    """Return the panel with findings; one that was not examined yet gets notes, too.
 
     Nothing is done to the measurements: whoever made the panel may have done it already, and
     `Panel.prepared` does it.

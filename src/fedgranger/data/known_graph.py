@@ -41,7 +41,7 @@ class KnownGraph(NamedTuple):
 class _Edge(NamedTuple):
     cause: str
     effect: str
-    is_edge: Any  # None where the file does not say
+    is_edge: Any  # None where the file has no such column
     place: str
 
 

@@ -80,7 +80,7 @@ class Panel:
         time: shape (time,), strictly increasing numbers or time stamps.
         notes: sentences on what was done to the data while reading (rows lost in the
             alignment, sensors dropped or differenced, samples masked). Nothing is done silently.
-        findings: what is odd about single sensors; None when nobody has looked.
+        findings: what is odd about single sensors; None when they were not examined.
 
     Example:
         >>> import numpy as np
@@ -243,7 +243,7 @@ class Panel:
             suspect: `"error"` refuses clocks, row numbers and codes for missing samples, `"keep"`
                 uses them as measured.
         """
-        from fedgranger.data.reading import read_panel
+        from fedgranger.data.panel_files import read_panel
 
         return read_panel(
             Path(path),
@@ -282,7 +282,7 @@ class Panel:
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""
-        from fedgranger.data.reading import write_panel
+        from fedgranger.data.panel_files import write_panel
 
         return write_panel(self, Path(folder), format)
 

@@ -25,9 +25,10 @@ from fedgranger.data.dynamics import (
     advance_matrix,
     known_process_cov,
     reading_errors,
-    state_spread,
+    state_std,
     with_dead_time,
 )
+from fedgranger.data.linear_system import client_names, draw_system
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.scenarios import scenario_options
 from fedgranger.data.simulation_checks import (
@@ -36,7 +37,6 @@ from fedgranger.data.simulation_checks import (
     check_outage,
     check_shares,
 )
-from fedgranger.data.system import client_names, draw_system
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 
@@ -155,8 +155,8 @@ def simulate(
     outage = (outage_client, outage_steps)
     recorded = observed_steps(system.clients, num_steps, missing_share, outage_share, rng, *outage)
     if cycle_size:
-        spread = state_spread(system, noise_chol @ noise_chol.T)
-        add_cycle(parts, system, spread, cycle_size, cycle_period, rng)
+        std = state_std(system, noise_chol @ noise_chol.T)
+        add_cycle(parts, system, std, cycle_size, cycle_period, rng)
     counting = add_counter(parts) if counter else None
     client_data = []
     for name, part in parts.items():

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 __all__ = [
     "LARGEST_MULTIPLE",

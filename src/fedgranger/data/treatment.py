@@ -101,7 +101,7 @@ def chosen_sensors(
             labels[f"{client}.{sensor}"] = (client, sensor)
             if len(known) == 1:
                 labels.setdefault(sensor, (client, sensor))
-    said, found = set(), {client: set() for client in known}
+    named, found = set(), {client: set() for client in known}
     parts = value.split(",") if value.strip() else []
     while parts:
         for end in range(len(parts), 0, -1):  # a name may hold a comma: the longest match counts
@@ -114,15 +114,15 @@ def chosen_sensors(
             client, sensor = labels[entry]
             found[client].add(sensor)
         else:
-            said.add(entry)
+            named.add(entry)
         del parts[:end]
-    return said, found
+    return named, found
 
 
 def _unknown(
     option: str, entry: str, labels: Mapping[str, tuple[str, str]], words: Sequence[str]
 ) -> ConfigError:
-    from fedgranger.data.checks import nearest
+    from fedgranger.data.input_checks import nearest
 
     flag = option.replace("_", "-")
     allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")

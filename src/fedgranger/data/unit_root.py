@@ -7,7 +7,7 @@ back to its mean has \(\beta < 0\), and
 
 $$\hat c = -T \beta / (1 - \textstyle\sum_k \gamma_k)$$
 
-says how many of its time constants the record holds. The number of lags p is chosen by the
+shows how many of its time constants the record holds. The number of lags p is chosen by the
 Bayesian information criterion. p-values: response surface of MacKinnon (1994), Approximate
 asymptotic distribution functions for unit-root and cointegration tests, J. Business & Economic
 Statistics 12, table for a constant and one variable.
@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-__all__ = ["LEAST_ROWS", "UnitRoot", "look_for_unit_root"]
+__all__ = ["LEAST_ROWS", "UnitRoot", "unit_root_test"]
 
 LEAST_ROWS = 100
-"""Shorter records do not tell a slow sensor from one that wanders."""
+"""Shorter records cannot separate a slow sensor from one that wanders."""
 MOST_POINTS = 2500
 """Of a longer record every second, third, ... row is used: the time it spans is what counts."""
 LOWEST, SPLIT, HIGHEST = -18.83, -1.61, 2.74
@@ -33,7 +33,7 @@ LARGE_P = (1.7339, 0.93202, -0.12745, -0.010368)
 
 
 class UnitRoot(NamedTuple):
-    """What the regression says about one sensor.
+    """What the regression shows of one sensor.
 
     Attributes:
         p_value: of the null hypothesis that the sensor wanders; small: it comes back.
@@ -46,7 +46,7 @@ class UnitRoot(NamedTuple):
     change_correlation: float
 
 
-def look_for_unit_root(series: np.ndarray) -> UnitRoot | None:
+def unit_root_test(series: np.ndarray) -> UnitRoot | None:
     """Test one sensor.
 
     Args:
@@ -59,7 +59,7 @@ def look_for_unit_root(series: np.ndarray) -> UnitRoot | None:
 
     Example:
         >>> steps = np.random.default_rng(0).standard_normal(1000)
-        >>> comes_back, wanders = look_for_unit_root(steps), look_for_unit_root(np.cumsum(steps))
+        >>> comes_back, wanders = unit_root_test(steps), unit_root_test(np.cumsum(steps))
         >>> bool(comes_back.p_value < 0.01 < wanders.p_value)
         True
     """

@@ -13,8 +13,8 @@ import pandas as pd
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError, RunError
-from fedgranger.inference.edges import EdgeInference
-from fedgranger.inference.multiplicity import adjust
+from fedgranger.inference.decision import adjust
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.results import Result
 
 __all__ = ["evaluate", "pairs_are_true", "score", "true_entries"]

@@ -12,7 +12,7 @@ import pandas as pd
 from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import count_edges, nothing_tested
-from fedgranger.inference.multiplicity import CORRECTIONS
+from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.results import Result
 
 if TYPE_CHECKING:

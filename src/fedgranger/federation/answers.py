@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
-from fedgranger.client.preparation import Prepared
 from fedgranger.data.time_axis import TimeRange
 
 __all__ = ["DONE", "Answer", "hello", "model", "range_fields", "round_message", "states"]
@@ -28,13 +28,13 @@ def range_fields(axis: TimeRange) -> tuple[dict[str, Any], dict[str, np.ndarray]
     return values, {"stretches": np.array(axis.stretches, dtype=np.int64)}
 
 
-def hello(prepared: Prepared) -> Answer:
+def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
     arrays = {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
     return "hello", {"own_lags": prepared.own_lags}, arrays
 
 
-def model(prepared: Prepared) -> Answer:
+def model(prepared: ClientSide) -> Answer:
     """What FedGC's rounds need to know of a client before the first."""
     if prepared.site is None:
         raise RuntimeError("the run has no rounds of FedGC")
@@ -59,7 +59,7 @@ def round_message(
     return "message", {"round": round_index, "piece": piece, **values}, arrays
 
 
-def states(prepared: Prepared, piece: int, message_steps: int) -> Answer:
+def states(prepared: ClientSide, piece: int, message_steps: int) -> Answer:
     """One piece of the least-squares states."""
     rows = slice(piece * message_steps, (piece + 1) * message_steps)
     arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fedgranger._version import __version__
+from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory
-from fedgranger.client.preparation import Prepared
-from fedgranger.client.site import check_length
+from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation import answers
@@ -34,14 +34,14 @@ class LocalClient:
         prepare: identifies and computes its states; called once, when the run begins.
     """
 
-    def __init__(self, name: str, axis: TimeRange, prepare: Callable[[], Prepared]) -> None:
+    def __init__(self, name: str, axis: TimeRange, prepare: Callable[[], ClientSide]) -> None:
         self.name, self._axis, self._prepare = name, axis, prepare
-        self._prepared: Prepared | None = None
+        self._prepared: ClientSide | None = None
         self._memory: ClientMemory | None = None
         self._gradients: dict[int, np.ndarray] = {}
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> ClientSide:
         """What it has made of its data, once the run has begun."""
         if self._prepared is None:
             self._prepared = self._prepare()

@@ -17,7 +17,7 @@ from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.federation.coordinator import Coordinator
 from fedgranger.federation.protocol import ServerResult, Training
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
 

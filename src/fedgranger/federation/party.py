@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from fedgranger._version import __version__
+from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
-from fedgranger.client.preparation import Prepared
-from fedgranger.client.site import check_length
+from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
 from fedgranger.errors import ConfigError, FedGrangerError
 from fedgranger.federation import answers
@@ -86,7 +86,7 @@ class Party:
         self.data_hash = data_hash(secret, series)
         self._range = range_of(series)
         self._questions = Questions(store, policy, self.data_hash)
-        self._prepared: tuple[tuple[TimeGrid, str], Prepared] | None = None
+        self._prepared: tuple[tuple[TimeGrid, str], ClientSide] | None = None
         self._permitted: tuple[str, TimeGrid, str] | None = None
         self._question, self._period = "", ""
         self._grid: TimeGrid | None = None
@@ -270,7 +270,7 @@ class Party:
         self._write(self._epoch, round_index, {**kept, round_index: memory}, self._grid)
         self._pieces = {}
 
-    def _upload(self, prepared: Prepared, piece: int) -> Answer:
+    def _upload(self, prepared: ClientSide, piece: int) -> Answer:
         options = ClientOptions.from_text(self._options)
         if options.config.test == "none":
             raise _RefusalError("invalid", "the run has no edge tests")
@@ -278,7 +278,7 @@ class Party:
             raise _RefusalError("invalid", f"there is no piece {piece}")
         return answers.states(prepared, piece, options.message_steps)
 
-    def _ready(self, grid: TimeGrid | None = None) -> Prepared:
+    def _ready(self, grid: TimeGrid | None = None) -> ClientSide:
         """The data prepared for the agreed time axis; after a restart, once more.
 
         The policy is asked first, and again for every run and after every restart.

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from fedgranger.client.client_side import ClientSide, resolve_window, set_up_client
 from fedgranger.client.learner import make_learner
-from fedgranger.client.preparation import Prepared, prepare_client, resolve_window
-from fedgranger.client.site import initial_augmentation
+from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid
 from fedgranger.federation.options import ClientOptions
@@ -19,16 +19,16 @@ __all__ = ["Preparation", "Start", "prepare_party", "seeded_preparation"]
 
 Start = Callable[[tuple[int, int]], np.ndarray]
 """θ⁰ by its shape."""
-Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], Prepared]
+Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], ClientSide]
 
 
 def prepare_party(
     series: LocalSeries, grid: TimeGrid, options: ClientOptions, start: Start
-) -> Prepared:
+) -> ClientSide:
     """Put the data on the common time axis and prepare; filter only for FedGC's rounds."""
     config = options.config
     with jax.enable_x64(True), threadpool_limits(1):  # as in one process, to the last bit
-        found = prepare_client(
+        found = set_up_client(
             on_grid(series, grid),
             grid_time(grid),
             grid.segment_starts,
@@ -49,7 +49,7 @@ def seeded_preparation(config: RunConfig) -> Preparation:
 
     def prepare(
         series: LocalSeries, grid: TimeGrid, options: ClientOptions, start: Start
-    ) -> Prepared:
+    ) -> ClientSide:
         del start
         return prepare_party(
             series,

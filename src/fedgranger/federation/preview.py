@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.client.preparation import Prepared
+from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.options import ClientOptions, FederationOptions
@@ -85,7 +85,7 @@ def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
     )
 
 
-def _shares(prepared: Prepared, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+def _shares(prepared: ClientSide, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """R² of every sensor, without rounds and after them.
 
     Every round shows θy with another θ; any p rows in general position stand for them.

@@ -34,7 +34,7 @@ from fedgranger.federation.exchanges import (
 from fedgranger.federation.options import FederationOptions, check_run_name
 from fedgranger.federation.store import Records
 from fedgranger.federation.validation import read_fraction, read_stretches
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Rows, Trainer, make_trainer

@@ -126,7 +126,7 @@ def read_series(
     name: str, settings: ClientSettings, policy: SitePolicy
 ) -> tuple[LocalSeries, list[str]]:
     """Read a client's data within the period that its policy allows, and notes on them."""
-    from fedgranger.data.reading import read_client
+    from fedgranger.data.panel_files import read_client
     from fedgranger.data.time_axis import LocalSeries
 
     data, times, notes = read_client(

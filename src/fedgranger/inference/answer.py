@@ -87,7 +87,7 @@ def counts_text(counts: EdgeCounts, level: str = "") -> str:
 
     Args:
         counts: of `count_edges`.
-        level: said after the number of edges, such as "(false discovery rate 0.05)".
+        level: put after the number of edges, such as "(false discovery rate 0.05)".
 
     Example:
         >>> counts_text(EdgeCounts(6, 5, 2))
@@ -156,12 +156,12 @@ def answer_sentence(
         return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
     level = facts.get("alpha") if alpha is None else alpha
     words = CORRECTION_WORDS.get(str(facts.get("correction") if correction is None else correction))
-    said = "" if level is None else f"({words or 'level'} {level:g})"
-    return f"{counts_text(counts, said)}."
+    note = "" if level is None else f"({words or 'level'} {level:g})"
+    return f"{counts_text(counts, note)}."
 
 
 def absence(manifest: Mapping[str, Any]) -> list[str]:
-    """Say that every edge is conditional on fewer clients when some stayed away."""
+    """A sentence that every edge is conditional on fewer clients when some stayed away."""
     names = [f"'{name}'" for name in manifest.get("left_out") or []]
     if not names:
         return []

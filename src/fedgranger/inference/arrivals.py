@@ -7,8 +7,8 @@ $$n_l\,\lVert \overline{r_m(t)\,u_n(t-l)^\top} \rVert_F^2 \sim \chi^2(p_m p_n)$$
 
 where nothing more arrives than the model knows of, or compared with what it is on copies with
 shifted clocks (residuals that keep some rhythm of their own make it larger). The last lag at which
-it is larger than that allows is how far back a cause has to be looked at; a dead time of six steps
-is seen although one lag would not show it.
+it is larger than that allows is the largest lag at which the cause is tested; a dead time of six
+steps is found although one lag would not show it.
 
 Both are bounded first (`whitening`): otherwise one event of each client, ten lags apart by chance,
 makes up most of the sum.
@@ -23,12 +23,12 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.inference.calibrate import calibrate
-from fedgranger.inference.whitening import WINDOW_STEPS, Whitened, bounded
+from fedgranger.inference.whitening import STEPS_AT_ONCE, Whitened, bounded
 
 __all__ = ["arrival_p_values", "arrivals", "choose_cause_lags", "late_arrivals"]
 
 LEVEL = 0.01
-"""Chance, over all pairs and lags together, that a lag is seen where nothing arrives."""
+"""Chance, over all pairs and lags together, that a lag is found where nothing arrives."""
 SHARE_OF_ROWS = 0.2
 """An equation has at most this many coefficients per row."""
 
@@ -44,11 +44,11 @@ def arrivals(
 
     Args:
         residuals: (time, P), what a model leaves of the effects; zero where there is none. They are
-            scaled in place: a million rows are worth not being copied.
+            scaled in place: a copy of a million rows would cost too much.
         whitened: own residuals of the causes.
         dims: states per client.
         largest: the largest lag.
-        shifts: turn each cause's clock first, as was done for the residuals.
+        shifts: shift each cause's clock first, as was done for the residuals.
     """
     T, M = len(residuals), len(dims)
     offsets = np.concatenate([[0], np.cumsum(dims)])
@@ -59,8 +59,8 @@ def arrivals(
         there[:, m] = (residuals[:, own] != 0).any(axis=1)
         residuals[there[:, m], own] = bounded(residuals[there[:, m], own])
     products, count = np.zeros((largest, offsets[-1], offsets[-1])), np.zeros((largest, M, M))
-    for start in range(0, T, WINDOW_STEPS):
-        stop = min(start + WINDOW_STEPS, T)
+    for start in range(0, T, STEPS_AT_ONCE):
+        stop = min(start + STEPS_AT_ONCE, T)
         time = np.arange(max(start - largest, 0), stop)
         places = [(time - shift) % T for shift in shifts]
         clocks = list(zip(places, slices, strict=True))
@@ -131,8 +131,8 @@ def choose_cause_lags(p_values: np.ndarray, dims: tuple[int, ...], num_rows: int
         num_rows: of an equation.
     """
     later, M, _ = p_values.shape
-    seen = p_values < LEVEL / max(later * M * (M - 1), 1)
-    lags = np.where(seen, np.arange(2, later + 2)[:, None, None], 1).max(axis=0, initial=1)
+    arrives = p_values < LEVEL / max(later * M * (M - 1), 1)
+    lags = np.where(arrives, np.arange(2, later + 2)[:, None, None], 1).max(axis=0, initial=1)
     width = np.array(dims)
     for m in range(M):
         others = np.arange(M) != m

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.edges import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import EdgeInference, edge_tables
 from fedgranger.uncertainty.inputs import Row
 from fedgranger.uncertainty.steady_state import SteadyState
 

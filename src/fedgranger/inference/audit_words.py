@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 TITLE = "Can these p-values be trusted on this data?"
-SAID_LEVELS = (0.01, 0.05, 0.1, 0.5)
+QUOTED_LEVELS = (0.01, 0.05, 0.1, 0.5)
 NOT_TRIED = (
     "Not tried: this run made no copies with shifted clocks. Fit with test = 'auto' or 'readings' "
     "to know."
@@ -60,26 +60,26 @@ def verdict(facts: Mapping[str, Any]) -> str:
     rate, error = found["rate"]
     low, high = found["band"]
     inside = found["is_inside"]
-    said = (
+    rates = (
         f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
         "or take two errors"
     )
     doubt = reservation(facts)
     if doubt:
-        return f"Only with a reservation: {doubt} Apart from that the formula finds {said}."
+        return f"Only with a reservation: {doubt} Apart from that the formula finds {rates}."
     if "extrapolated" in facts:  # the p-values are the copies'
         formula = "would have held" if inside else "would not have held"
         return (
             "Yes: they are taken from copies of these very data in which no link can be true, not "
-            f"from a formula. The formula alone {formula} ({said})."
+            f"from a formula. The formula alone {formula} ({rates})."
         )
     if inside:
-        return f"Yes, as far as copies of these very data without any true link can tell ({said})."
-    return f"No: on copies of these very data without any true link it is off ({said})."
+        return f"Yes, as far as copies of these very data without any true link can show ({rates})."
+    return f"No: on copies of these very data without any true link it is off ({rates})."
 
 
 def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
-    """What shifted clocks say of a test; nothing when it was not tried."""
+    """What copies with shifted clocks show of a test; nothing when there are none."""
     found = facts.get("audit")
     if found is None or found["rate"][0] is None:
         return []
@@ -113,14 +113,14 @@ def quantile_sentence(found: Mapping[str, Any]) -> str:
     if not levels:
         return ""
     rows = list(zip(*(quantiles[key] for key in ("level", "observed", "low", "high")), strict=True))
-    said = [
-        f"{u:g} → {seen:.2g} ({low:.2g} to {high:.2g})"
-        for u, seen, low, high in rows
-        if u in SAID_LEVELS
+    quoted = [
+        f"{u:g} → {value:.2g} ({low:.2g} to {high:.2g})"
+        for u, value, low, high in rows
+        if u in QUOTED_LEVELS
     ]
-    outside = sum(not low <= seen <= high for _, seen, low, high in rows)
+    outside = sum(not low <= value <= high for _, value, low, high in rows)
     return (
-        f"P-values of the copies where even ones would be (95 % band): {', '.join(said)}; "
+        f"P-values of the copies where uniform ones would be (95 % band): {', '.join(quoted)}; "
         f"{outside} of {len(rows)} levels lie outside the band."
     )
 
@@ -151,8 +151,8 @@ def control_sentences(facts: Mapping[str, Any]) -> list[str]:
         f"by a single test at level {facts.get('alpha', 0.05):g}, in its least favourable "
         f"direction, is {easy.size:.3g} ({_named(easy)}) to {hard.size:.3g} ({_named(hard)}), "
         f"{middle:.3g} in the median pair.",
-        "Its unit: one innovation s.d. of the cause (what its past does not tell) moves the effect "
-        "by that many of the effect's innovation s.d. one step later.",
+        "Its unit: one innovation s.d. of the cause (what its own past does not predict) moves the "
+        "effect by that many of the effect's innovation s.d. one step later.",
     ]
     if not facts.get("innovation_sensor"):
         out.append(

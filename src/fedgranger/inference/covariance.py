@@ -99,8 +99,8 @@ def block_covariance(
         cov = np.where(fell_back[..., None, None], total / n**2, cov)
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n * second / first**2 * size / (size + 2)
-        spread = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
-        df = np.clip(2 * n / spread, 1.0, n - lags * source.total_dim)
+        relative_var = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
+        df = np.clip(2 * n / relative_var, 1.0, n - lags * source.total_dim)
     return BlockCovariance(cov, df, size, len(weights), fell_back)
 
 

@@ -32,9 +32,9 @@ class Diagnostics(NamedTuple):
         unit_root: p-value per client of the augmented Dickey-Fuller test on its least stationary
             state, over the last 20 000 steps; small means stationary.
         effective_pairs: (Σw)²/Σw² of the weights.
-        effective_samples: per client, how many independent samples its slowest state is worth,
-            n (1 − ρ)/(1 + ρ) with ρ the state's autocorrelation at lag one, noise taken out.
-        warnings: what looks doubtful.
+        effective_samples: per client, the equivalent number of independent samples of its slowest
+            state, n (1 − ρ)/(1 + ρ) with ρ the state's autocorrelation at lag one, noise taken out.
+        warnings: sentences on what is doubtful.
     """
 
     portmanteau: dict[str, float]
@@ -59,7 +59,7 @@ def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
     if fit.condition > ILL_CONDITIONED:
         notes.append(
             f"the clients' states are nearly collinear (condition number {fit.condition:.2g}): "
-            "single edges are hard to tell apart"
+            "single edges are hard to separate"
         )
     doubtful = [name for name, p in portmanteau.items() if p < DOUBTFUL / len(portmanteau)]
     if doubtful:
@@ -74,13 +74,15 @@ def diagnose(source: StateSource, fit: Estimate) -> Diagnostics:
         )
     P = source.total_dim
     rho = np.diag(fit.moments.lag_cov[:, :P]) / np.diag(fit.state_cov)[:P]
-    worth = effective * (1 - np.clip(rho, 0.0, 1.0)) / (1 + np.clip(rho, 0.0, 1.0))
-    samples = {name: float(worth[source.owner == m].min()) for m, name in enumerate(source.names)}
+    equivalent = effective * (1 - np.clip(rho, 0.0, 1.0)) / (1 + np.clip(rho, 0.0, 1.0))
+    samples = {
+        name: float(equivalent[source.owner == m].min()) for m, name in enumerate(source.names)
+    }
     return Diagnostics(portmanteau, unit_root, float(effective), samples, tuple(notes))
 
 
 def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
-    """Autocorrelation of residuals at the lags after L, where the model says there is none.
+    """Autocorrelation of residuals at the lags after L, where the model has none.
 
     Residuals are a moving average of order L (measurement noise), so Bartlett's variance
     1 + 2 Σ ρ² stands in for the usual 1.

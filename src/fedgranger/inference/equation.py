@@ -1,4 +1,4 @@
-"""One effect's regression on its own past and the others', fed window by window."""
+"""One effect's regression on its own past and the others', fed chunk by chunk."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.lag_bases import LagBasis, LagWindow, lag_windows
+from fedgranger.inference.lag_bases import LagBasis, LagChunk, lag_chunks
 from fedgranger.inference.states import StateSource
 
-__all__ = ["Block", "Equation", "Turned", "turned_windows"]
+__all__ = ["Block", "Equation", "LagColumns", "column_chunks"]
 
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
 to this share."""
 SMALLEST_FREEDOM = 1e-3
-"""One minus leverage is not taken smaller: a row that fits itself says nothing."""
+"""One minus leverage is not taken smaller: a row that fits itself has no information."""
 
 
 class Block(NamedTuple):
-    """Coefficients of one cause in one effect's equations, those that could be told apart.
+    """Coefficients of one cause in one effect's equations, those that are identified.
 
     Attributes:
         lag: (column,), lag of each column, from 1.
@@ -38,28 +38,29 @@ class Block(NamedTuple):
     cov: np.ndarray
 
 
-class Turned(NamedTuple):
-    """Orthonormal columns and whitened news of every client."""
+class LagColumns(NamedTuple):
+    """Orthonormal lagged columns and whitened innovations of every client."""
 
     columns: list[np.ndarray]
-    news: list[np.ndarray]
+    innovations: list[np.ndarray]
 
 
-def turned_windows(
+def column_chunks(
     source: StateSource, depth: int, bases: Sequence[LagBasis]
-) -> Iterator[tuple[LagWindow, Turned]]:
-    """Read the source once, with the lags of all clients turned by their bases."""
-    for window in lag_windows(source, depth):
-        columns = [basis.columns(window) for basis in bases]
+) -> Iterator[tuple[LagChunk, LagColumns]]:
+    """Read the source once, with the lags of all clients in their bases."""
+    for chunk in lag_chunks(source, depth):
+        columns = [basis.columns(chunk) for basis in bases]
         pairs = zip(bases, columns, strict=True)
-        yield window, Turned(columns, [basis.news(window, own) for basis, own in pairs])
+        yield chunk, LagColumns(columns, [basis.innovations(chunk, own) for basis, own in pairs])
 
 
 class Equation:
-    """One effect's regression, fed window by window.
+    """One effect's regression, fed chunk by chunk.
 
-    The columns are the constant (lag 0), own lags, then every cause's with one lag more, all turned
-    by the clients' bases; what is regressed is the effect's news, which its own past cannot say.
+    The columns are the constant (lag 0), own lags, then every cause's with one lag more, all in
+    the clients' bases; what is regressed are the effect's innovations, which its own past does not
+    predict.
     After `solve`, `lag` and `state` are those of the plain columns, without the ones that depend on
     others before them.
     """
@@ -74,38 +75,40 @@ class Equation:
         self.state = np.concatenate([b.state[part] for b, part in self._parts])
         self._widths = [len(b.lag[part]) for b, part in self._parts]
         self._owner = np.repeat([b.client for b, _ in self._parts], self._widths)
-        blocks = (b.back[part, part] for b, part in self._parts)
-        self._back = np.asarray(scipy.linalg.block_diag(*blocks))
-        self.dependent = {b.client for b in others if (b.gone <= self._need[b.client]).any()}
+        blocks = (b.factor[part, part] for b, part in self._parts)
+        self._factor = np.asarray(scipy.linalg.block_diag(*blocks))
+        self.dependent = {
+            b.client for b in others if (b.dropped_lags <= self._need[b.client]).any()
+        }
         self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
         self.augmented = self.tested.copy()
         self._first = {b.client: int(b.first) for b in others}
         self.num_rows = 0
-        q, p = len(self.lag), len(own.spread)
-        self._products, self._with_news = np.zeros((q, q)), np.zeros((q, p))
+        q, p = len(self.lag), len(own.innovation_factor)
+        self._products, self._with_innovations = np.zeros((q, q)), np.zeros((q, p))
 
     def _design(
-        self, window: LagWindow, turned: Turned
+        self, chunk: LagChunk, lagged: LagColumns
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Turned columns, news and the rows at which the own past and the causes' are there."""
-        run = window.run
-        ready = np.all(run[:-1] >= self._need, axis=1)
-        ready &= run[1:, self.effect] > self._basis.own_lags
+        """Orthonormal columns, innovations, and the rows whose past is complete."""
+        unbroken = chunk.unbroken
+        ready = np.all(unbroken[:-1] >= self._need, axis=1)
+        ready &= unbroken[1:, self.effect] > self._basis.own_lags
         rows = np.flatnonzero(ready)
         taken = slice(None) if len(rows) == len(ready) else rows
-        parts = [turned.columns[basis.client][taken, part] for basis, part in self._parts]
-        return np.concatenate(parts, axis=1), turned.news[self.effect][taken], rows
+        parts = [lagged.columns[basis.client][taken, part] for basis, part in self._parts]
+        return np.concatenate(parts, axis=1), lagged.innovations[self.effect][taken], rows
 
-    def collect(self, window: LagWindow, turned: Turned) -> None:
-        """Add a window to XᵀX and XᵀY."""
-        X, Y, _ = self._design(window, turned)
+    def collect(self, chunk: LagChunk, lagged: LagColumns) -> None:
+        """Add a chunk to XᵀX and XᵀY."""
+        X, Y, _ = self._design(chunk, lagged)
         self.num_rows += len(X)
         self._products += X.T @ X
-        self._with_news += X.T @ Y
+        self._with_innovations += X.T @ Y
 
     def solve(self) -> None:
         """Coefficients of the plain columns, without those that depend on earlier ones."""
-        basis, q, p = self._basis, len(self.lag), len(self._basis.spread)
+        basis, q, p = self._basis, len(self.lag), len(self._basis.innovation_factor)
         if self.num_rows < q + p:
             raise InferenceError(
                 f"{self.num_rows} rows for {q} coefficients per equation; give more data, fewer "
@@ -113,23 +116,23 @@ class Equation:
             )
         factor, keep = _root(self._products)
         self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
-        back = self._back[:, keep]
-        R = np.asarray(scipy.linalg.qr(factor @ back, mode="r", check_finite=False)[0])
+        kept_factor = self._factor[:, keep]
+        R = np.asarray(scipy.linalg.qr(factor @ kept_factor, mode="r", check_finite=False)[0])
         q = int(keep.sum())
         self._inverse = scipy.linalg.solve_triangular(R[:q], np.eye(q), check_finite=False)
-        self._orthonormal = back @ self._inverse
-        self._fitted = self._orthonormal.T @ self._with_news
+        self._orthonormal = kept_factor @ self._inverse
+        self._fitted = self._orthonormal.T @ self._with_innovations
         coefficients = np.zeros((len(keep), p))
-        coefficients[keep] = self._inverse @ self._fitted @ basis.spread
+        coefficients[keep] = self._inverse @ self._fitted @ basis.innovation_factor
         own = len(basis.prediction)
         by_own_past = scipy.linalg.solve_triangular(
-            basis.back[:own, :own], basis.prediction, check_finite=False
+            basis.factor[:own, :own], basis.prediction, check_finite=False
         )
         coefficients[:own] += by_own_past
-        gone = np.flatnonzero(~keep[:own])
-        if len(gone):  # what they said is said by those that are kept
-            said = self._products @ self._back[:, gone] @ by_own_past[gone]
-            coefficients[keep] += self._inverse @ self._orthonormal.T @ said
+        dropped = np.flatnonzero(~keep[:own])
+        if len(dropped):  # their part of the prediction goes to the columns that are kept
+            moved = self._products @ self._factor[:, dropped] @ by_own_past[dropped]
+            coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
         self.coefficients = coefficients[keep].T
         for n in self.tested:
@@ -145,26 +148,26 @@ class Equation:
             for columns in (self.tested, self.augmented)
         )
 
-    def spread(
+    def add_covariance(
         self,
-        window: LagWindow,
-        turned: Turned,
+        chunk: LagChunk,
+        lagged: LagColumns,
         residuals: np.ndarray | None,
         *,
         with_errors: bool,
     ) -> None:
-        """Add a window to the HC3 covariances, and note its residuals."""
-        X, Y, rows = self._design(window, turned)
+        """Add a chunk to the HC3 covariances, and note its residuals."""
+        X, Y, rows = self._design(chunk, lagged)
         if not len(rows):
             return
         Q = np.empty((len(X), len(self.lag)))
         for stop, columns in zip(np.cumsum(self._widths), self._kept, strict=True):
             np.matmul(X[:, :stop], self._orthonormal[:stop, columns], out=Q[:, columns])
         freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
-        error = (Y - Q @ self._fitted) @ self._basis.spread
+        error = (Y - Q @ self._fitted) @ self._basis.innovation_factor
         if residuals is not None:
-            targets = np.flatnonzero(window.owner == self.effect)
-            residuals[np.ix_(window.first + rows, targets)] = error
+            targets = np.flatnonzero(chunk.owner == self.effect)
+            residuals[np.ix_(chunk.first + rows, targets)] = error
         self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
         error /= freedom[:, None]
         if with_errors:

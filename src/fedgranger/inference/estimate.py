@@ -1,6 +1,6 @@
 r"""Debiased transition estimate from the clients' least-squares states.
 
-Each client's state carries measurement error of known covariance E, white in time and independent
+Each client's state has measurement error of known covariance E, white in time and independent
 of the other clients'. With x the lagged states,
 
 $$G_0 = E[xx^\top] - I_L \otimes E, \qquad \hat A = E[s^+ x^\top] G_0^{-1}$$
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.moments import StateMoments, accumulate
+from fedgranger.inference.state_moments import StateMoments, accumulate
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.spectral import spectral_radius
@@ -55,7 +55,7 @@ class Estimate(NamedTuple):
 
 
 class LagChoice(NamedTuple):
-    """The lag order and what the criterion says of every order tried."""
+    """The lag order and the criterion of every order tried."""
 
     lags: int
     scores: dict[int, float]
@@ -181,7 +181,7 @@ def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, 
         first, second = (source.names[k] for k in order)
         raise InferenceError(
             f"the states of clients '{first}' and '{second}' are linearly dependent (or noise "
-            "exceeds what tells them apart); merge the two, use fewer states, or test the "
+            "exceeds their difference); merge the two, use fewer states, or test the "
             "states as they are (noise_correction = false)"
         )
     return float(values[-1] / values[0]) if P else 1.0

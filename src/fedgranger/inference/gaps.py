@@ -26,7 +26,7 @@ import numpy as np
 from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
 from fedgranger.inference.states import StateSource, keep_rows, select_clients
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 __all__ = ["Usable", "long_gaps", "overlap", "usable"]
 
@@ -69,8 +69,8 @@ def usable(source: StateSource) -> Usable:
     if _num_pairs(out, T) <= 2 * sum(source.dims[m] for m in kept):
         raise InferenceError(
             f"only {T - _length(out)} of {T} rows are left at which no client is off for more than "
-            f"{LONGEST_GAP} rows in a row ({_spelled(off)}); give data with more overlap, or "
-            "without the clients that are off most"
+            f"{LONGEST_GAP} rows in a row ({_rows_by_client(off)}); give data with more overlap, "
+            "or without the clients that are off most"
         )
     out = _whole_periods(out, common_period(source.periods, T), T)
     rest = source if len(kept) == len(names) else select_clients(source, kept)
@@ -102,21 +102,25 @@ def usable(source: StateSource) -> Usable:
 
 
 def _sentences(cost: dict[str, int], rows: int, T: int, reasons: dict[str, str]) -> list[str]:
-    told = []
+    sentences = []
     if cost:
-        who = f"'{next(iter(cost))}' was off" if len(cost) == 1 else f"of gaps ({_spelled(cost)})"
-        told.append(f"{rows} of {T} rows were left out for all clients because {who}")
+        who = (
+            f"'{next(iter(cost))}' was off"
+            if len(cost) == 1
+            else f"of gaps ({_rows_by_client(cost)})"
+        )
+        sentences.append(f"{rows} of {T} rows were left out for all clients because {who}")
     if reasons:
         who = ", ".join(f"'{name}'" for name in reasons)
-        told.append(
+        sentences.append(
             f"{who}: left out of the tests because of long gaps; the edges of the others are "
             "conditional on fewer clients, so what a client left out drives in two of them can "
             "show as a link between them"
         )
-    return told
+    return sentences
 
 
-def _spelled(rows: dict[str, int]) -> str:
+def _rows_by_client(rows: dict[str, int]) -> str:
     order = sorted(rows.items(), key=lambda item: -item[1])
     return ", ".join(f"'{name}' off for {count}" for name, count in order)
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.moments import expand
+from fedgranger.inference.state_moments import expand, time_weights
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
-from fedgranger.inference.weights import time_weights
 
 __all__ = ["influence", "jackknife_factor", "weighted_pieces"]
 
@@ -43,8 +42,8 @@ def jackknife_factor(fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.
     make noisy clients' tests too cautious.
     """
     x = pairs.before
-    spread = np.linalg.solve(fit.moments.before_cov, x.T).T
-    leverage = np.einsum("ti,ti->t", spread, x) * weight / fit.moments.num_pairs
+    scaled = np.linalg.solve(fit.moments.before_cov, x.T).T
+    leverage = np.einsum("ti,ti->t", scaled, x) * weight / fit.moments.num_pairs
     return weight / (1 - np.minimum(leverage, 0.5))
 
 

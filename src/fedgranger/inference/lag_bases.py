@@ -1,6 +1,6 @@
-r"""Lagged states of every client as orthonormal columns, window by window.
+r"""Lagged states of every client as orthonormal columns, chunk by chunk.
 
-Lags of a slow state are nearly the same column. Each client's own, turned into orthonormal ones,
+Lags of a slow state are nearly the same column. Each client's own, made orthonormal,
 
 $$[\,1,\; s_n(t{-}1), \dots, s_n(t{-}D)\,]\, T_n, \qquad T_n = R_n^{-1},$$
 
@@ -19,14 +19,14 @@ import scipy.linalg
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource
-from fedgranger.linalg.runs import run_on
 from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.unbroken_steps import unbroken_steps
 
-__all__ = ["LagBasis", "LagWindow", "lag_bases", "lag_windows"]
+__all__ = ["LagBasis", "LagChunk", "lag_bases", "lag_chunks"]
 
 DEPENDENT = 1e-9
 """A column that the ones before it explain up to this share of its size is left out."""
-WINDOW_VALUES = 600_000
+CHUNK_VALUES = 600_000
 """States times lags that are held at once: more do not fit a cache, with fewer two cores wait
 for each other."""
 LEAST_STEPS = 256
@@ -42,11 +42,11 @@ class LagBasis(NamedTuple):
         depth: D.
         lag: (column,), lag of every column that is kept; 0 is the constant, the first one.
         state: (column,), its place among all states; of no meaning for the constant.
-        gone: lags of the columns that are left out.
-        turn: (1 + D p, column), T.
-        back: (column, column), R.
-        prediction: (column of own lags, p), what the own past says of the present.
-        spread: (p, p), the present less that has the sum of squares `spread.T @ spread`.
+        dropped_lags: lags of the columns that are left out.
+        inverse_factor: (1 + D p, column), T = R⁻¹: from lagged states to orthonormal columns.
+        factor: (column, column), R.
+        prediction: (column of own lags, p), the orthonormal columns' coefficients for the present.
+        innovation_factor: (p, p), F; the innovations have the sum of squares FᵀF.
     """
 
     client: int
@@ -55,39 +55,42 @@ class LagBasis(NamedTuple):
     depth: int
     lag: np.ndarray
     state: np.ndarray
-    gone: np.ndarray
-    turn: np.ndarray
-    back: np.ndarray
+    dropped_lags: np.ndarray
+    inverse_factor: np.ndarray
+    factor: np.ndarray
     prediction: np.ndarray
-    spread: np.ndarray
+    innovation_factor: np.ndarray
 
     def columns_until(self, lag: int) -> int:
         """Columns of the constant and the first lags."""
         return int((self.lag <= lag).sum())
 
-    def columns(self, window: LagWindow) -> np.ndarray:
-        """The orthonormal columns of a window's steps."""
-        return _lagged(window, self.client, self.depth) @ self.turn
+    def columns(self, chunk: LagChunk) -> np.ndarray:
+        """The orthonormal columns of a chunk's steps."""
+        return _lagged(chunk, self.client, self.depth) @ self.inverse_factor
 
-    def news(self, window: LagWindow, columns: np.ndarray) -> np.ndarray:
-        """What the own past leaves of the present, scaled to a unit sum of squares."""
-        rest = window.present(self.client) - columns[:, : len(self.prediction)] @ self.prediction
-        return scipy.linalg.solve_triangular(self.spread, rest.T, trans=1, check_finite=False).T
+    def innovations(self, chunk: LagChunk, columns: np.ndarray) -> np.ndarray:
+        """What the own past does not predict of the present, scaled to a unit sum of squares."""
+        rest = chunk.present(self.client) - columns[:, : len(self.prediction)] @ self.prediction
+        return scipy.linalg.solve_triangular(
+            self.innovation_factor, rest.T, trans=1, check_finite=False
+        ).T
 
 
-class LagWindow(NamedTuple):
+class LagChunk(NamedTuple):
     """A stretch of time with the steps before it.
 
     Attributes:
         states: (history + time, P), zero where missing.
-        run: (1 + time, client), unbroken observed steps that end there, from one step before.
+        unbroken: (1 + time, client), number of unbroken observed steps that end there, from one
+            step before.
         history: number of steps that come before.
         first: position in time of the first step after them.
         owner: (P,), client of every state.
     """
 
     states: np.ndarray
-    run: np.ndarray
+    unbroken: np.ndarray
     history: int
     first: int
     owner: np.ndarray
@@ -97,29 +100,29 @@ class LagWindow(NamedTuple):
         return self.states[self.history :, self.owner == client]
 
 
-def lag_windows(source: StateSource, depth: int) -> Iterator[LagWindow]:
-    """Read the source once, every window with the steps before it."""
+def lag_chunks(source: StateSource, depth: int) -> Iterator[LagChunk]:
+    """Read the source once, every chunk with the steps before it."""
     owner = source.owner
-    steps = max(LEAST_STEPS, WINDOW_VALUES // max(depth * source.total_dim, 1))
+    steps = max(LEAST_STEPS, CHUNK_VALUES // max(depth * source.total_dim, 1))
     states = np.zeros((depth, source.total_dim))
     last, time = np.zeros((1, len(source.dims)), dtype=np.int64), 0
-    for chunk in source.chunks():
-        for start in range(0, len(chunk.starts), steps):
+    for whole in source.chunks():
+        for start in range(0, len(whole.starts), steps):
             part = slice(start, start + steps)
-            observed = chunk.observed[part]
-            new = np.where(observed[:, owner], chunk.states[part], 0.0)
+            observed = whole.observed[part]
+            new = np.where(observed[:, owner], whole.states[part], 0.0)
             states = np.concatenate([states, new])
-            run = np.concatenate([last, run_on(last[0], observed, chunk.starts[part])])
-            yield LagWindow(states, run, depth, time, owner)
-            states, last, time = states[len(states) - depth :], run[-1:], time + len(new)
+            unbroken = np.concatenate([last, unbroken_steps(last[0], observed, whole.starts[part])])
+            yield LagChunk(states, unbroken, depth, time, owner)
+            states, last, time = states[len(states) - depth :], unbroken[-1:], time + len(new)
 
 
-def _lagged(window: LagWindow, client: int, depth: int) -> np.ndarray:
+def _lagged(chunk: LagChunk, client: int, depth: int) -> np.ndarray:
     """[1, s(t−1), …, s(t−D)] of one client, (time, 1 + D p)."""
-    states = window.states[:, window.owner == client]
+    states = chunk.states[:, chunk.owner == client]
     stop = len(states)
-    steps = [states[window.history - k : stop - k] for k in range(1, depth + 1)]
-    return np.concatenate([np.ones((stop - window.history, 1)), *steps], axis=1)
+    steps = [states[chunk.history - k : stop - k] for k in range(1, depth + 1)]
+    return np.concatenate([np.ones((stop - chunk.history, 1)), *steps], axis=1)
 
 
 def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> list[LagBasis]:
@@ -138,10 +141,10 @@ def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> 
     """
     clients = range(len(source.dims))
     triangles = [np.zeros((0, 1 + (depths[m] + 1) * source.dims[m])) for m in clients]
-    for window in lag_windows(source, int(depths.max())):
+    for chunk in lag_chunks(source, int(depths.max())):
         for m in clients:
-            rows = window.run[:-1, m] >= depths[m]
-            new = np.concatenate([_lagged(window, m, depths[m]), window.present(m)], axis=1)[rows]
+            rows = chunk.unbroken[:-1, m] >= depths[m]
+            new = np.concatenate([_lagged(chunk, m, depths[m]), chunk.present(m)], axis=1)[rows]
             triangles[m] = triangle(np.concatenate([triangles[m], new]))
     return [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
 
@@ -159,12 +162,12 @@ def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int
     keep = np.abs(np.diag(R)[:q]) > DEPENDENT * np.sqrt((R[:, :q] ** 2).sum(axis=0))
     R = triangle(R[:, np.concatenate([keep, np.ones(p, dtype=np.bool_)])])
     c = int(keep.sum())
-    turn = np.zeros((q, c))
-    turn[keep] = scipy.linalg.solve_triangular(R[:c, :c], np.eye(c), check_finite=False)
+    inverse_factor = np.zeros((q, c))
+    inverse_factor[keep] = scipy.linalg.solve_triangular(R[:c, :c], np.eye(c), check_finite=False)
     own_columns = int((lag[keep] <= own).sum())
-    spread = triangle(R[own_columns:, c:])
-    still = np.abs(np.diag(spread)) <= DEPENDENT * np.sqrt((R[:, c:] ** 2).sum(axis=0))
-    spread[still, still] = 1.0  # nothing is left of it to be scaled
+    innovation_factor = triangle(R[own_columns:, c:])
+    still = np.abs(np.diag(innovation_factor)) <= DEPENDENT * np.sqrt((R[:, c:] ** 2).sum(axis=0))
+    innovation_factor[still, still] = 1.0  # nothing is left of it to be scaled
     return LagBasis(
         client,
         int(np.argmax(source.owner == client)),
@@ -173,8 +176,8 @@ def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int
         lag[keep],
         state[keep],
         lag[~keep],
-        turn,
+        inverse_factor,
         R[:c, :c],
         R[:own_columns, c:],
-        spread,
+        innovation_factor,
     )

@@ -1,4 +1,4 @@
-r"""Measurement error estimated from the states' own lags, beside what the clients say of it.
+r"""Measurement error estimated from the states' own lags, beside the clients' own estimate.
 
 With white error of covariance E, block diagonal by client, and \(\Gamma_k = E[s_{t+k}s_t^\top]\),
 
@@ -7,12 +7,12 @@ $$\Gamma_1 = A(\Gamma_0 - E), \qquad \Gamma_2 = A\,\Gamma_1$$
 hold for the true A and E: 2P² equations for P² + Σ p(p+1)/2 unknowns. The second holds for every
 white E, also where a controller acts on the noisy reading. The generalised method of moments
 weights both by the inverse of their long-run covariance (the moments are a moving average of order
-one) and its statistic J tells whether any A and E satisfy them. J is oversized with many moments:
+one) and its statistic J tests whether any A and E satisfy them. J is oversized with many moments:
 call it a contradiction at p < 0.001 only.
 
 Whether the clients' own E satisfies them is another question: D = J(E of the clients) − J, χ² with
-as many degrees of freedom as E has unknowns, is small when what they say of their noise agrees with
-what the lags show. Where a controller acts on the noisy reading, or R was declared wrongly, it is
+as many degrees of freedom as E has unknowns, is small when their own estimate agrees with what
+the lags show. Where a controller acts on the noisy reading, or R was declared wrongly, it is
 large although some other E would fit.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.moments import accumulate
+from fedgranger.inference.state_moments import accumulate
 from fedgranger.inference.states import StateSource, complete_rows, lagged_pairs
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.audit import PairTests
 from fedgranger.inference.calibrate import Calibrated
+from fedgranger.inference.copy_audit import PairTests
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
-from fedgranger.inference.edges import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import EdgeInference, edge_tables
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
-from fedgranger.inference.noise_floor import joint_noise_floor, limit_errors
+from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
 from fedgranger.inference.positive_control import innovation_covs, latent_controls
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests
@@ -88,7 +88,7 @@ def latent_tables(
     tables = edge_tables(source.names, source.dims, fit, covariance, config, calibrated)
     tested = tables.edges.loc[tables.edges["p_value"].notna()]
     widened = covariance._replace(cov=covariance.cov * tables.widening[..., None, None])
-    news = innovation_covs(fit.process_cov, source.dims)
+    innovations = innovation_covs(fit.process_cov, source.dims)
     facts = _facts(found, config) | {
         "reasons": tables.reasons,
         "detectable_strength": tables.detectable,
@@ -96,7 +96,7 @@ def latent_tables(
             source.names, source.dims, fit, widened, tested, config.alpha
         ),
         "innovation_cov": {
-            name: cov.tolist() for name, cov in zip(source.names, news, strict=True)
+            name: cov.tolist() for name, cov in zip(source.names, innovations, strict=True)
         },
     }
     return EdgeInference(

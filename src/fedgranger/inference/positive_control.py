@@ -25,15 +25,15 @@ import pandas as pd
 
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.products import block_positions
+from fedgranger.inference.strength import detectable_strength
 from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.linalg.psd import is_positive_definite
 
 __all__ = ["Influence", "innovation_covs", "latent_controls", "smallest_influence"]
 
 SMALLEST_SHARE = 1e-12
-"""Directions seen less well than this, relative to the best one, count as not seen at all."""
+"""Directions with less precision than this, relative to the best one, count as not tested."""
 
 
 class Influence(NamedTuple):
@@ -105,13 +105,13 @@ def latent_controls(
         alpha: level of the single test.
     """
     place = {name: k for k, name in enumerate(names)}
-    news, rest = innovation_covs(fit.process_cov, dims), denominator_df(covariance)
+    covs, rest = innovation_covs(fit.process_cov, dims), denominator_df(covariance)
     out = {}
     for cause, effect in zip(tested["cause"], tested["effect"], strict=True):
         m, n = place[effect], place[cause]
         lag, state = np.divmod(np.arange(fit.lags * dims[n]), dims[n])
         V = block_cov(covariance, dims, fit.lags, m, n)
-        found = smallest_influence(V, (lag + 1, state), news[m], news[n], rest[m, n], alpha)
+        found = smallest_influence(V, (lag + 1, state), covs[m], covs[n], rest[m, n], alpha)
         if np.isfinite(found.size):
             out[f"{cause} -> {effect}"] = found.size
     return out

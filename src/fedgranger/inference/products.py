@@ -139,11 +139,11 @@ class _General:
     def _sizes(self, blocks: np.ndarray) -> np.ndarray:
         """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
         residual_metric, state_metric = self.metric
-        turned = np.empty_like(blocks)
+        weighted = np.empty_like(blocks)
         for n, S in enumerate(state_metric):  # few large products
             part = blocks[:, :, n]
-            turned[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
-        return np.einsum("tmnij,mij->tmn", blocks @ turned.swapaxes(-1, -2), residual_metric)
+            weighted[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
+        return np.einsum("tmnij,mij->tmn", blocks @ weighted.swapaxes(-1, -2), residual_metric)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
@@ -215,9 +215,13 @@ class _Complete:
         gamma = np.einsum("tni,nij,tnj->tn", z, state_metric, z, optimize=True)
         q = alpha[:, :, None] * gamma[:, None, :]
         if B.any():
-            bent = np.einsum("mik,mknl,nlj->minj", residual_metric, B, state_metric)
-            across = np.einsum("tmi,minj->tmnj", e, bent, optimize=True)
-            q = q + 2 * np.einsum("tmnj,tnj->tmn", across, z) + np.einsum("minj,minj->mn", bent, B)
+            scaled_B = np.einsum("mik,mknl,nlj->minj", residual_metric, B, state_metric)
+            across = np.einsum("tmi,minj->tmnj", e, scaled_B, optimize=True)
+            q = (
+                q
+                + 2 * np.einsum("tmnj,tnj->tmn", across, z)
+                + np.einsum("minj,minj->mn", scaled_B, B)
+            )
         q = q * f[:, None, None] ** 2
         self.first += q.sum(axis=0)
         self.second += (q**2).sum(axis=0)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.inference.equation import Block, Equation, turned_windows
+from fedgranger.inference.equation import Block, Equation, column_chunks
 from fedgranger.inference.lag_bases import LagBasis, lag_bases
 from fedgranger.inference.states import StateSource
 
@@ -130,17 +130,17 @@ def regress(
     depth = max(basis.depth for basis in bases)
     wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
     equations = [Equation(bases, int(m), cause_lags[m]) for m in wanted]
-    turned = partial(turned_windows, source, depth, bases)
+    chunks_of = partial(column_chunks, source, depth, bases)
     size = source.num_steps * sum(len(basis.lag) for basis in bases)
-    windows = list(turned()) if size <= KEPT_VALUES else None
-    for window in windows or turned():
+    kept = list(chunks_of()) if size <= KEPT_VALUES else None
+    for chunk in kept or chunks_of():
         for equation in equations:
-            equation.collect(*window)
+            equation.collect(*chunk)
     for equation in equations:
         equation.solve()
-    for window in windows or turned():
+    for chunk in kept or chunks_of():
         for equation in equations:
-            equation.spread(*window, residuals, with_errors=with_errors)
+            equation.add_covariance(*chunk, residuals, with_errors=with_errors)
     P = source.total_dim
     transition = np.zeros((P, depth * P))
     std_error = np.full(transition.shape, np.nan)

@@ -10,12 +10,12 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.calibrate import Calibrated, extrapolated_pairs
-from fedgranger.inference.edges import ENTRY_COLUMNS, EdgeInference, decide, is_wanted
+from fedgranger.inference.decision import decide, is_wanted
+from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.positive_control import smallest_influence
-from fedgranger.inference.power import detectable_strength
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.states import StateSource
-from fedgranger.inference.strength import strength_intervals
+from fedgranger.inference.strength import detectable_strength, strength_intervals
 
 __all__ = ["readings_tables"]
 
@@ -24,7 +24,7 @@ NULL = (
 )
 DEPENDENT = (
     "states of the cause are linear combinations of other clients' states (the same sensors "
-    "twice?), so its influence cannot be told from theirs; leave one of them out"
+    "twice?), so its influence cannot be separated from theirs; leave one of them out"
 )
 NOT_REGULAR = (
     "the covariance of this pair's coefficients is not regular; give more data or fewer states"
@@ -62,8 +62,8 @@ def readings_tables(
             rest = float(fit.num_rows[m] - fit.num_columns[m])
             widened = block.cov * needed[m, n] / stats.f.isf(config.alpha, k, rest)
             detectable[edge] = detectable_strength(widened, rest, config.alpha)
-            news, columns = (fit.residual_covs[m], own_covs[n]), (block.lag, block.state)
-            control[edge] = smallest_influence(widened, columns, *news, rest, config.alpha).size
+            covs, columns = (fit.residual_covs[m], own_covs[n]), (block.lag, block.state)
+            control[edge] = smallest_influence(widened, columns, *covs, rest, config.alpha).size
         else:
             reasons[edge] = NOT_REGULAR
         if (m, n) in fit.dependent:
@@ -82,10 +82,10 @@ def readings_tables(
     with np.errstate(invalid="ignore"):
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
     if fit.dependent:
-        twins = sorted({names[n] for _, n in fit.dependent})
+        dependent = sorted({names[n] for _, n in fit.dependent})
         facts["warnings"].append(
-            f"states of {', '.join(twins)} are linear combinations of other clients' states (the "
-            "same sensors twice?): an edge that is found may belong to either of them"
+            f"states of {', '.join(dependent)} are linear combinations of other clients' states "
+            "(the same sensors twice?): an edge that is found may belong to either of them"
         )
     facts |= {
         "test": "readings",

@@ -1,8 +1,8 @@
 r"""What kind of record a client has, in a few numbers: seasonal, drifting or bursty.
 
 A test's p-values are off where what a client's own past leaves of its states is not the noise that
-the test takes it for. The numbers come from the state streams that the server has, s, and from what
-a client's own past leaves of them, u (turned and scaled to unit covariance, `arrivals.whiten`):
+the test takes it for. The numbers come from the states that the server has, s, and from what
+a client's own past leaves of them, u (rotated and scaled to unit covariance, `whitening`):
 
 - **seasonal**: a line in the spectrum of \(s_t - \varphi s_{t-1}\) (φ the autocorrelation at lag
   one, against the slope of slow series): the power at one frequency with at least six cycles in the
@@ -10,7 +10,7 @@ a client's own past leaves of them, u (turned and scaled to unit covariance, `ar
   spectrum is smooth. A client's own past may well explain its season; others explain it too, so two
   clients with the same cycle look linked, and copies with shifted clocks do not show it.
 - **drifting**: a random walk cannot be excluded (augmented Dickey-Fuller test of the states,
-  p > 0.05), or level or spread (‖u‖²) differ between the first and the second half of the record:
+  p > 0.05), or level or variance (‖u‖²) differ between the first and the second half of the record:
   Student's t on the means of ten blocks in each, which short-lived bursts do not disturb.
 - **bursty**: \(3\,E\lVert u\rVert^4 / (p(p+2))\), the kurtosis, 3 for Gaussian noise, is above 6;
   or bursts last: the mean autocorrelation of ‖u‖² (around the mean of each half) over five steps
@@ -102,8 +102,8 @@ def traits_in_words(traits: Mapping[str, Any]) -> str:
     if "bursty" in kinds:
         lasts = traits["burst_autocorrelation"]
         words.append(
-            f"bursty (kurtosis {traits['kurtosis']:.1f} where even noise has 3, bursts go on with "
-            f"correlation {lasts:.2f})"
+            f"bursty (kurtosis {traits['kurtosis']:.1f} where Gaussian noise has 3, bursts have "
+            f"autocorrelation {lasts:.2f})"
         )
     return ", ".join(words)
 
@@ -115,7 +115,7 @@ def _drift_words(traits: Mapping[str, Any]) -> list[str]:
     if traits["level_p"] < DOUBTFUL:
         words.append("its level differs between the halves of the record")
     if traits["spread_p"] < DOUBTFUL:
-        words.append(f"its spread changes {traits['spread_ratio']:.2f}-fold between the halves")
+        words.append(f"its variance changes {traits['spread_ratio']:.2f}-fold between the halves")
     return words
 
 

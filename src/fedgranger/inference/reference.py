@@ -82,9 +82,9 @@ def learn_reference(source: StateSource, allowed: np.ndarray | None = None) -> R
     P, owner = source.total_dim, source.owner
     total, count = np.zeros(P), np.zeros(P)
     for chunk in source.chunks():
-        seen = chunk.observed[:, owner]
-        total += np.where(seen, chunk.states, 0.0).sum(axis=0)
-        count += seen.sum(axis=0)
+        observed = chunk.observed[:, owner]
+        total += np.where(observed, chunk.states, 0.0).sum(axis=0)
+        count += observed.sum(axis=0)
     mean = total / np.maximum(count, 1)
     G0, G1, after_cov, num = np.zeros((P, P)), np.zeros((P, P)), np.zeros((P, P)), 0
     for pairs in lagged_pairs(source, 1, mean):
@@ -112,11 +112,11 @@ def learn_reference(source: StateSource, allowed: np.ndarray | None = None) -> R
             gram = G0_ridge[np.ix_(columns, columns)]
             matrix[np.ix_(rows, columns)] = np.linalg.solve(gram, G1[np.ix_(rows, columns)].T).T
         here = np.ix_(rows, rows)
-        spread = _error_cov(own[rows], rows, G0, G1, after_cov)
-        floor = 1e-9 * max(np.trace(spread) / len(rows), 1e-12)
-        precision[here] = np.linalg.inv(spread + floor * np.eye(len(rows)))
-        left = _error_cov(cross[rows], rows, G0, G1, after_cov)
-        usual[m] = np.trace(precision[here] @ left) / len(rows)
+        own_cov = _error_cov(own[rows], rows, G0, G1, after_cov)
+        floor = 1e-9 * max(np.trace(own_cov) / len(rows), 1e-12)
+        precision[here] = np.linalg.inv(own_cov + floor * np.eye(len(rows)))
+        cross_cov = _error_cov(cross[rows], rows, G0, G1, after_cov)
+        usual[m] = np.trace(precision[here] @ cross_cov) / len(rows)
     threshold = _deviation_thresholds(source, mean)
     return Reference(source.names, source.dims, mean, own, cross, precision, usual, threshold)
 
@@ -150,8 +150,8 @@ def examine_states(
         cross[:, m] = squared_norms(error, weight)
         for n in np.unique(owner[used]):
             part = owner == n
-            put_back = before[:, part] @ reference.cross[np.ix_(rows, part)].T
-            without[:, m, n] = squared_norms(error + put_back, weight)
+            contribution = before[:, part] @ reference.cross[np.ix_(rows, part)].T
+            without[:, m, n] = squared_norms(error + contribution, weight)
     parts = [squared_norms(x[:, owner == m], np.eye(dim)) for m, dim in enumerate(reference.dims)]
     deviation = np.sqrt(np.stack(parts, axis=1))
     return StateEvidence(own, cross, deviation / reference.deviation_threshold, without)
@@ -166,15 +166,15 @@ def _error_cov(
 
 
 def _deviation_thresholds(source: StateSource, mean: np.ndarray) -> np.ndarray:
-    """Quantile of the distance from the mean, of at most 200 000 steps spread evenly."""
+    """Quantile of the distance from the mean, of at most 200 000 evenly spaced steps."""
     stride = max(1, -(-source.num_steps // MOST_NORMS))
     owner, norms, step = source.owner, [[] for _ in source.dims], 0
     for chunk in source.chunks():
         rows = np.arange((-step) % stride, len(chunk.states), stride)
         step += len(chunk.states)
         for m in range(len(source.dims)):
-            seen = rows[chunk.observed[rows, m]]
-            centred = chunk.states[np.ix_(seen, owner == m)] - mean[owner == m]
+            observed = rows[chunk.observed[rows, m]]
+            centred = chunk.states[np.ix_(observed, owner == m)] - mean[owner == m]
             norms[m].append(np.linalg.norm(centred, axis=1))
     limits = [np.quantile(np.concatenate(parts), DEVIATION_QUANTILE) for parts in norms]
     return np.maximum(np.array(limits), 1e-12)

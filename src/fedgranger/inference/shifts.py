@@ -1,6 +1,6 @@
 """Clock shifts: copies of the very recordings in which no link is true.
 
-Every client's states are turned round in time by an amount of its own (circularly, by whole
+Every client's states are shifted in time by an amount of its own (circularly, by whole
 periods where one is known). That breaks every link between clients and leaves each one's dynamics,
 bursts and tails.
 
@@ -26,12 +26,12 @@ __all__ = [
     "draw_shifts",
     "keep_together",
     "kinds_of_copies",
-    "room",
+    "large_zeros",
     "tabulate",
 ]
 
 WHOLE_PERIODS = 10
-LARGEST_GAP = 0.1
+LEAST_DISTANCE = 0.1
 """Shifted clocks differ by this share of the record at least, or by 1/(2M) with many clients."""
 KEPT_BYTES = 256 * 2**20
 """States up to this size stay in memory; larger ones lie in a file without a name."""
@@ -53,10 +53,10 @@ class StateTable(NamedTuple):
     starts: np.ndarray
 
     def shifted(self, shifts: np.ndarray, num_steps: int | None = None) -> StateSource:
-        """The first `num_steps` steps with client m's clock turned forward by `shifts[m]`.
+        """The first `num_steps` steps with client m's clock shifted forward by `shifts[m]`.
 
-        A gap in one client's record, and the place where its end meets its beginning, is a gap for
-        all of them.
+        A break in one client's record, and the place where its end meets its beginning, starts a
+        new segment for all of them.
         """
         T = len(self.starts) if num_steps is None else num_steps
         offsets = np.concatenate([[0], np.cumsum(self.source.dims)])
@@ -69,11 +69,11 @@ class StateTable(NamedTuple):
                     self.states[place, offsets[m] : offsets[m + 1]]
                     for m, place in enumerate(places)
                 ]
-                seen = [self.observed[place, m] for m, place in enumerate(places)]
+                observed = [self.observed[place, m] for m, place in enumerate(places)]
                 breaks = [self.starts[place] | (place == 0) for place in places]
                 yield StateChunk(
                     np.concatenate(parts, axis=1),
-                    np.stack(seen, axis=1),
+                    np.stack(observed, axis=1),
                     np.logical_or.reduce(breaks),
                 )
 
@@ -82,7 +82,7 @@ class StateTable(NamedTuple):
 
 def tabulate(source: StateSource) -> StateTable:
     """Read a source once, into memory or into a temporary file."""
-    states = room((source.num_steps, source.total_dim))
+    states = large_zeros((source.num_steps, source.total_dim))
     observed = np.zeros((source.num_steps, len(source.dims)), dtype=np.bool_)
     starts, place = np.zeros(source.num_steps, dtype=np.bool_), 0
     for chunk in source.chunks():
@@ -92,7 +92,7 @@ def tabulate(source: StateSource) -> StateTable:
     return StateTable(source, states, observed, starts)
 
 
-def room(shape: tuple[int, int]) -> np.ndarray:
+def large_zeros(shape: tuple[int, int]) -> np.ndarray:
     """An array of zeros in memory, or in a file without a name when it is large."""
     if 8 * shape[0] * shape[1] <= KEPT_BYTES:
         return np.zeros(shape)
@@ -110,11 +110,11 @@ def draw_shifts(
     """
     rng = np.random.default_rng([seed, num_clients, num_steps])
     slots = num_steps // period
-    least = min(LARGEST_GAP, 0.5 / num_clients)
+    least = min(LEAST_DISTANCE, 0.5 / num_clients)
     out = np.empty((copies, num_clients), dtype=np.int64)
     for copy in range(copies):
-        gaps = least + (1 - num_clients * least) * rng.dirichlet(np.ones(num_clients))
-        place = np.floor((np.cumsum(gaps) - gaps[0]) * slots).astype(np.int64)
+        distances = least + (1 - num_clients * least) * rng.dirichlet(np.ones(num_clients))
+        place = np.floor((np.cumsum(distances) - distances[0]) * slots).astype(np.int64)
         out[copy] = rng.permutation(place) * period
     return out
 

@@ -42,7 +42,7 @@ class StateChunk(NamedTuple):
 
 
 class StateSource(NamedTuple):
-    """The state streams of all clients and what is known about their errors.
+    """The least-squares states of all clients and what is known about their errors.
 
     Attributes:
         names: clients in the order of the columns.

@@ -16,22 +16,22 @@ import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.agreed_noise import Agreed, agreed_noise
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
-from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
+from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
-from fedgranger.inference.readings_copies import ReadingsCopies, readings_on
+from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
 from fedgranger.inference.readings_tables import readings_tables
+from fedgranger.inference.readings_test import ReadingsCopies, readings_on
 from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
     common_period,
     draw_shifts,
     keep_together,
     kinds_of_copies,
-    room,
+    large_zeros,
     tabulate,
 )
 from fedgranger.inference.states import StateSource, lagged_pairs
@@ -77,9 +77,9 @@ class TwoTests:
     def latent(self) -> tuple[EdgeInference | None, str]:
         """The latent test, and what speaks against it; an empty text: nothing."""
         source, config = self._source, self._config
-        agreed = Agreed(source, True, {}, "")
+        agreed = NoiseChoice(source, True, {}, "")
         if config.noise_correction:
-            agreed = agreed_noise(source)
+            agreed = choose_noise(source)
         try:
             fit = fit_latent(agreed.source, config)
         except InferenceError as error:
@@ -172,7 +172,7 @@ class TwoTests:
         """s⁺ − Â x, at the rows that are complete."""
         source = self._source
         owner = source.owner
-        out = room((source.num_steps, source.total_dim))
+        out = large_zeros((source.num_steps, source.total_dim))
         mean = np.array(found.facts["mean"])
         for pairs in lagged_pairs(source, lags, mean):
             complete = np.all(pairs.before_observed, axis=1)

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from fedgranger.inference.shifts import StateTable, room
-from fedgranger.linalg.runs import run_on
+from fedgranger.inference.shifts import StateTable, large_zeros
 from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.unbroken_steps import unbroken_steps
 
 __all__ = ["Whitened", "bounded", "whiten"]
 
 BOUND = 0.99
 BOUNDING_STEPS = 5
-WINDOW_STEPS = 4096
+STEPS_AT_ONCE = 4096
 """Time steps whose lags are held at once."""
 
 
@@ -41,12 +41,12 @@ class Whitened(NamedTuple):
 
 
 def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
-    """Take out of every client's states what its own past says, and scale what is left."""
+    """Take out of every client's states what its own past predicts, and scale what is left."""
     source = table.source
     shape = (len(table.starts), source.total_dim)
-    values, short = room(shape), room(shape)
+    values, short = large_zeros(shape), large_zeros(shape)
     none = np.zeros(len(source.dims), dtype=np.int64)
-    known = run_on(none, table.observed, table.starts) > own_lags
+    known = unbroken_steps(none, table.observed, table.starts) > own_lags
     offsets = np.concatenate([[0], np.cumsum(source.dims)])
     covs = []
     for m, (a, b) in enumerate(itertools.pairwise(offsets)):
@@ -76,7 +76,7 @@ def _own_residuals(states: np.ndarray, rows: np.ndarray, lags: int) -> np.ndarra
 
     p = states.shape[1]
     q = 1 + lags * p
-    R, parts = np.zeros((0, q + p)), np.array_split(rows, max(-(-len(rows) // WINDOW_STEPS), 1))
+    R, parts = np.zeros((0, q + p)), np.array_split(rows, max(-(-len(rows) // STEPS_AT_ONCE), 1))
     for t in parts:
         R = triangle(np.vstack([R, np.hstack([window(t), states[t]])]))
     size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
@@ -86,10 +86,10 @@ def _own_residuals(states: np.ndarray, rows: np.ndarray, lags: int) -> np.ndarra
 
 
 def _unit(part: np.ndarray) -> np.ndarray:
-    """Turn and scale the columns to unit covariance."""
-    spread, basis = np.linalg.eigh(part.T @ part / max(len(part), 1))
-    floor = max(1e-12 * spread[-1], np.finfo(np.float64).tiny)
-    return part @ (basis / np.sqrt(np.maximum(spread, floor)))
+    """Rotate and scale the columns to unit covariance."""
+    variances, basis = np.linalg.eigh(part.T @ part / max(len(part), 1))
+    floor = max(1e-12 * variances[-1], np.finfo(np.float64).tiny)
+    return part @ (basis / np.sqrt(np.maximum(variances, floor)))
 
 
 def _shortened(part: np.ndarray) -> np.ndarray:

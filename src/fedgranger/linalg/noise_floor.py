@@ -1,4 +1,4 @@
-r"""How much white measurement error the spectrum of a series leaves room for.
+r"""How much white measurement error the spectrum of a series allows.
 
 White error of covariance E adds E to the spectrum \(S(\omega)\) of a series at every frequency, so
 E cannot exceed it. The largest share of E that fits is
@@ -59,7 +59,7 @@ class LagMoments(NamedTuple):
 
 
 class NoiseFloor(NamedTuple):
-    """What the spectrum says about E.
+    """What the spectrum allows of E.
 
     Attributes:
         share: c, the share of E to use: 1 unless the data contradict it.
@@ -84,7 +84,7 @@ def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> No
     """Estimate the share and decide whether sampling error explains it.
 
     Free of the coordinates of the series. Moments that are not regular (a series without
-    innovation) leave no room for E.
+    innovation) allow no E.
 
     Args:
         moments: of the series with its error.
@@ -134,8 +134,8 @@ def _autoregression(moments: LagMoments) -> tuple[np.ndarray, np.ndarray]:
 def _transfer(B: np.ndarray, dim: int) -> np.ndarray:
     """B(ω) at all frequencies, (frequency, P, P)."""
     lags = B.shape[1] // dim
-    turns = np.exp(-1j * np.outer(_frequencies(), np.arange(1, lags + 1)))
-    return np.eye(dim) - np.einsum("fk,ikj->fij", turns, B.reshape(dim, lags, dim))
+    phases = np.exp(-1j * np.outer(_frequencies(), np.arange(1, lags + 1)))
+    return np.eye(dim) - np.einsum("fk,ikj->fij", phases, B.reshape(dim, lags, dim))
 
 
 def _bound(moments: LagMoments, error_cov: np.ndarray, rng: np.random.Generator) -> float:
@@ -150,14 +150,14 @@ def _bound(moments: LagMoments, error_cov: np.ndarray, rng: np.random.Generator)
     values, vectors = np.linalg.eigh(error_cov + excess)
     half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     ordinates = max(1, min(MOST_PER_CELL, round(moments.num_windows / (2 * NUM_FREQUENCIES))))
-    turns = np.exp(1j * np.outer(np.arange(lags + 1), _frequencies()))
+    phases = np.exp(1j * np.outer(np.arange(lags + 1), _frequencies()))
     shares = np.empty(NUM_DRAWS)
     for k in range(NUM_DRAWS):
         shape = (2, NUM_FREQUENCIES, dim, ordinates)
         z = rng.standard_normal(shape) / np.sqrt(2 * ordinates)
         waves = half @ (z[0] + 1j * z[1])
         periodogram = waves @ np.conj(np.swapaxes(waves, 1, 2))
-        autocov = np.einsum("kf,fij->kij", turns, periodogram).real / NUM_FREQUENCIES
+        autocov = np.einsum("kf,fij->kij", phases, periodogram).real / NUM_FREQUENCIES
         shares[k] = plain_share(_toeplitz(autocov), error_cov)
     logs = np.log(shares)
     return float(np.exp(logs.mean() - BOUND_SD * logs.std(ddof=1)))

@@ -51,7 +51,7 @@ def project(matrix: np.ndarray, floor: float) -> Projection:
 def largest_pencil_eigenvalue(numerator: np.ndarray, denominator: np.ndarray) -> float:
     """Largest eigenvalue of N x = λ D x on the range of D, for symmetric PSD N and D.
 
-    Directions in which D vanishes carry no data and are left out.
+    Directions in which D vanishes have no data and are left out.
     """
     values, vectors = np.linalg.eigh(symmetrise(denominator))
     keep = values > RANK_TOLERANCE * max(values[-1], 0.0)

@@ -6,9 +6,9 @@
 """
 
 from fedgranger.rca.evidence import Evidence, gather
-from fedgranger.rca.metrics import Accuracy, evaluate_rankings
 from fedgranger.rca.online import OnlineAnalysis
 from fedgranger.rca.ranking import Ranking, rank
+from fedgranger.rca.ranking_metrics import Accuracy, evaluate_rankings
 from fedgranger.rca.scorers import SCORERS
 
 __all__ = [

@@ -29,7 +29,7 @@ __all__ = [
 INTERVAL_TOLERANCE = 0.05
 """By how much the sampling interval of new data may differ from that of training."""
 CHECKED_STEPS = 20
-"""The interval of fewer steps is not looked at."""
+"""The interval of fewer steps is not checked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Evidence:
         )
 
     def smoothed(self, start: np.ndarray | float = 1.0) -> np.ndarray:
-        """Smoothed surprise per step and client, to be held against `threshold`."""
+        """Smoothed surprise per step and client, to be compared with `threshold`."""
         return smooth(self.surprise, start, MEMORY)
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ def training_interval(result: Result) -> float | None:
 def check_interval(result: Result, time: np.ndarray) -> None:
     """Refuse data at other intervals than those of training, whose dynamics are per step.
 
-    Few steps say too little: half of them may lie after gaps.
+    Few steps show too little: half of them may lie after gaps.
     """
     interval = training_interval(result)
     if interval is None or len(time) < CHECKED_STEPS:
@@ -143,12 +143,12 @@ def check_interval(result: Result, time: np.ndarray) -> None:
     found = float(np.median(step_lengths(time)))
     if abs(found / interval - 1) > INTERVAL_TOLERANCE:
         raise DataError(
-            f"the new data come every {_say(found, time)}, those that the run learned from came "
-            f"every {_say(interval, time)}; resample the new data to that interval"
+            f"the new data come every {_duration(found, time)}, those that the run learned from "
+            f"came every {_duration(interval, time)}; resample the new data to that interval"
         )
 
 
-def _say(length: float, time: np.ndarray) -> str:
+def _duration(length: float, time: np.ndarray) -> str:
     return f"{length / 1e9:g} s" if time.dtype.kind == "M" else f"{length:g}"
 
 

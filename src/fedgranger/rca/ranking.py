@@ -1,4 +1,4 @@
-"""Rank the clients for a window, say how sure the ranking is, and why."""
+"""Rank the clients for a window, with the ranking's certainty and its reasons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ranking:
             window's steps in which the client comes first, ties shared), surprise (mean),
             explained (share of its error that others explain), explained_by, onset (first step
             out of its range, counted from the window's start; empty if never).
-        is_defined: False when the scores do not tell the clients apart.
+        is_defined: False when the scores do not separate the clients.
         evidence: sentences on the first suspect.
     """
 
@@ -88,7 +88,7 @@ def rank(
     Args:
         evidence: the window's steps, from the moment things went wrong.
         strengths: [m, n], strength of n's influence on m, clients in the order of the evidence.
-        edges: tested edges, to tell where the suspect's influence goes.
+        edges: tested edges, which show where the suspect's influence goes.
         scorer: one of `SCORERS`.
         name: of the window.
         start: smoothed surprise just before the window.
@@ -163,7 +163,7 @@ def _main_cause(early: Evidence) -> np.ndarray:
 
 def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) -> tuple[str, ...]:
     if not is_clear:
-        return ("The scores do not tell the clients apart: this window has no ranking.",)
+        return ("The scores do not separate the clients: this window has no ranking.",)
     top = table.iloc[0]
     name = top["client"]
     out = [f"{name}'s own one-step errors are {top['surprise']:.3g} times their usual energy."]

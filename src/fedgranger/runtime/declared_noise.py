@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedgranger.client.noise_floor import client_noise_floor
+from fedgranger.client.noise_limit import client_noise_floor
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import Panel
 from fedgranger.errors import InferenceError

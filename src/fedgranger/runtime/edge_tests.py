@@ -8,11 +8,11 @@ from typing import Any
 
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.data.preparation import propose
+from fedgranger.data.sensor_preparation import propose
 from fedgranger.errors import InferenceError, UnstableRecursionError
 from fedgranger.federation.protocol import Training, not_tested
 from fedgranger.inference.asymptotic import infer_asymptotic
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateSource
 from fedgranger.runtime.declared_noise import declared_noise_warnings

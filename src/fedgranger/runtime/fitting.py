@@ -22,13 +22,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
+from fedgranger.client.client_side import ClientSide, set_up_client
 from fedgranger.client.learner import make_learner
 from fedgranger.client.params import LocalModel
-from fedgranger.client.preparation import Prepared, prepare_client
-from fedgranger.client.site import initial_augmentation
+from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.align import RegularPanel, regular_panel
-from fedgranger.data.finishing import look_at
+from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, InferenceWarning
 from fedgranger.federation.direct import LocalClient, run_direct
@@ -41,7 +41,7 @@ from fedgranger.federation.protocol import (
     server_protocol,
 )
 from fedgranger.federation.store import NoRecords
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.states import StateSource
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
@@ -85,7 +85,7 @@ def fit_panel(
         resume: continue from the checkpoint in that folder.
         report: called with (what, done, total).
     """
-    panel, models = look_at(panel), dict(models or {})
+    panel, models = with_findings(panel), dict(models or {})
     with (
         follow(checkpoint_folder, config) as follower,
         jax.enable_x64(True),
@@ -147,7 +147,7 @@ class _LocalRun:
         return replace(self._panel, clients=clients)
 
     @property
-    def _prepared(self) -> dict[str, Prepared]:
+    def _prepared(self) -> dict[str, ClientSide]:
         return {name: client.prepared for name, client in self._clients.items()}
 
     def result(self, data_hash: str) -> Result:
@@ -268,9 +268,9 @@ class _LocalRun:
 
 def _prepare(
     regular: RegularPanel, name: str, config: RunConfig, model: LocalModel | None
-) -> Prepared:
+) -> ClientSide:
     panel = regular.panel
-    found = prepare_client(
+    found = set_up_client(
         panel[name],
         panel.time,
         panel.segment_starts,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.client.preparation import Prepared
+from fedgranger.client.client_side import ClientSide
 from fedgranger.client.quality import local_fit
 from fedgranger.client.season import Season
 from fedgranger.config import RunConfig
@@ -23,7 +23,7 @@ __all__ = ["describe"]
 
 def describe(
     panel: Panel,
-    prepared: Mapping[str, Prepared],
+    prepared: Mapping[str, ClientSide],
     config: RunConfig,
     setup: Setup,
     training: Training,

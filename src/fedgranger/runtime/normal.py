@@ -9,7 +9,7 @@ import numpy as np
 from fedgranger.client.monitor import Monitor, fit_monitor
 from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import FedGrangerError
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_reference
 from fedgranger.inference.states import StateSource
 from fedgranger.runtime.setup import Setup

@@ -11,24 +11,29 @@ import numpy as np
 
 from fedgranger import priors
 from fedgranger.client.augment import AugmentParams, AugmentState
+from fedgranger.client.filtered_data import FilteredData
+from fedgranger.client.local_step_sizes import ClientStepSizes
 from fedgranger.client.params import LocalModel
-from fedgranger.client.site import (
-    Site,
+from fedgranger.client.prepared_client import (
+    PreparedClient,
     augment_params,
     check_length,
     initial_augmentation,
-    set_up_site,
+    prepare_client,
 )
-from fedgranger.client.step_sizes import ClientStepSizes
-from fedgranger.client.stream import ClientStream
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError, StabilityWarning
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.rounds import RoundParams, RoundState
 from fedgranger.server.granger import ServerState
-from fedgranger.server.rows import couplings, initial_rows, row_step_sizes, server_params
-from fedgranger.server.step_sizes import ServerStepSize
+from fedgranger.server.row_setup import (
+    ServerStepSize,
+    couplings,
+    initial_rows,
+    row_step_sizes,
+    server_params,
+)
 
 __all__ = ["Setup", "assemble", "check_names", "initial_state", "resolve_window", "set_up"]
 
@@ -46,15 +51,15 @@ class Setup(NamedTuple):
         server_step_sizes: γ per client row.
     """
 
-    sites: tuple[Site, ...]
+    sites: tuple[PreparedClient, ...]
     params: RoundParams
     window: int
     server_step_sizes: tuple[ServerStepSize, ...]
 
     @property
-    def streams(self) -> tuple[ClientStream, ...]:
+    def streams(self) -> tuple[FilteredData, ...]:
         """The clients' data."""
-        return tuple(site.stream for site in self.sites)
+        return tuple(site.data for site in self.sites)
 
     @property
     def client_step_sizes(self) -> tuple[ClientStepSizes, ...]:
@@ -111,18 +116,18 @@ def set_up(
     sites = []
     for done, name in enumerate(names):
         report("local models", done, len(names))
-        sites.append(set_up_site(panel[name], starts, config, window, models.get(name)))
+        sites.append(prepare_client(panel[name], starts, config, window, models.get(name)))
     report("local models", len(names), len(names))
-    total = sum(site.stream.model.state_dim for site in sites)
+    total = sum(site.data.model.state_dim for site in sites)
     for site in sites:
-        model = site.stream.model
-        check_length(panel[site.stream.name], model, total - model.state_dim)
+        model = site.data.model
+        check_length(panel[site.data.name], model, total - model.state_dim)
     return assemble(tuple(sites), config, window)
 
 
-def assemble(sites: tuple[Site, ...], config: RunConfig, window: int) -> Setup:
+def assemble(sites: tuple[PreparedClient, ...], config: RunConfig, window: int) -> Setup:
     """Fix the server's step sizes and the constants of a round; sites sorted by name."""
-    names = [site.stream.name for site in sites]
+    names = [site.data.name for site in sites]
     coupling = couplings(names, config)
     client_sizes = tuple(site.step_sizes for site in sites)
     gains = np.array([float(site.hello.state_gain) for site in sites])
@@ -215,7 +220,7 @@ def _warn_of_divergence(
             )
 
 
-def _stacked_augment(sites: list[Site], config: RunConfig) -> AugmentParams:
+def _stacked_augment(sites: list[PreparedClient], config: RunConfig) -> AugmentParams:
     """Constants of all clients' learners, padded to the largest state."""
     params = [augment_params(site, config) for site in sites]
     p = max(one.prediction_gram.shape[0] for one in params)

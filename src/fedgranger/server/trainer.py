@@ -14,11 +14,16 @@ from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.linalg.blocks import pack_square, pad_stack
 from fedgranger.messages import ClientMessage
-from fedgranger.server import newton
+from fedgranger.server import row_solver
 from fedgranger.server.granger import ServerState, answer
-from fedgranger.server.newton import RowHistory
-from fedgranger.server.rows import couplings, initial_rows, row_step_sizes, server_params
-from fedgranger.server.step_sizes import ServerStepSize
+from fedgranger.server.row_setup import (
+    ServerStepSize,
+    couplings,
+    initial_rows,
+    row_step_sizes,
+    server_params,
+)
+from fedgranger.server.row_solver import RowHistory
 
 __all__ = [
     "NEWTON_TOLERANCE",
@@ -199,14 +204,14 @@ class NewtonTrainer:
         owner = np.repeat(np.arange(len(rows.names)), rows.dims)
         self.step_sizes: tuple[ServerStepSize, ...] = ()
         self._columns = [np.flatnonzero(listens[owner]) for listens in coupling]
-        self._solvers: list[newton.NewtonRow] = []
+        self._solvers: list[row_solver.NewtonRow] = []
         offsets = np.concatenate([[0], np.cumsum(rows.dims)])
         self._own = [slice(offsets[m], offsets[m + 1]) for m in range(len(rows.names))]
         self._current = [
             np.zeros((dim, len(columns)))
             for dim, columns in zip(rows.dims, self._columns, strict=True)
         ]
-        self._histories = [newton.empty_history(*row.shape) for row in self._current]
+        self._histories = [row_solver.empty_history(*row.shape) for row in self._current]
         self._has_answered = False
         self._distance = np.inf
         self.losses = np.zeros(len(rows.names))
@@ -237,7 +242,7 @@ class NewtonTrainer:
         if not self._solvers:
             ridge = self._config.granger_ridge
             self._solvers = [
-                newton.prepare(states, flags, columns, ridge)
+                row_solver.prepare(states, flags, columns, ridge)
                 for flags, columns in zip(observed, self._columns, strict=True)
             ]
         gradients, distances = [], []
@@ -245,12 +250,12 @@ class NewtonTrainer:
             zip(self._rows.transitions, self._solvers, observed, strict=True)
         ):
             correction = flags[:, None] * ((messages.augmented[m] - messages.filtered[m]) @ A.T)
-            solved = newton.solve(solver, correction)
+            solved = row_solver.solve(solver, correction)
             distance = np.inf
             if not self._has_answered:  # the first θ came from its prior, not from a row
                 self._current[m] = solved
             else:
-                self._histories[m], self._current[m], distance = newton.accelerate(
+                self._histories[m], self._current[m], distance = row_solver.accelerate(
                     self._histories[m], self._current[m], solved
                 )
             distances.append(distance)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.data.checks import nearest
+from fedgranger.data.input_checks import nearest
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.errors import DataError
 from fedgranger_research.datasets.contents import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgranger.data.checks import nearest
+from fedgranger.data.input_checks import nearest
 from fedgranger.errors import ConfigError, DataError
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fedgranger.data import checks
+from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, check_missing
+from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.panel import Panel
-from fedgranger.data.reading import read_partition
-from fedgranger.data.tables import is_table, load_table
+from fedgranger.data.panel_files import read_partition
 from fedgranger.errors import DataError
 
 __all__ = ["read_recordings"]
@@ -35,7 +35,7 @@ def read_recordings(
         time_column: name of the time column, `"auto"` or `"none"`.
         missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
     """
-    checks.check_choice("missing", missing, ("error", "mask"))
+    input_checks.check_choice("missing", missing, ("error", "mask"))
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder or a table")
     if unit_column is not None:
@@ -84,7 +84,7 @@ def _by_column(
     for name in (unit_column, *(name for columns in assignment.values() for name in columns)):
         if name not in table.names:
             raise DataError(
-                f"{where}: there is no column '{name}'{checks.nearest(name, table.names)}"
+                f"{where}: there is no column '{name}'{input_checks.nearest(name, table.names)}"
             )
     cells = table.take(where, unit_column).to_pylist()
     if any(cell is None for cell in cells):
@@ -93,7 +93,7 @@ def _by_column(
     times = None if table.time_name is None else table.take(where, table.time_name)
     values = {
         client: np.column_stack(
-            [checks.to_numbers(where, name, table.take(where, name)) for name in columns]
+            [input_checks.to_numbers(where, name, table.take(where, name)) for name in columns]
         )
         for client, columns in assignment.items()
     }
@@ -102,7 +102,7 @@ def _by_column(
         rows = owners == unit
         here, time = f"{where}, unit '{unit}'", None
         if times is not None and table.time_name is not None:
-            time = checks.to_times(here, table.time_name, times.filter(pa.array(rows)))
+            time = input_checks.to_times(here, table.time_name, times.filter(pa.array(rows)))
         arrays = {client: array[rows] for client, array in values.items()}
         if missing == "error":
             for client, array in arrays.items():

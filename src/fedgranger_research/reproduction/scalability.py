@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedgranger.data.system import client_names
+from fedgranger.data.linear_system import client_names
 from fedgranger_research.reproduction.canvas import colours, pyplot, save, scientific
 from fedgranger_research.reproduction.levels import column, number, rows_where, share
 from fedgranger_research.reproduction.regimes import Regime

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedgranger.data.linear_system import client_names
 from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
-from fedgranger.data.system import client_names
 from fedgranger.data.truth import Truth
 
 __all__ = ["STATE_DIM", "mean_panel", "paired_system"]

@@ -19,9 +19,9 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, InferenceError, ModelError
 from fedgranger.evaluation.metrics import pairs_are_true, score, true_entries
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.decision import adjust
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
-from fedgranger.inference.multiplicity import adjust
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.uploads import state_source
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedgranger import convergence
 from fedgranger.client.augment import AugmentState
 from fedgranger.client.learner import NewtonLearner
-from fedgranger.client.site import initial_augmentation
+from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.linalg.blocks import pad_stack, unpack_square

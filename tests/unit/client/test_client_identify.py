@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
-from fedgranger.client.moments import measurement_moments
-from fedgranger.client.selection import select_state_dim
+from fedgranger.client.model_selection import select_state_dim
+from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.client.state_noise import state_readout
-from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
 
@@ -170,7 +170,7 @@ def test_standardising_does_not_change_factor_predictions(states):
     for standardise in (True, False):
         model = identify(make(y), starts, method="factor", state_dim=2, standardise=standardise)
         assert (model.scale == 1).all() == (not standardise)
-        h = prepare(make(y), model, starts).filtered_states
+        h = filter_data(make(y), model, starts).filtered_states
         predicted = h @ model.predicted_observation.T
         predictions.append((predicted * model.scale + model.centre) / units)
     np.testing.assert_allclose(predictions[0], predictions[1], atol=1e-6)

@@ -7,8 +7,8 @@ import pytest
 
 from fedgranger.client import loadings
 from fedgranger.client.loadings import factor_is_identified, fit_loadings, log_likelihood
-from fedgranger.client.moments import MeasurementMoments
-from fedgranger.client.selection import choose_loadings
+from fedgranger.client.model_selection import choose_loadings
+from fedgranger.client.sensor_moments import MeasurementMoments
 from fedgranger.client.state_noise import state_readout
 from fedgranger.errors import ModelError
 

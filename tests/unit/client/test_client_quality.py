@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.params import LocalModel
 from fedgranger.client.quality import local_fit
-from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
 
 A, C = np.array([[0.8]]), np.array([[1.0], [0.5], [2.0]])
@@ -23,7 +23,7 @@ def simulated(num_steps, model_process=1.0, seed=0, missing=()):
     model = LocalModel(A, C, np.array([[model_process]]), 0.25 * np.eye(3), np.zeros(3), np.ones(3))
     starts = np.zeros(num_steps, bool)
     starts[0] = True
-    return prepare(client, model, starts)
+    return filter_data(client, model, starts)
 
 
 def test_right_model_has_white_innovations_of_variance_one():

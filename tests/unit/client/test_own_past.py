@@ -31,7 +31,7 @@ def test_windows_do_not_matter(monkeypatch):
     x = autoregression([0.3, 0.0, 0.4], 3000)
     x[-100:] = autoregression([0.9], 100, seed=1)  # the last window alone would say another order
     whole = order_of(x)
-    monkeypatch.setattr(own_past, "WINDOW_STEPS", 100)
+    monkeypatch.setattr(own_past, "STEPS_AT_ONCE", 100)
     assert order_of(x) == whole == 3
 
 

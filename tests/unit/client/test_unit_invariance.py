@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
 from fedgranger.client.loadings import fit_loadings
 from fedgranger.client.state_noise import state_message
-from fedgranger.client.stream import prepare
 from fedgranger.data.panel import ClientData
 from tests.configs import formula_config
 from tests.slow_sensors import make, slow_sensors
@@ -33,7 +33,7 @@ def assert_same_states(client, starts, **options):
     T = len(client.values)
     for read in (
         lambda data, model: np.asarray(state_message(data, model, 0, T).states),
-        lambda data, model: prepare(data, model, starts).filtered_states,
+        lambda data, model: filter_data(data, model, starts).filtered_states,
     ):
         a, b = read(one, first), read(two, second)
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * np.abs(a).max())

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.data.finishing import look_at
-from fedgranger.data.reading import read_client
+from fedgranger.data.finishing import with_findings
+from fedgranger.data.panel_files import read_client
 from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
 from fedgranger.errors import ConfigError, DataError
 from tests.odd_sensors import NUM_ROWS, odd_column, odd_folder, odd_panel
@@ -103,7 +103,7 @@ def test_stationary_sensors_are_left_alone():
     for radius in (0.9, 0.98):
         panel, _ = fg.simulate(6, 500, spectral_radius=radius, seed=3)
         assert panel.prepared()["client1"].treatment == NO_TREATMENT
-        assert {f.kind for f in look_at(panel).findings} <= {"slow"}
+        assert {f.kind for f in with_findings(panel).findings} <= {"slow"}
 
 
 def test_change_is_not_taken_across_gaps_or_missing_samples():
@@ -251,7 +251,7 @@ def test_a_fit_of_arrays_names_what_it_leaves_alone():
 @pytest.mark.parametrize("reason", ["the data are not stationary", "the clients are too short"])
 def test_a_refused_test_names_the_option(monkeypatch, reason):
     """Whatever sensor makes the estimate explode, those that may wander are named."""
-    from fedgranger.data.preparation import propose
+    from fedgranger.data.sensor_preparation import propose
     from fedgranger.errors import InferenceError
     from fedgranger.runtime import edge_tests
 
@@ -262,15 +262,15 @@ def test_a_refused_test_names_the_option(monkeypatch, reason):
     result = fg.fit(odd_panel("slow"), fg.RunConfig(state_dim=1, solver="none"))
     said = result.manifest["inference"]["reason"]
     assert said.endswith("--difference auto,a.x") == ("stationary" in reason)
-    assert propose(look_at(odd_panel("slow")).findings) == "--difference auto,a.x"
-    assert propose(look_at(odd_panel("stuck")).findings) == ""
+    assert propose(with_findings(odd_panel("slow")).findings) == "--difference auto,a.x"
+    assert propose(with_findings(odd_panel("stuck")).findings) == ""
 
 
 def test_the_largest_numbers_are_looked_at_without_a_warning():
     huge = np.where(np.random.default_rng(0).random((200, 2)) < 0.5, 1.7e308, -1.7e308)
     huge[::3] *= 0.9
     panel = fg.Panel.from_arrays({"a": huge, "b": huge[::-1]})
-    assert look_at(panel).findings == ()
+    assert with_findings(panel).findings == ()
 
 
 def test_codes_of_the_run_are_masked_in_new_data(tmp_path):

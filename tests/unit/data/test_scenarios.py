@@ -8,7 +8,7 @@ from scipy.linalg import block_diag
 
 from fedgranger.client.params import known_models
 from fedgranger.data import synthetic
-from fedgranger.data.dynamics import advance_matrix, reading_errors, state_spread, with_dead_time
+from fedgranger.data.dynamics import advance_matrix, reading_errors, state_std, with_dead_time
 from fedgranger.data.scenarios import SCENARIOS
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
@@ -52,7 +52,7 @@ def test_loop_is_stationary_with_the_spread_of_the_lyapunov_equation():
     panel, truth = simulate(num_steps=LONG, reading_feedback=1.0, measurement_var=3.0, **SYSTEM)
     R = block_diag(*truth.measurement_covs.values())
     E = np.linalg.pinv(block_diag(*truth.observation_matrices.values()))
-    expected = np.sqrt(state_spread(truth, R) ** 2 + np.diag(E @ R @ E.T))
+    expected = np.sqrt(state_std(truth, R) ** 2 + np.diag(E @ R @ E.T))
     states = least_squares_states(panel, truth)
     for half in np.split(states, 2):
         np.testing.assert_allclose(half.std(axis=0), expected, rtol=0.08)
@@ -136,9 +136,9 @@ def test_daily_cycle_is_in_every_state_of_every_client():
     C = np.linalg.pinv(block_diag(*truth.observation_matrices.values()))
     added = (values_of(panel) - values_of(plain)) @ C.T
     np.testing.assert_allclose(added[24:], added[:-24], atol=1e-9)
-    spread = state_spread(truth, block_diag(*truth.measurement_covs.values()))
+    std = state_std(truth, block_diag(*truth.measurement_covs.values()))
     amplitude = np.sqrt(2) * added[:288].std(axis=0)
-    np.testing.assert_allclose(amplitude, 2.0 * spread, rtol=1e-9)
+    np.testing.assert_allclose(amplitude, 2.0 * std, rtol=1e-9)
 
 
 def test_new_data_of_the_same_system_keep_dead_time_and_loop():

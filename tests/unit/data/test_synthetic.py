@@ -10,8 +10,8 @@ import scipy.linalg
 import scipy.stats
 
 from fedgranger.data import synthetic
+from fedgranger.data.linear_system import client_names, draw_system
 from fedgranger.data.synthetic import simulate
-from fedgranger.data.system import client_names, draw_system
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 

@@ -18,7 +18,7 @@ from fedgranger.data.time_axis import (
     range_of,
 )
 from fedgranger.errors import DataError
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 
 def series(time, name="a", interval=None):

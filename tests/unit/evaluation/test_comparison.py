@@ -10,7 +10,7 @@ import fedgranger as fg
 from fedgranger.data.known_graph import KnownGraph
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.evaluation.comparison import compare_runs, compare_with_graph
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 from tests.configs import formula_config
 
 

@@ -23,7 +23,7 @@ from fedgranger.export import (
     to_networkx,
     to_node_link,
 )
-from fedgranger.inference.edges import EdgeInference
+from fedgranger.inference.edge_tables import EdgeInference
 
 HOSTILE = (
     'pump "A"',

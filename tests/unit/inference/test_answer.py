@@ -13,7 +13,7 @@ from fedgranger.inference.answer import (
     question_sentences,
     untested_reasons,
 )
-from fedgranger.inference.edges import decide
+from fedgranger.inference.decision import decide
 
 EDGES = pd.DataFrame(
     {

@@ -72,7 +72,7 @@ def test_audit_and_diagnose_say_what_shifted_clocks_gave(run):
     assert text.startswith("Can these p-values be trusted on this data? Yes")
     assert "Latent test: in 20 copies with shifted clocks" in text
     assert "Readings' test: in 20 copies" in text
-    assert "P-values of the copies where even ones would be (95 % band)" in text
+    assert "P-values of the copies where uniform ones would be (95 % band)" in text
     assert "Positive control: the smallest added influence" in text
     found = json.loads(command("audit", folder, "--json"))
     facts = json.loads(json.dumps(result.inference.facts))
@@ -176,7 +176,7 @@ def test_a_client_that_is_there_twice_is_not_told_apart():
     assert edges.loc[("client1", "client2"), "is_edge"]
     for pair in (("client3", "client2"), ("client3", "client1"), ("client1", "client3")):
         assert np.isnan(edges.loc[pair, "p_value"])
-        assert "cannot be told" in facts["reasons"][" -> ".join(pair)]
+        assert "cannot be separated" in facts["reasons"][" -> ".join(pair)]
 
 
 @pytest.mark.slow

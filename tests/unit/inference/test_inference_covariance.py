@@ -12,9 +12,9 @@ from fedgranger.inference.covariance import (
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.influence import influence
 from fedgranger.inference.products import block_positions, lag_products
+from fedgranger.inference.state_moments import time_weights
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.wald import block_cov, homoskedastic, wald_tests
-from fedgranger.inference.weights import time_weights
 from tests.state_sources import (
     add_errors,
     random_covs,

@@ -270,8 +270,8 @@ def test_collinear_clients_are_both_named():
     states = white(500, 6)
     states[:, 0] = states[:, 4] * 2
     assert refusal(source_of(states, DIMS)) in {
-        f"the states of clients '{a}' and '{b}' are linearly dependent (or noise exceeds what "
-        "tells them apart); merge the two, use fewer states, or test the states as they are "
+        f"the states of clients '{a}' and '{b}' are linearly dependent (or noise exceeds "
+        "their difference); merge the two, use fewer states, or test the states as they are "
         "(noise_correction = false)"
         for a, b in (("c0", "c2"), ("c2", "c0"))
     }

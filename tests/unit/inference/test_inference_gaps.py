@@ -12,7 +12,7 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.gaps import long_gaps, overlap, usable
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import select_clients
-from fedgranger.linalg.runs import LONGEST_GAP
+from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 from fedgranger.rca import gather, rank
 from fedgranger.rca.online import strength_matrix
 from tests.state_sources import add_errors, simulate_states, source_of

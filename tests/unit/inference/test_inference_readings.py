@@ -89,7 +89,7 @@ def test_coefficients_stand_at_their_lag_and_state():
 def test_chunks_and_windows_do_not_matter(monkeypatch, chunk, steps):
     x = series()
     whole = regress(source_of(x, DIMS, chunk=10**9), OWN, lags(2))
-    monkeypatch.setattr(lag_bases, "WINDOW_VALUES", 0)
+    monkeypatch.setattr(lag_bases, "CHUNK_VALUES", 0)
     monkeypatch.setattr(lag_bases, "LEAST_STEPS", steps)
     monkeypatch.setattr(readings, "KEPT_VALUES", 0 if steps == 53 else 10**9)
     cut = regress(source_of(x, DIMS, chunk=chunk), OWN, lags(2))
@@ -157,8 +157,8 @@ def later_arrivals(source, own, copies=None):
 @pytest.mark.parametrize("steps", [64, 10**9])
 def test_arrivals_are_sums_of_products(monkeypatch, steps):
     """Written out, with shifted clocks, missing rows and windows of any length."""
-    monkeypatch.setattr(arrivals_module, "WINDOW_STEPS", steps)
-    monkeypatch.setattr(whitening, "WINDOW_STEPS", steps)
+    monkeypatch.setattr(arrivals_module, "STEPS_AT_ONCE", steps)
+    monkeypatch.setattr(whitening, "STEPS_AT_ONCE", steps)
     T, dims, shifts = 300, (2, 1), np.array([40, 170])
     observed = np.ones((T, 2), dtype=bool)
     observed[50:60, 1] = False

@@ -8,8 +8,8 @@ from scipy import stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
-from fedgranger.inference.audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.calibrate import calibrate
+from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.shifts import (
     draw_shifts,
     keep_together,

@@ -10,11 +10,11 @@ from statsmodels.stats.multitest import multipletests
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
-from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, decide
+from fedgranger.inference.decision import adjust, decide, false_edge_bound
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.multiplicity import adjust, false_edge_bound
-from fedgranger.inference.power import detectable_strength, power
+from fedgranger.inference.strength import detectable_strength, power
 from fedgranger.inference.wald import EntryTests, all_entry_tests, block_cov, wald_tests
 from tests.configs import formula_config
 from tests.state_sources import (

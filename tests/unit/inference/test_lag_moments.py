@@ -6,8 +6,8 @@ from scipy import stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference import lag_moments as module
-from fedgranger.inference.agreed_noise import agreed_noise
 from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.noise_correction import choose_noise
 from tests.state_sources import add_errors, random_transition, simulate_states, source_of
 
 CHAIN = np.array([[0.7, 0.0, 0.0], [0.4, 0.6, 0.0], [0.0, 0.3, 0.5]])
@@ -102,4 +102,4 @@ def test_a_singular_weight_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(module, "_long_run", lambda *_: np.zeros((8, 8)))
     with pytest.raises(InferenceError, match="too uncertain to check their measurement noise"):
         lag_moment_check(source)
-    assert agreed_noise(source).source is source
+    assert choose_noise(source).source is source

@@ -75,7 +75,7 @@ def test_every_kind_is_seen_where_it_is():
     words = [traits_in_words(one) for one in found.values()]
     assert "repeat every 24 steps" in words[0]
     assert "a random walk cannot be excluded" in words[1]
-    assert "its spread changes 2." in words[2]
+    assert "its variance changes 2." in words[2]
     assert "its level differs between the halves" in words[3]
     assert "kurtosis" in words[4]
 

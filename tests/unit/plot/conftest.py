@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from fedgranger.config import RunConfig
-from fedgranger.inference.edges import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference, decide
+from fedgranger.inference.decision import decide
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.results import Result
 from fedgranger.uncertainty.record import Propagation
 

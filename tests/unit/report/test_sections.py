@@ -9,7 +9,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import RunError
-from fedgranger.inference.edges import decide
+from fedgranger.inference.decision import decide
 from fedgranger.report.charts import (
     error_quantiles,
     loss_chart,

@@ -1,0 +1,97 @@
+"""From a client's data on the common time axis to everything that it may be asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.client.filtered_data import CHUNK_STEPS
+from fedgranger.client.learner import Learner
+from fedgranger.client.params import LocalModel
+from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
+from fedgranger.client.season import Season, take_out
+from fedgranger.client.state_noise import state_hello, state_message
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import ClientData
+
+__all__ = ["ClientSide", "resolve_window", "set_up_client"]
+
+
+class ClientSide(NamedTuple):
+    """A client's data on the common time axis, and what it can be asked for.
+
+    Attributes:
+        data: on the common axis, without what repeats.
+        model: the local model; stays here.
+        states: least-squares states, zero where missing.
+        is_observed: the measurement was there.
+        error_cov: of the states.
+        own_lags: how far back its own past matters to it.
+        season: what repeats and was removed; of it only the whole steps leave.
+        notes: sentences on the season, for the people at the site.
+        site: filtered states and step sizes, for FedGC's rounds; None when the run has none.
+        learner: its part of the rounds, with its θ⁰; None until it is made.
+    """
+
+    data: ClientData
+    model: LocalModel
+    states: np.ndarray
+    is_observed: np.ndarray
+    error_cov: np.ndarray
+    own_lags: int
+    season: Season
+    notes: tuple[str, ...]
+    site: PreparedClient | None
+    learner: Learner | None = None
+
+
+def set_up_client(
+    data: ClientData,
+    time: np.ndarray,
+    starts: np.ndarray,
+    config: RunConfig,
+    *,
+    interval: float | None = None,
+    model: LocalModel | None = None,
+    is_filtered: bool = True,
+) -> ClientSide:
+    """Take out what repeats, identify, and compute the states.
+
+    Args:
+        data: on the common time axis.
+        time: the axis.
+        starts: its steps that do not follow their predecessor.
+        config: the options.
+        interval: ticks per step, or None: the median step.
+        model: the local model when it is known.
+        is_filtered: filtered states are wanted too, for FedGC's rounds.
+
+    Raises:
+        FedGrangerError: one sentence on what cannot work and what to do.
+    """
+    data, season, notes = take_out(data, time, config, interval=interval)
+    model = model or identify_client(data, starts, config)
+    hello = state_hello(data, model, starts, season.periods)
+    states, observed = _states(data, model)
+    window = resolve_window(config, len(time) - 1)
+    site = prepare_client(data, starts, config, window, model) if is_filtered else None
+    error_cov, own_lags = np.asarray(hello.error_cov), int(hello.own_lags)
+    return ClientSide(data, model, states, observed, error_cov, own_lags, season, notes, site)
+
+
+def resolve_window(config: RunConfig, num_pairs: int) -> int:
+    """Time steps per round: the option, or all of them."""
+    return max(num_pairs, 1) if config.window == "full" else min(config.window, num_pairs)
+
+
+def _states(data: ClientData, model: LocalModel) -> tuple[np.ndarray, np.ndarray]:
+    """All states at once, so that the size of messages cannot change a bit of them."""
+    parts = [
+        state_message(data, model, begin, min(begin + CHUNK_STEPS, len(data.values)))
+        for begin in range(0, len(data.values), CHUNK_STEPS)
+    ]
+    return (
+        np.concatenate([np.asarray(part.states) for part in parts]),
+        np.concatenate([np.asarray(part.is_observed) for part in parts]),
+    )

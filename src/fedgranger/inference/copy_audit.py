@@ -1,0 +1,209 @@
+"""Run a test on copies with shifted clocks, and say whether its p-values can be trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.errors import InferenceError
+
+__all__ = ["Audit", "PairTests", "audit_facts", "run_copies"]
+
+BAND = (0.03, 0.08)
+"""Share of copies at 5 % within which a test's own p-values are believed, apart from chance."""
+LEVELS = (
+    *(0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
+    *(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+)
+"""Where the copies' p-values are compared with uniform ones, for a quantile plot."""
+Report = Callable[[str, int, int], None]
+
+
+class PairTests(NamedTuple):
+    """One test per ordered pair, arrays (effect, cause); NaN where there is none.
+
+    Attributes:
+        statistic: W/k.
+        df: k.
+        p_value: by the test's own reference law.
+    """
+
+    statistic: np.ndarray
+    df: np.ndarray
+    p_value: np.ndarray
+
+
+Made = TypeVar("Made", bound=tuple[np.ndarray, ...])
+
+
+class Audit(NamedTuple):
+    """What a test found on the data and on copies in which no link is true.
+
+    Attributes:
+        test: which test.
+        names: the clients.
+        found: on the data.
+        statistics: (copy, effect, cause), W/k of the copies, as if with the data's k.
+        p_values: (copy, effect, cause), the test's own p-values on the copies.
+        refused: copies on which the test could not be made.
+    """
+
+    test: str
+    names: tuple[str, ...]
+    found: PairTests
+    statistics: np.ndarray
+    p_values: np.ndarray
+    refused: int
+
+    def rate(self, level: float = 0.05) -> tuple[float, float]:
+        """Share of the copies' tests rejected, and its Monte Carlo error (by copy)."""
+        return _share(self.p_values, level)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the share at 5 % lies in its band, give or take two Monte Carlo errors."""
+        rate, error = self.rate()
+        return self.is_safe and bool(BAND[0] - 2 * error <= rate)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it finds no more than its band; calibration takes care of a cautious test."""
+        rate, error = self.rate()
+        enough = self.refused <= len(self.p_values) / 10
+        return bool(enough and rate <= BAND[1] + 2 * error)
+
+
+def run_copies(
+    test: Callable[[np.ndarray], Made],
+    made: type[Made],
+    shifts: np.ndarray,
+    report: Report,
+    record: Path | None = None,
+    key: str = "",
+) -> list[Made | None]:
+    """Test every shifted copy, on all cores; None where that was refused.
+
+    Args:
+        test: of one row of `shifts`.
+        made: the named tuple of arrays that it gives; its fields belong to the key.
+        shifts: (copy, client).
+        report: called with (what, done, total).
+        record: a file that keeps finished copies, for an interrupted run to go on from.
+        key: what the record must have been made with.
+    """
+    key = f"{key} {' '.join(getattr(made, '_fields', ()))}"
+    found = {
+        copy: None if parts is None else made(*parts)
+        for copy, parts in _read(record, key, shifts).items()
+    }
+    missing = [copy for copy in range(len(shifts)) if copy not in found]
+
+    def work(copy: int) -> tuple[int, Made | None]:
+        try:
+            return copy, test(shifts[copy])
+        except InferenceError:
+            return copy, None
+
+    report("shifted clocks", len(found), len(shifts))
+    with ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
+        try:
+            for copy, tests in pool.map(work, missing):
+                found[copy] = tests
+                _write(record, key, copy, tests)
+                report("shifted clocks", len(found), len(shifts))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [found[copy] for copy in range(len(shifts))]
+
+
+def audit_facts(audit: Audit) -> dict[str, Any]:
+    """Plain values for the manifest: rates with their errors, worst clients first."""
+    at5, at1 = audit.rate(), audit.rate(0.01)
+    sides = {}
+    for side, axis in (("effect", 1), ("cause", 2)):
+        shares = [_share(np.take(audit.p_values, m, axis), 0.05) for m in range(len(audit.names))]
+        order = sorted(range(len(shares)), key=lambda m: -shares[m][0])
+        sides[side] = {audit.names[m]: _rounded(shares[m]) for m in order}
+    return {
+        "test": audit.test,
+        "copies": len(audit.p_values),
+        "refused": audit.refused,
+        "rate": _rounded(at5),
+        "rate_01": _rounded(at1),
+        "band": list(BAND),
+        "is_inside": audit.is_inside,
+        "by_effect": sides["effect"],
+        "by_cause": sides["cause"],
+        "quantiles": _quantiles(audit.p_values),
+    }
+
+
+def _quantiles(p: np.ndarray) -> dict[str, list[float]]:
+    r"""Quantiles of the copies' p-values where uniform ones have the levels u, with a 95 % band.
+
+    The k-th smallest of n independent uniform p-values is Beta(k, n + 1 − k). Tests of one copy
+    share data, so n is divided by how much more the share at 5 % varies between copies than it
+    would between independent tests.
+    """
+    known = p[np.isfinite(p)]
+    n = len(known)
+    rate, error = _share(p, 0.05)
+    if n < 1 / LEVELS[-1] or not np.isfinite(error):
+        return {"level": [], "observed": [], "low": [], "high": []}
+    independent = rate * (1 - rate) / n
+    effective = n / max(1.0, error**2 / independent if independent > 0 else 1.0)
+    level = np.array([u for u in LEVELS if u * (n + 1) >= 1])
+    k = level * (effective + 1)
+    band = stats.beta.ppf([[0.025], [0.975]], k, effective + 1 - k)
+    observed = np.quantile(known, level, method="weibull")
+    columns = (level, observed, *band)
+    return {
+        name: [float(f"{value:.4g}") for value in column]
+        for name, column in zip(("level", "observed", "low", "high"), columns, strict=True)
+    }
+
+
+def _share(p: np.ndarray, level: float) -> tuple[float, float]:
+    known = np.isfinite(p)
+    axes = tuple(range(1, p.ndim))
+    count = known.sum(axis=axes)
+    per_copy = (np.where(known, p, 1.0) < level).sum(axis=axes)[count > 0] / count[count > 0]
+    if len(per_copy) < 2:
+        return float("nan"), float("nan")
+    return float(per_copy.mean()), float(per_copy.std(ddof=1) / np.sqrt(len(per_copy)))
+
+
+def _rounded(pair: tuple[float, float]) -> list[float | None]:
+    return [round(value, 4) if np.isfinite(value) else None for value in pair]
+
+
+def _read(record: Path | None, key: str, shifts: np.ndarray) -> dict[int, list[np.ndarray] | None]:
+    out: dict[int, list[np.ndarray] | None] = {}
+    if record is None or not record.is_file():
+        return out
+    for line in record.read_text("utf-8").splitlines():
+        try:
+            entry: Mapping[str, Any] = json.loads(line)
+            if entry["key"] == key and 0 <= entry["copy"] < len(shifts):
+                tests = entry["tests"]
+                parts = None if tests is None else [np.array(part, dtype=float) for part in tests]
+                out[entry["copy"]] = parts
+        except (ValueError, KeyError, TypeError):
+            continue  # a torn last line
+    return out
+
+
+def _write(record: Path | None, key: str, copy: int, tests: tuple[np.ndarray, ...] | None) -> None:
+    if record is None:
+        return
+    parts = None if tests is None else [part.tolist() for part in tests]
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"key": key, "copy": copy, "tests": parts}) + "\n")

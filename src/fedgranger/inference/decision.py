@@ -1,0 +1,78 @@
+"""Which pairs are edges: multiple testing over the M(M − 1) pairs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedgranger.config import check_choice
+
+__all__ = ["CORRECTIONS", "adjust", "decide", "false_edge_bound", "is_wanted"]
+
+CORRECTIONS = ("bh", "by", "holm", "none")
+"""Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
+Couplings = Literal["all"] | tuple[tuple[str, str], ...]
+
+
+def decide(
+    edges: pd.DataFrame, alpha: float, correction: str, couplings: Couplings = "all"
+) -> pd.DataFrame:
+    """Fill `q_value` and `is_edge` from the p-values; empty where a test was not possible.
+
+    Pairs outside `couplings` are not tested and do not count in the correction.
+    """
+    p = edges["p_value"].to_numpy(dtype=np.float64)
+    q, wanted = np.full(len(p), np.nan), is_wanted(edges, couplings)
+    q[wanted] = adjust(p[wanted], correction)
+    is_edge = pd.array(q <= alpha, dtype="boolean")
+    is_edge[np.isnan(q)] = pd.NA
+    return edges.assign(q_value=q, is_edge=is_edge)
+
+
+def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+    """Which rows are tested at all."""
+    if couplings == "all":
+        return np.ones(len(edges), dtype=np.bool_)
+    pairs = zip(edges["cause"], edges["effect"], strict=True)
+    return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
+
+
+def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
+    """Adjusted p-values; an edge is reported when its own is at most α. NaN stays NaN.
+
+    Tests that could not be made still count as made, so that refusing a test never makes another
+    edge easier to report.
+    """
+    check_choice("correction", correction, CORRECTIONS)
+    known = ~np.isnan(p_values)
+    if correction == "none" or not known.any():
+        return p_values.copy()
+    p = np.where(known, p_values, 1.0)
+    if correction == "holm":
+        adjusted = _holm(p)
+    else:
+        adjusted = np.asarray(stats.false_discovery_control(p, method=correction))
+    return np.where(known, adjusted, np.nan)
+
+
+def _holm(p: np.ndarray) -> np.ndarray:
+    r"""\(\max_{j \le i} \min\{1, (n - j + 1)\, p_{(j)}\}\) of the ordered p-values."""
+    order = np.argsort(p)
+    steps = np.minimum(np.arange(len(p), 0, -1) * p[order], 1.0)
+    out = np.empty(len(p))
+    out[order] = np.maximum.accumulate(steps)
+    return out
+
+
+def false_edge_bound(p_values: np.ndarray, is_edge: np.ndarray) -> float:
+    """Smallest level at which Holm's test reports all these edges; 0 when there are none.
+
+    Holm's test at a level reports any false edge with at most that probability, whatever the
+    dependence between the tests.
+    """
+    if not is_edge.any():
+        return 0.0
+    return float(np.nanmax(adjust(p_values, "holm")[is_edge]))

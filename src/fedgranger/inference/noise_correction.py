@@ -1,0 +1,135 @@
+r"""The measurement noise that is taken out of the states' moments: E of every client.
+
+**Does E agree with the lags?** A client's E comes from its sensors at one time step (or from the
+user). The states from step to step say something about it too (`lag_moments`): J asks whether any
+white E fits them, D whether the clients' own does. Where some E fits but not theirs, sensor noise
+is part of the dynamics (a controller acts on the reading), a declared R is wrong, or a client had
+no way to know it (a single sensor). The E that the lags show is then used for all clients, its
+negative directions set to zero:
+
+$$\min_{A, E} g^\top S^{-1} g, \qquad
+  g = (\Gamma_1 - A(\Gamma_0 - E),\; \Gamma_2 - A\,\Gamma_1)$$
+
+**Does E fit the joint spectrum?** Each client has limited its own E to what its own spectrum
+allows. Together the states may be more predictable than each client's alone, so once more the
+largest common share c with \(S(\omega) - c\,\mathrm{blockdiag}(E_1, \dots, E_M) \succeq 0\) is
+used, unless sampling error explains it (`linalg.noise_floor`). The corrected moments are then those
+of a process, and the estimate of order one has no root outside the unit circle.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.state_moments import accumulate
+from fedgranger.inference.states import StateSource, complete_rows
+from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
+
+__all__ = ["NoiseChoice", "choose_noise", "joint_noise_floor", "limit_errors"]
+
+MOST_LAG_STATES = 16
+"""With more states the lag moments are too many to be weighted by their own covariance."""
+DOUBTFUL = 1e-3
+"""J below this: no white measurement error fits."""
+CONTRADICTED = 1e-6
+"""D below this: the clients' own does not. D is oversized in short records (4.7e-4 was seen on data
+of the model at T = 600); where it matters it is far smaller (below 1e-30 in control loops)."""
+
+
+class NoiseChoice(NamedTuple):
+    """The states with the noise to use.
+
+    Attributes:
+        source: the states, with the clients' own E or with the lags'.
+        is_possible: some white measurement error fits the first two lags.
+        shares: E of the lags relative to the client's own, by client (None: it had none);
+            empty where the own E is used.
+        warning: a sentence where it is not; else empty.
+    """
+
+    source: StateSource
+    is_possible: bool
+    shares: dict[str, float | None]
+    warning: str
+
+
+def choose_noise(source: StateSource) -> NoiseChoice:
+    """The clients' own E unless the lags contradict it; too many states are not tried."""
+    if source.total_dim > MOST_LAG_STATES:
+        return NoiseChoice(source, True, {}, "")
+    try:
+        check = lag_moment_check(source)
+    except InferenceError:
+        return NoiseChoice(source, True, {}, "")
+    if check.p_value < DOUBTFUL:
+        return NoiseChoice(source, False, {}, "")
+    if check.own_p_value >= CONTRADICTED:
+        return NoiseChoice(source, True, {}, "")
+    covs = tuple(map(_nonnegative, check.error_covs, check.state_covs))
+    pairs = zip(source.names, source.error_covs, covs, strict=True)
+    shares = {name: _share(own, shown) for name, own, shown in pairs}
+    by_client = ", ".join(
+        f"'{name}' had none" if share is None else f"'{name}' {share:.2g} times its own"
+        for name, share in shares.items()
+    )
+    return NoiseChoice(
+        source._replace(error_covs=covs, declared=()),
+        True,
+        shares,
+        "the clients' own estimate of their measurement noise does not agree with how their states "
+        "go from step to step (a controller that acts on the readings, a wrong R or too few "
+        "sensors may be why); the noise that the first two lags show was taken out instead: "
+        f"{by_client}",
+    )
+
+
+def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
+    """E without the directions in which it is negative, in any coordinates the same ones."""
+    values, vectors = scipy.linalg.eigh(E, state_cov)
+    rotated = state_cov @ vectors
+    return (rotated * np.maximum(values, 0.0)) @ rotated.T
+
+
+def _share(own: np.ndarray, shown: np.ndarray) -> float | None:
+    """tr(own⁻¹ shown)/p, which does not depend on the state's coordinates."""
+    if not own.any():
+        return None
+    return float(np.trace(np.linalg.pinv(own, hermitian=True) @ shown) / len(own))
+
+
+def joint_noise_floor(
+    source: StateSource, weighting: str = "none", span: int | float = 0
+) -> NoiseFloor:
+    """Share of all clients' E that the spectrum of all states allows.
+
+    Only unbroken stretches at which no client is missing count; where there are too few of them,
+    or the states are collinear, nothing contradicts E and the share is 1.
+    """
+    if not source.error_cov.any():
+        return NoiseFloor(1.0, 1.0, 1.0)
+    if not all(chunk.observed.all() for chunk in source.chunks()):
+        source = complete_rows(source)
+    lags = order_for(source.num_steps, source.total_dim)
+    while lags > 0:
+        found = accumulate(source, lags, weighting, span)
+        if order_for(found.effective_pairs, source.total_dim) >= lags:
+            moments = LagMoments(
+                found.before_cov, found.lag_cov, found.after_cov, found.effective_pairs
+            )
+            return noise_floor(moments, source.error_cov)
+        lags -= 1
+    return NoiseFloor(1.0, 1.0, 1.0)
+
+
+def limit_errors(source: StateSource, share: float) -> StateSource:
+    """Multiply E by the share, except where the user declared it."""
+    if share >= 1:
+        return source
+    covs = zip(source.names, source.error_covs, strict=True)
+    limited = (E if name in source.declared else share * E for name, E in covs)
+    return source._replace(error_covs=tuple(limited))

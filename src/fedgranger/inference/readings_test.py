@@ -1,0 +1,179 @@
+"""The readings' test on data and on copies with shifted clocks, and the lags it tests.
+
+With `lags = "auto"` one lag is tested on the data and on all copies. What arrives later on the data
+is compared with what arrives on the copies, where nothing can; effects at which something does
+are tested again with those lags, on the data and on all copies alike. The choice of a lag where
+nothing arrives has a chance of `arrivals.LEVEL` in all, so it hardly adds to false edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from fedgranger.config import RunConfig
+from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
+from fedgranger.inference.copy_audit import PairTests, Report, run_copies
+from fedgranger.inference.readings import Readings, bases_for, regress
+from fedgranger.inference.shifts import large_zeros
+from fedgranger.inference.states import StateSource
+from fedgranger.inference.whitening import Whitened
+
+__all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_on"]
+
+
+class ReadingsCopies(NamedTuple):
+    """How copies are made.
+
+    Attributes:
+        shifted: the states with clocks shifted by one row of `shifts`.
+        shifts: (copy, client).
+        report: called with (what, done, total).
+        record: a file that keeps finished copies.
+    """
+
+    shifted: Callable[[np.ndarray], StateSource]
+    shifts: np.ndarray
+    report: Report
+    record: Path | None
+
+
+class Screened(NamedTuple):
+    """Tests at one lag, and what arrives two and more steps later, (lag, effect, cause)."""
+
+    statistic: np.ndarray
+    df: np.ndarray
+    p_value: np.ndarray
+    arrivals: np.ndarray
+
+
+class TestedReadings(NamedTuple):
+    """The readings' test of the data and of its copies.
+
+    Attributes:
+        fit: regressions of the data.
+        tests: of the data.
+        copies: of the copies, at the data's k; None where that was refused.
+        late: p-values of arrivals from lag 2 on, (lag, effect, cause).
+    """
+
+    fit: Readings
+    tests: PairTests
+    copies: list[PairTests | None]
+    late: np.ndarray
+
+
+def readings_on(
+    source: StateSource,
+    own_lags: np.ndarray,
+    whitened: Whitened,
+    config: RunConfig,
+    copies: ReadingsCopies,
+) -> TestedReadings:
+    """Test the data and the copies.
+
+    Args:
+        source: the states.
+        own_lags: (client,), lags of the own past.
+        whitened: what the own past leaves.
+        config: the options.
+        copies: how copies are made.
+    """
+    M = len(source.dims)
+    if config.lags == "auto":
+        lags, late, made = _screen(source, own_lags, whitened, config.max_lags, copies)
+        again = np.asarray((lags > 1).any(axis=1))
+    else:
+        lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
+        made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
+    bases = bases_for(source, own_lags, lags)
+
+    def test(row: np.ndarray) -> PairTests:
+        states = copies.shifted(row)
+        return pair_tests_of(
+            regress(states, own_lags, lags, bases=bases, effects=again, with_errors=False)
+        )
+
+    if again.any():
+        _, shifts, report, record = copies
+        new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
+        made = [_merge(*both, again) for both in zip(made, new, strict=True)]
+    fit = regress(source, own_lags, lags, bases=bases)
+    tests = pair_tests_of(fit)
+    made = [None if copy is None else _as_if(copy, tests) for copy in made]
+    return TestedReadings(fit, tests, made, late)
+
+
+def _screen(
+    source: StateSource,
+    own_lags: np.ndarray,
+    whitened: Whitened,
+    max_lags: int,
+    copies: ReadingsCopies,
+) -> tuple[np.ndarray, np.ndarray, list[PairTests | None]]:
+    """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
+    M = len(source.dims)
+    one = np.ones((M, M), dtype=np.int64)
+    bases = bases_for(source, own_lags, one)
+
+    def first(states: StateSource, row: np.ndarray | None) -> tuple[Readings, np.ndarray]:
+        residuals = large_zeros((states.num_steps, states.total_dim))
+        fit = regress(states, own_lags, one, residuals=residuals, bases=bases, with_errors=False)
+        late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
+        late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it
+        return fit, late
+
+    def screen(row: np.ndarray) -> Screened:
+        fit, later = first(copies.shifted(row), row)
+        return Screened(*pair_tests_of(fit), later)
+
+    fit, found = first(source, None)
+    _, shifts, report, record = copies
+    made = run_copies(screen, Screened, shifts, report, record, "readings")
+    tests = [None if copy is None else PairTests(*copy[:3]) for copy in made]
+    null = [copy.arrivals for copy in made if copy is not None]
+    if not null:
+        return one, np.ones((0, M, M)), tests
+    late = arrival_p_values(found, source.dims, np.stack(null))
+    return choose_cause_lags(late, source.dims, int(fit.num_rows.min())), late, tests
+
+
+def _merge(
+    first: PairTests | None, second: PairTests | None, again: np.ndarray
+) -> PairTests | None:
+    """Put the effects that were tested again in the place of the first tests."""
+    if first is None:
+        return second
+    if second is None:
+        second = PairTests(*(np.full_like(first.statistic, np.nan) for _ in PairTests._fields))
+    pairs = zip(second, first, strict=True)
+    return PairTests(*(np.where(again[:, None], new, old) for new, old in pairs))
+
+
+def _as_if(copy: PairTests, found: PairTests) -> PairTests:
+    """A copy's statistics at the data's k, those with the same p-value.
+
+    They differ where states of a cause depend on other clients' on the data, not on the copy.
+    """
+    other = (copy.df != found.df) & np.isfinite(copy.statistic) & (found.df > 0)
+    if not other.any():
+        return copy
+    statistic = copy.statistic.copy()
+    k = found.df[other]
+    statistic[other] = stats.chi2.isf(np.maximum(copy.p_value[other], 1e-300), k) / k
+    return copy._replace(statistic=statistic)
+
+
+def pair_tests_of(fit: Readings) -> PairTests:
+    """Statistic and p-value by formula of every pair."""
+    num_clients = len(fit.num_rows)
+    statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
+    rest = fit.num_rows - fit.num_columns
+    for m, n in fit.blocks:
+        statistic[m, n], df[m, n] = fit.statistic(m, n)
+    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
+    return PairTests(statistic, df, p_value)

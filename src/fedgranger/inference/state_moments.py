@@ -1,0 +1,147 @@
+r"""First and second moments of the clients' states, from pairs that are complete in two clients.
+
+With samples missing, \(E[s_m^+ s_n^\top]\) is averaged over the pairs in which client m is
+observed at t+1 and client n at t, each block by its own weight: every block stays unbiased
+however often other clients are absent. Weights of time steps are for data whose statistics drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.errors import ConfigError
+from fedgranger.inference.states import StateSource, lagged_pairs
+
+__all__ = ["WEIGHTINGS", "StateMoments", "accumulate", "expand", "time_weights"]
+
+WEIGHTINGS = ("none", "ewma", "window")
+NEGLIGIBLE = 1e-12
+
+
+class StateMoments(NamedTuple):
+    """Moments of centred states; columns are the lagged states of all clients.
+
+    Attributes:
+        mean: of each state, over its observed steps.
+        before_cov: E[x xᵀ], (L P, L P), x the lagged states.
+        lag_cov: E[s⁺ xᵀ], (P, L P).
+        after_cov: E[s⁺ s⁺ᵀ], (P, P).
+        before_weight: total weight behind each block of `before_cov`, (L M, L M).
+        lag_weight: the same for `lag_cov`, (M, L M).
+        num_pairs: pairs with positive weight.
+        total_weight: sum of the weights of all pairs.
+        total_square: sum of their squares; (sum)² / (sum of squares) is the effective number.
+        is_complete: nothing is missing.
+    """
+
+    mean: np.ndarray
+    before_cov: np.ndarray
+    lag_cov: np.ndarray
+    after_cov: np.ndarray
+    before_weight: np.ndarray
+    lag_weight: np.ndarray
+    num_pairs: int
+    total_weight: float
+    total_square: float
+    is_complete: bool
+
+    @property
+    def effective_pairs(self) -> float:
+        """(Σw)²/Σw², the number of equally weighted pairs with as much information."""
+        return self.total_weight**2 / self.total_square if self.total_square else 0.0
+
+
+def time_weights(
+    weighting: str, span: int | float, num_steps: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function from time indices to weights; the last step has weight 1.
+
+    Args:
+        weighting: `none`; `ewma`, which halves every `span` steps back; `window`, which keeps the
+            last `span` steps only.
+        span: half-life or length.
+        num_steps: T.
+    """
+    if weighting == "none":
+        return lambda index: np.ones(len(index))
+    if weighting not in WEIGHTINGS:
+        raise ConfigError(f"weighting is {weighting!r}; choose one of {', '.join(WEIGHTINGS)}")
+    if span <= 0:
+        raise ConfigError(
+            f"weighting_span is {span}; '{weighting}' needs a positive number of steps"
+        )
+    if weighting == "window":
+        return lambda index: (index >= num_steps - span).astype(np.float64)
+
+    def ewma(index: np.ndarray) -> np.ndarray:
+        weight = 0.5 ** ((num_steps - 1 - index) / span)
+        return np.where(weight > NEGLIGIBLE, weight, 0.0)
+
+    return ewma
+
+
+def accumulate(
+    source: StateSource, lags: int, weighting: str = "none", span: int | float = 0
+) -> StateMoments:
+    """Read the source twice: once for the means, once for the products."""
+    weight_of = time_weights(weighting, span, source.num_steps)
+    mean = _weighted_mean(source, weight_of)
+    P, M = source.total_dim, len(source.dims)
+    before, lag, after = np.zeros((lags * P, lags * P)), np.zeros((P, lags * P)), np.zeros((P, P))
+    before_weight, lag_weight = np.zeros((lags * M, lags * M)), np.zeros((M, lags * M))
+    after_weight = np.zeros((M, M))
+    num_pairs, total, square, is_complete = 0, 0.0, 0.0, True
+    for pairs in lagged_pairs(source, lags, mean):
+        w = weight_of(pairs.step)
+        x, o = pairs.before, pairs.before_observed.astype(np.float64)
+        y, q = pairs.after, pairs.after_observed.astype(np.float64)
+        before += (w[:, None] * x).T @ x
+        lag += (w[:, None] * y).T @ x
+        after += (w[:, None] * y).T @ y
+        before_weight += (w[:, None] * o).T @ o
+        lag_weight += (w[:, None] * q).T @ o
+        after_weight += (w[:, None] * q).T @ q
+        num_pairs += int((w > 0).sum())
+        total += float(w.sum())
+        square += float((w**2).sum())
+        is_complete &= bool(pairs.before_observed.all() and pairs.after_observed.all())
+    with np.errstate(divide="ignore", invalid="ignore"):  # no common pair: NaN, refused later
+        return StateMoments(
+            mean,
+            before / expand(before_weight, source.dims, source.dims, lags, lags),
+            lag / expand(lag_weight, source.dims, source.dims, 1, lags),
+            after / expand(after_weight, source.dims, source.dims, 1, 1),
+            before_weight,
+            lag_weight,
+            num_pairs,
+            total,
+            square,
+            is_complete,
+        )
+
+
+def expand(
+    per_client: np.ndarray,
+    row_dims: tuple[int, ...],
+    col_dims: tuple[int, ...],
+    row_lags: int,
+    col_lags: int,
+) -> np.ndarray:
+    """Repeat a (client, client) table so that it matches the states' coordinates."""
+    rows = np.repeat(per_client, row_dims * row_lags, axis=0)
+    return np.repeat(rows, col_dims * col_lags, axis=1)
+
+
+def _weighted_mean(
+    source: StateSource, weight_of: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    total, weight, start = np.zeros(source.total_dim), np.zeros(len(source.dims)), 0
+    for chunk in source.chunks():
+        w = weight_of(np.arange(start, start + len(chunk.states)))
+        total += w @ chunk.states
+        weight += w @ chunk.observed
+        start += len(chunk.states)
+    return total / np.maximum(np.repeat(weight, source.dims), 1e-300)

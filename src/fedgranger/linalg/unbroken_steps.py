@@ -1,0 +1,25 @@
+"""Unbroken stretches of observed time steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["LONGEST_GAP", "unbroken_steps"]
+
+LONGEST_GAP = 5
+"""Consecutive rows that may be missing; after a longer gap a record goes on as a new stretch. The
+Monte Carlo behind the number is in docs/theory/inference.md."""
+
+
+def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Unbroken observed steps that end at each step, (time, client); 0 where one is missing.
+
+    Args:
+        last: (client,), the lengths at the end of the chunk before.
+        observed: (time, client).
+        starts: (time,).
+    """
+    step = np.arange(len(starts))[:, None]
+    begin = np.where(observed, np.where(starts[:, None], step, -1), step + 1)
+    begin = np.maximum.accumulate(begin, axis=0)
+    return np.where(begin < 0, last + step + 1, step - begin + 1)

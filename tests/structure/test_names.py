@@ -1,0 +1,57 @@
+"""Names: the glossary speaks of what exists, and a module's name occurs once."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+PAGE = ROOT / "docs" / "notation.md"
+ONCE = ("client", "data", "inference", "linalg", "rca", "server")
+"""Packages whose modules have names of their own."""
+
+
+def identifiers(path):
+    """Names that the code uses, and the axes in its shapes; words of docstrings are not."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for field in ("id", "attr", "arg", "name"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                yield name
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            for part in node.slice.elts:
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield from part.value.replace("*", " ").split()
+
+
+def test_names_of_the_glossary_exist():
+    known = {name for path in SOURCE.rglob("*.py") for name in identifiers(path)}
+    names = re.findall(r"`([^`]+)`", PAGE.read_text("utf-8"))
+    assert len(names) > 80
+    for name in names:
+        if "/" in name:
+            assert (ROOT / name).exists() or (SOURCE / "fedgranger" / name).exists(), name
+        elif name.endswith(".py"):
+            assert (SOURCE / "fedgranger" / name).exists(), name
+        elif name.endswith("_"):
+            assert any(word.startswith(name) for word in known), name
+        elif name.startswith("_"):
+            assert any(word.endswith(name) for word in known), name
+        else:
+            assert name in known, name
+
+
+def test_every_word_is_explained_once():
+    rows = re.findall(r"^\| ([^|`]+) \|", PAGE.read_text("utf-8").split("## Glossary")[1], re.M)
+    words = [word.strip() for row in rows for word in row.split(",")]
+    assert len(words) > 40
+    assert [word for word, count in Counter(words).items() if count > 1] == []
+
+
+def test_module_names_occur_once():
+    modules = [path for path in SOURCE.rglob("*.py") if not path.name.startswith("__")]
+    count = Counter(path.stem for path in modules)
+    for path in modules:
+        if path.parent.name in ONCE and path.parent.parent.name == "fedgranger":
+            assert count[path.stem] == 1, path
