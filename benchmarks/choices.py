@@ -1,11 +1,12 @@
-"""Monte Carlo behind two choices: how long a gap may be, and which sensors are differenced.
+"""Monte Carlo behind three choices: long gaps, sensors that are differenced, tails of copies.
 
-    python -m benchmarks.choices [gaps] [sensors] [--data-sets 100]
+    python -m benchmarks.choices [gaps] [sensors] [tails] [--data-sets 100]
 
 gaps: false edges at 5 % of the latent test by formula when the client that drives the three others
 is off for gaps of a given length, with the rows as they are and with incomplete rows left out for
 all (docs/theory/inference.md). sensors: how many simulated stationary sensors and random walks are
-differenced or named as slow (docs/data.md).
+differenced or named as slow (docs/data.md). tails: false edges of calibrated p-values with 20 and
+60 copies of exact F laws, every pair by itself and pooled (docs/theory/readings.md).
 """
 
 import argparse
@@ -13,9 +14,11 @@ import collections
 import warnings
 
 import numpy as np
+from scipy import stats
 
 import fedgranger as fg
 from fedgranger.config import RunConfig
+from fedgranger.inference import calibrate
 from fedgranger.inference.latent import fit_latent, latent_tables
 from fedgranger.inference.states import StateChunk, StateSource, complete_rows
 
@@ -97,14 +100,36 @@ def sensors(data_sets):
             )
 
 
+def tails(data_sets):
+    """Sizes at 5 % and 1 %, six clients, k = 4, scales that differ between pairs."""
+    df = np.full((6, 6), 4.0)
+    for copies in (20, 60):
+        for tail in (4.0, 8.0, 20.0, 1e6):
+            rng = np.random.default_rng(9)
+            cells = []
+            found = {None: [], 1.0: [], 3.0: [], 10.0: []}
+            for _ in range(data_sets):
+                scale = np.exp(rng.normal(0, 0.3, (6, 6)))
+                drawn = scale * stats.f.rvs(4, tail, size=(copies + 1, 6, 6), random_state=rng)
+                for even, p in found.items():
+                    calibrate.EVEN_PAIRS = even or 0.0
+                    pooled = even is not None
+                    law = calibrate.calibrate(drawn[0], df, drawn[1:], is_pooled=pooled)
+                    p.append(law.p_value.ravel())
+            for even, p in found.items():
+                share = [(np.concatenate(p) < level).mean() for level in (0.05, 0.01)]
+                cells.append(f"s = {even}: {share[0]:.3f} / {share[1]:.4f}")
+            print(f"{copies} copies, d2 = {tail:g}: " + ", ".join(cells), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["gaps", "sensors"])
+    parser.add_argument("what", nargs="*", default=["gaps", "sensors", "tails"])
     parser.add_argument("--data-sets", type=int, default=100)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.what:
-        {"gaps": gaps, "sensors": sensors}[name](given.data_sets)
+        {"gaps": gaps, "sensors": sensors, "tails": tails}[name](given.data_sets)
 
 
 if __name__ == "__main__":
