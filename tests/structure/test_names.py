@@ -19,10 +19,16 @@ def identifiers(path):
             name = getattr(node, field, None)
             if isinstance(name, str):
                 yield name
+    yield from axes(path)
+
+
+def axes(path):
+    """Names of the axes in a module's shapes."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
             for part in node.slice.elts:
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield from part.value.replace("*", " ").split()
+                    yield from re.findall(r"[a-z_]+", part.value)
 
 
 def test_names_of_the_glossary_exist():
@@ -40,6 +46,15 @@ def test_names_of_the_glossary_exist():
             assert any(word.endswith(name) for word in known), name
         else:
             assert name in known, name
+
+
+def test_axes_of_inference_are_explained():
+    text = PAGE.read_text("utf-8")
+    table = text[text.index("## Axes of arrays") : text.index("## Glossary")]
+    explained = set(re.findall(r"`(\w+)`", table))
+    used = {axis for path in (SOURCE / "fedgranger/inference").glob("*.py") for axis in axes(path)}
+    assert used
+    assert used <= explained
 
 
 def test_every_word_is_explained_once():

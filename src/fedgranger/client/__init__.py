@@ -1,1 +1,1 @@
-"""What runs at a client's site."""
+"""What a client computes."""

@@ -20,6 +20,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import stats
 
 from fedgranger.inference.calibrate import calibrate
@@ -34,12 +35,12 @@ SHARE_OF_ROWS = 0.2
 
 
 def arrivals(
-    residuals: np.ndarray,
+    residuals: Float[np.ndarray, "time state"],
     whitened: Whitened,
     dims: tuple[int, ...],
     largest: int,
-    shifts: np.ndarray | None = None,
-) -> np.ndarray:
+    shifts: Int[np.ndarray, " client"] | None = None,
+) -> Float[np.ndarray, "lag effect cause"]:
     """The sum of squares per degree of freedom, (lag, effect, cause), l = 1, 2, … steps later.
 
     Args:
@@ -77,8 +78,10 @@ def arrivals(
 
 
 def arrival_p_values(
-    found: np.ndarray, dims: tuple[int, ...], copies: np.ndarray | None = None
-) -> np.ndarray:
+    found: Float[np.ndarray, "lag effect cause"],
+    dims: tuple[int, ...],
+    copies: Float[np.ndarray, "copy lag effect cause"] | None = None,
+) -> Float[np.ndarray, "lag effect cause"]:
     """P-values (lag, effect, cause) that nothing of the cause arrives.
 
     Args:
@@ -101,7 +104,7 @@ def arrival_p_values(
 
 
 def late_arrivals(
-    p_values: np.ndarray, names: tuple[str, ...], first_lag: int
+    p_values: Float[np.ndarray, "lag effect cause"], names: tuple[str, ...], first_lag: int
 ) -> list[dict[str, Any]]:
     """Pairs between which something arrives, each with its clearest lag; plain values.
 
@@ -122,7 +125,9 @@ def late_arrivals(
     return sorted(out, key=lambda one: one["p_value"])
 
 
-def choose_cause_lags(p_values: np.ndarray, dims: tuple[int, ...], num_rows: int) -> np.ndarray:
+def choose_cause_lags(
+    p_values: Float[np.ndarray, "lag effect cause"], dims: tuple[int, ...], num_rows: int
+) -> Int[np.ndarray, "effect cause"]:
     """K per pair: the last lag at which something arrives, at least 1, as the rows allow.
 
     Args:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import stats
 
 from fedgranger.errors import InferenceError
@@ -35,12 +36,12 @@ class PairTests(NamedTuple):
         p_value: by the test's own reference law.
     """
 
-    statistic: np.ndarray
-    df: np.ndarray
-    p_value: np.ndarray
+    statistic: Float[np.ndarray, "effect cause"]
+    df: Float[np.ndarray, "effect cause"]
+    p_value: Float[np.ndarray, "effect cause"]
 
 
-Made = TypeVar("Made", bound=tuple[np.ndarray, ...])
+Made = TypeVar("Made", bound=tuple)
 
 
 class Audit(NamedTuple):
@@ -58,8 +59,8 @@ class Audit(NamedTuple):
     test: str
     names: tuple[str, ...]
     found: PairTests
-    statistics: np.ndarray
-    p_values: np.ndarray
+    statistics: Float[np.ndarray, "copy effect cause"]
+    p_values: Float[np.ndarray, "copy effect cause"]
     refused: int
 
     def rate(self, level: float = 0.05) -> tuple[float, float]:
@@ -83,7 +84,7 @@ class Audit(NamedTuple):
 def run_copies(
     test: Callable[[np.ndarray], Made],
     made: type[Made],
-    shifts: np.ndarray,
+    shifts: Int[np.ndarray, "copy client"],
     report: Report,
     record: Path | None = None,
     key: str = "",
@@ -146,7 +147,7 @@ def audit_facts(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _quantiles(p: np.ndarray) -> dict[str, list[float]]:
+def _quantiles(p: Float[np.ndarray, "copy effect cause"]) -> dict[str, list[float]]:
     r"""Quantiles of the copies' p-values where uniform ones have the levels u, with a 95 % band.
 
     The k-th smallest of n independent uniform p-values is Beta(k, n + 1 − k). Tests of one copy
@@ -171,7 +172,7 @@ def _quantiles(p: np.ndarray) -> dict[str, list[float]]:
     }
 
 
-def _share(p: np.ndarray, level: float) -> tuple[float, float]:
+def _share(p: Float[np.ndarray, "copy ..."], level: float) -> tuple[float, float]:
     known = np.isfinite(p)
     axes = tuple(range(1, p.ndim))
     count = known.sum(axis=axes)
@@ -185,7 +186,9 @@ def _rounded(pair: tuple[float, float]) -> list[float | None]:
     return [round(value, 4) if np.isfinite(value) else None for value in pair]
 
 
-def _read(record: Path | None, key: str, shifts: np.ndarray) -> dict[int, list[np.ndarray] | None]:
+def _read(
+    record: Path | None, key: str, shifts: Int[np.ndarray, "copy client"]
+) -> dict[int, list[np.ndarray] | None]:
     out: dict[int, list[np.ndarray] | None] = {}
     if record is None or not record.is_file():
         return out

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.estimate import Estimate
@@ -46,15 +47,17 @@ class BlockCovariance(NamedTuple):
             its degrees of freedom (Hotelling).
     """
 
-    cov: np.ndarray
-    df: np.ndarray
-    size: np.ndarray
+    cov: Float[np.ndarray, "effect cause entry entry"]
+    df: Float[np.ndarray, "effect cause"]
+    size: Int[np.ndarray, "effect cause"]
     hac_lag: int
-    fell_back: np.ndarray
+    fell_back: Bool[np.ndarray, "effect cause"]
     is_estimated: bool = True
 
 
-def hac_weights(rule: str, lags: int, num_pairs: int, autocorrelation: float = 0.0) -> np.ndarray:
+def hac_weights(
+    rule: str, lags: int, num_pairs: int, autocorrelation: float = 0.0
+) -> Float[np.ndarray, " lag"]:
     """Weights of lags 1, 2, …: ones up to L under the model, Bartlett's up to a rule's lag.
 
     Args:
@@ -104,7 +107,9 @@ def block_covariance(
     return BlockCovariance(cov, df, size, len(weights), fell_back)
 
 
-def _positive(cov: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _positive(
+    cov: Float[np.ndarray, "effect cause entry entry"], size: Int[np.ndarray, "effect cause"]
+) -> Bool[np.ndarray, "effect cause"]:
     """Whether each block's covariance is positive definite on its real coordinates.
 
     Judged on correlations, so that the units of the states do not matter.

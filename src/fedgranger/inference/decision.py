@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float
 from scipy import stats
 
 from fedgranger.config import check_choice
@@ -32,7 +33,7 @@ def decide(
     return edges.assign(q_value=q, is_edge=is_edge)
 
 
-def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
+def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> Bool[np.ndarray, " pair"]:
     """Which rows are tested at all."""
     if couplings == "all":
         return np.ones(len(edges), dtype=np.bool_)
@@ -40,7 +41,7 @@ def is_wanted(edges: pd.DataFrame, couplings: Couplings) -> np.ndarray:
     return np.array([pair in couplings for pair in pairs], dtype=np.bool_)
 
 
-def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
+def adjust(p_values: Float[np.ndarray, " pair"], correction: str) -> Float[np.ndarray, " pair"]:
     """Adjusted p-values; an edge is reported when its own is at most α. NaN stays NaN.
 
     Tests that could not be made still count as made, so that refusing a test never makes another
@@ -58,7 +59,7 @@ def adjust(p_values: np.ndarray, correction: str) -> np.ndarray:
     return np.where(known, adjusted, np.nan)
 
 
-def _holm(p: np.ndarray) -> np.ndarray:
+def _holm(p: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
     r"""\(\max_{j \le i} \min\{1, (n - j + 1)\, p_{(j)}\}\) of the ordered p-values."""
     order = np.argsort(p)
     steps = np.minimum(np.arange(len(p), 0, -1) * p[order], 1.0)
@@ -67,7 +68,9 @@ def _holm(p: np.ndarray) -> np.ndarray:
     return out
 
 
-def false_edge_bound(p_values: np.ndarray, is_edge: np.ndarray) -> float:
+def false_edge_bound(
+    p_values: Float[np.ndarray, " pair"], is_edge: Bool[np.ndarray, " pair"]
+) -> float:
     """Smallest level at which Holm's test reports all these edges; 0 when there are none.
 
     Holm's test at a level reports any false edge with at most that probability, whatever the

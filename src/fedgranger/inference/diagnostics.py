@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy import stats
 
 from fedgranger.inference.estimate import Estimate
@@ -131,7 +132,7 @@ def unit_roots(source: StateSource) -> dict[str, float]:
     return {name: float(p[source.owner == m].max()) for m, name in enumerate(source.names)}
 
 
-def unit_root_p_value(series: np.ndarray) -> float:
+def unit_root_p_value(series: Float[np.ndarray, " time"]) -> float:
     """Augmented Dickey-Fuller test with a constant and a fixed number of lags.
 
     The regression is solved through its normal equations, which is many times faster than

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.calibrate import Calibrated
@@ -72,9 +73,9 @@ class EdgeInference(NamedTuple):
         beside: the answer of the other test, when both were made.
     """
 
-    transition: np.ndarray
-    std_error: np.ndarray
-    p_value: np.ndarray
+    transition: Float[np.ndarray, "state lagged"]
+    std_error: Float[np.ndarray, "state lagged"]
+    p_value: Float[np.ndarray, "state lagged"]
     edges: pd.DataFrame
     entries: pd.DataFrame
     facts: dict[str, Any]
@@ -89,13 +90,13 @@ class EdgeTables(NamedTuple):
     level is.
     """
 
-    std_error: np.ndarray
-    p_value: np.ndarray
+    std_error: Float[np.ndarray, "state lagged"]
+    p_value: Float[np.ndarray, "state lagged"]
     edges: pd.DataFrame
     entries: pd.DataFrame
     reasons: dict[str, str]
     detectable: dict[str, float]
-    widening: np.ndarray
+    widening: Float[np.ndarray, "effect cause"]
 
 
 def edge_tables(
@@ -171,8 +172,11 @@ def edge_tables(
 
 
 def _delays(
-    blocks: np.ndarray, covariance: BlockCovariance, lags: int, dims: tuple[int, ...]
-) -> np.ndarray:
+    blocks: Float[np.ndarray, "effect cause effect_state lagged_state"],
+    covariance: BlockCovariance,
+    lags: int,
+    dims: tuple[int, ...],
+) -> Int[np.ndarray, "effect cause"]:
     """The lag with the largest Wald statistic of its own, (effect, cause)."""
     M = len(dims)
     size = np.zeros((lags, M, M))
@@ -190,7 +194,7 @@ def _detectable(
     table: pd.DataFrame,
     clients: tuple[str, ...],
     covariance: BlockCovariance,
-    widening: np.ndarray,
+    widening: Float[np.ndarray, "effect cause"],
     alpha: float,
 ) -> dict[str, float]:
     """Strength that each edge's test finds with 80 % power."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from jaxtyping import Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_bases import LagBasis, LagChunk, lag_chunks
@@ -32,10 +33,10 @@ class Block(NamedTuple):
         cov: of the coefficients in row-major order.
     """
 
-    lag: np.ndarray
-    state: np.ndarray
-    coefficients: np.ndarray
-    cov: np.ndarray
+    lag: Int[np.ndarray, " column"]
+    state: Int[np.ndarray, " column"]
+    coefficients: Float[np.ndarray, "effect_state column"]
+    cov: Float[np.ndarray, "entry entry"]
 
 
 class LagColumns(NamedTuple):
@@ -65,12 +66,14 @@ class Equation:
     others before them.
     """
 
-    def __init__(self, bases: Sequence[LagBasis], effect: int, causes: np.ndarray) -> None:
+    def __init__(
+        self, bases: Sequence[LagBasis], effect: int, causes: Int[np.ndarray, " client"]
+    ) -> None:
         own, others = bases[effect], [basis for basis in bases if basis.client != effect]
         self.effect, self._causes, self._basis = effect, causes, own
         self._need = np.array([0 if b is own else causes[b.client] + 1 for b in bases])
         self._parts = [(own, slice(0, len(own.prediction)))]
-        self._parts += [(b, slice(1, b.columns_until(self._need[b.client]))) for b in others]
+        self._parts += [(b, slice(1, b.columns_until(int(self._need[b.client])))) for b in others]
         self.lag = np.concatenate([b.lag[part] for b, part in self._parts])
         self.state = np.concatenate([b.state[part] for b, part in self._parts])
         self._widths = [len(b.lag[part]) for b, part in self._parts]

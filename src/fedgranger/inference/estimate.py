@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.state_moments import StateMoments, accumulate
@@ -43,11 +44,11 @@ class Estimate(NamedTuple):
         condition: condition number of the correlation form of G0.
     """
 
-    transition: np.ndarray
-    state_cov: np.ndarray
-    inverse_cov: np.ndarray
-    residual_cov: np.ndarray
-    process_cov: np.ndarray
+    transition: Float[np.ndarray, "state lagged"]
+    state_cov: Float[np.ndarray, "lagged lagged"]
+    inverse_cov: Float[np.ndarray, "lagged lagged"]
+    residual_cov: Float[np.ndarray, "state state"]
+    process_cov: Float[np.ndarray, "state state"]
     moments: StateMoments
     lags: int
     spectral_radius: float
@@ -118,7 +119,7 @@ def select_lags(
     return LagChoice(lags, {k: float(score) for k, score in enumerate(scores, start=1)})
 
 
-def companion(transition: np.ndarray) -> np.ndarray:
+def companion(transition: Float[np.ndarray, "state lagged"]) -> Float[np.ndarray, "lagged lagged"]:
     """Companion matrix of [A¹ … Aᴸ]."""
     P, width = transition.shape
     if width == P:
@@ -150,7 +151,12 @@ def _check_counts(source: StateSource, moments: StateMoments, lags: int) -> None
         )
 
 
-def _check_regular(source: StateSource, G0: np.ndarray, before_cov: np.ndarray, lags: int) -> float:
+def _check_regular(
+    source: StateSource,
+    G0: Float[np.ndarray, "lagged lagged"],
+    before_cov: Float[np.ndarray, "lagged lagged"],
+    lags: int,
+) -> float:
     """Condition number of G0 in correlation form; refuse when it is not positive definite."""
     owner = source.owner
     P = source.total_dim

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
@@ -125,7 +126,7 @@ def _rows_by_client(rows: dict[str, int]) -> str:
     return ", ".join(f"'{name}' off for {count}" for name, count in order)
 
 
-def long_gaps(source: StateSource, longest: int = LONGEST_GAP) -> list[np.ndarray]:
+def long_gaps(source: StateSource, longest: int = LONGEST_GAP) -> list[Int[np.ndarray, "_ 2"]]:
     """Per client (gap, 2): first row and row after the last of every gap longer than `longest`."""
     M = len(source.dims)
     changes: list[list[np.ndarray]] = [[] for _ in range(M)]
@@ -145,7 +146,7 @@ def long_gaps(source: StateSource, longest: int = LONGEST_GAP) -> list[np.ndarra
     return out
 
 
-def overlap(stretches: Sequence[np.ndarray], least: int = 1) -> np.ndarray:
+def overlap(stretches: Sequence[Int[np.ndarray, "_ 2"]], least: int = 1) -> Int[np.ndarray, "_ 2"]:
     """Stretches (first, after last) that at least so many of the given ones cover."""
     every = np.concatenate([np.zeros((0, 2), dtype=np.int64), *stretches])
     place = np.unique(every)
@@ -156,18 +157,18 @@ def overlap(stretches: Sequence[np.ndarray], least: int = 1) -> np.ndarray:
     return place[np.flatnonzero(inside[1:] != inside[:-1])].reshape(-1, 2)
 
 
-def _length(stretches: np.ndarray) -> int:
+def _length(stretches: Int[np.ndarray, "_ 2"]) -> int:
     return int((stretches[:, 1] - stretches[:, 0]).sum())
 
 
-def _num_pairs(out: np.ndarray, T: int) -> int:
+def _num_pairs(out: Int[np.ndarray, "_ 2"], T: int) -> int:
     """Pairs of rows that follow each other outside the (separate) stretches."""
     ends = np.append(out.reshape(-1), T) if len(out) else np.array([T])
     kept = np.diff(np.concatenate([[0], ends]))[::2]
     return int(np.maximum(kept - 1, 0).sum())
 
 
-def _clients_kept(gaps: list[np.ndarray], dims: tuple[int, ...], T: int) -> list[int]:
+def _clients_kept(gaps: list[Int[np.ndarray, "_ 2"]], dims: tuple[int, ...], T: int) -> list[int]:
     """All clients, or those left when the ones that cost most pairs are out, half at most."""
     M = len(dims)
     kept = list(range(M))
@@ -188,7 +189,7 @@ def _clients_kept(gaps: list[np.ndarray], dims: tuple[int, ...], T: int) -> list
     return kept
 
 
-def _whole_periods(out: np.ndarray, period: int, T: int) -> np.ndarray:
+def _whole_periods(out: Int[np.ndarray, "_ 2"], period: int, T: int) -> Int[np.ndarray, "_ 2"]:
     """Lengthen what is left out to whole periods, so that clocks stay in phase after it."""
     if period == 1:
         return out

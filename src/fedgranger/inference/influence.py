@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.state_moments import expand, time_weights
@@ -19,7 +20,7 @@ take half as long again."""
 
 def weighted_pieces(
     source: StateSource, fit: Estimate, weighting: str, span: int | float
-) -> Iterator[tuple[PairChunk, np.ndarray]]:
+) -> Iterator[tuple[PairChunk, Float[np.ndarray, " pair"]]]:
     """Yield pairs of positive weight and their weights, which have mean one over all of them."""
     weight_of = time_weights(weighting, span, source.num_steps)
     mean_weight = fit.moments.total_weight / fit.moments.num_pairs
@@ -35,7 +36,9 @@ def weighted_pieces(
                 yield PairChunk(*(part[used] for part in pairs)), weight[used]
 
 
-def jackknife_factor(fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
+def jackknife_factor(
+    fit: Estimate, pairs: PairChunk, weight: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, " pair"]:
     """Weight of each pair divided by one minus its leverage in the regression on x.
 
     The leverage is taken with E[xxᵀ], noise included: with G0 it would count the noise twice and
@@ -48,8 +51,8 @@ def jackknife_factor(fit: Estimate, pairs: PairChunk, weight: np.ndarray) -> np.
 
 
 def influence(
-    source: StateSource, fit: Estimate, pairs: PairChunk, weight: np.ndarray
-) -> np.ndarray:
+    source: StateSource, fit: Estimate, pairs: PairChunk, weight: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, "pair state lagged"]:
     """φ of every pair, (pair, P, L P): n times the derivative of Â by the pair's log weight.
 
     Divided by one minus the leverage; `weight` has mean one over all pairs of positive weight.

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from jaxtyping import Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource
@@ -53,23 +54,25 @@ class LagBasis(NamedTuple):
     first: int
     own_lags: int
     depth: int
-    lag: np.ndarray
-    state: np.ndarray
-    dropped_lags: np.ndarray
-    inverse_factor: np.ndarray
-    factor: np.ndarray
-    prediction: np.ndarray
-    innovation_factor: np.ndarray
+    lag: Int[np.ndarray, " column"]
+    state: Int[np.ndarray, " column"]
+    dropped_lags: Int[np.ndarray, " _"]
+    inverse_factor: Float[np.ndarray, "_ column"]
+    factor: Float[np.ndarray, "column column"]
+    prediction: Float[np.ndarray, "_ client_state"]
+    innovation_factor: Float[np.ndarray, "client_state client_state"]
 
     def columns_until(self, lag: int) -> int:
         """Columns of the constant and the first lags."""
         return int((self.lag <= lag).sum())
 
-    def columns(self, chunk: LagChunk) -> np.ndarray:
+    def columns(self, chunk: LagChunk) -> Float[np.ndarray, "time column"]:
         """The orthonormal columns of a chunk's steps."""
         return _lagged(chunk, self.client, self.depth) @ self.inverse_factor
 
-    def innovations(self, chunk: LagChunk, columns: np.ndarray) -> np.ndarray:
+    def innovations(
+        self, chunk: LagChunk, columns: Float[np.ndarray, "time column"]
+    ) -> Float[np.ndarray, "time client_state"]:
         """What the own past does not predict of the present, scaled to a unit sum of squares."""
         rest = chunk.present(self.client) - columns[:, : len(self.prediction)] @ self.prediction
         return scipy.linalg.solve_triangular(
@@ -89,13 +92,13 @@ class LagChunk(NamedTuple):
         owner: (P,), client of every state.
     """
 
-    states: np.ndarray
-    unbroken: np.ndarray
+    states: Float[np.ndarray, "_ state"]
+    unbroken: Int[np.ndarray, "_ client"]
     history: int
     first: int
-    owner: np.ndarray
+    owner: Int[np.ndarray, " state"]
 
-    def present(self, client: int) -> np.ndarray:
+    def present(self, client: int) -> Float[np.ndarray, "time client_state"]:
         """(time, p), the states of one client."""
         return self.states[self.history :, self.owner == client]
 
@@ -125,7 +128,9 @@ def _lagged(chunk: LagChunk, client: int, depth: int) -> np.ndarray:
     return np.concatenate([np.ones((stop - chunk.history, 1)), *steps], axis=1)
 
 
-def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> list[LagBasis]:
+def lag_bases(
+    source: StateSource, own_lags: Int[np.ndarray, " client"], depths: Int[np.ndarray, " client"]
+) -> list[LagBasis]:
     """Bases of all clients, each over the time steps at which its own past is there.
 
     A present that is missing counts as zero: any prediction and scale of it would do, these are
@@ -144,7 +149,9 @@ def lag_bases(source: StateSource, own_lags: np.ndarray, depths: np.ndarray) -> 
     for chunk in lag_chunks(source, int(depths.max())):
         for m in clients:
             rows = chunk.unbroken[:-1, m] >= depths[m]
-            new = np.concatenate([_lagged(chunk, m, depths[m]), chunk.present(m)], axis=1)[rows]
+            new = np.concatenate([_lagged(chunk, m, int(depths[m])), chunk.present(m)], axis=1)[
+                rows
+            ]
             triangles[m] = triangle(np.concatenate([triangles[m], new]))
     return [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy import optimize, stats
 
 from fedgranger.errors import InferenceError
@@ -52,7 +53,7 @@ class LagMomentCheck(NamedTuple):
     """
 
     error_covs: tuple[np.ndarray, ...]
-    transition: np.ndarray
+    transition: Float[np.ndarray, "state state"]
     statistic: float
     df: int
     p_value: float
@@ -119,7 +120,7 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
     )
 
 
-def _error_basis(dims: tuple[int, ...]) -> np.ndarray:
+def _error_basis(dims: tuple[int, ...]) -> Float[np.ndarray, "_ state state"]:
     """Symmetric matrices that span all block-diagonal E, (unknown, P, P)."""
     P, first, out = sum(dims), 0, []
     for dim in dims:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from jaxtyping import Float
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_moments import lag_moment_check
@@ -88,14 +89,20 @@ def choose_noise(source: StateSource) -> NoiseChoice:
     )
 
 
-def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
+def _nonnegative(
+    E: Float[np.ndarray, "client_state client_state"],
+    state_cov: Float[np.ndarray, "client_state client_state"],
+) -> Float[np.ndarray, "client_state client_state"]:
     """E without the directions in which it is negative, in any coordinates the same ones."""
     values, vectors = scipy.linalg.eigh(E, state_cov)
     rotated = state_cov @ vectors
     return (rotated * np.maximum(values, 0.0)) @ rotated.T
 
 
-def _share(own: np.ndarray, shown: np.ndarray) -> float | None:
+def _share(
+    own: Float[np.ndarray, "client_state client_state"],
+    shown: Float[np.ndarray, "client_state client_state"],
+) -> float | None:
     """tr(own⁻¹ shown)/p, which does not depend on the state's coordinates."""
     if not own.any():
         return None

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.estimate import Estimate
@@ -45,14 +46,14 @@ class Influence(NamedTuple):
     """
 
     size: float
-    block: np.ndarray
+    block: Float[np.ndarray, "effect_state cause_state"]
 
 
 def smallest_influence(
-    cov: np.ndarray,
-    columns: tuple[np.ndarray, np.ndarray],
-    effect_cov: np.ndarray,
-    cause_cov: np.ndarray,
+    cov: Float[np.ndarray, "entry entry"],
+    columns: tuple[Int[np.ndarray, " column"], Int[np.ndarray, " column"]],
+    effect_cov: Float[np.ndarray, "effect_state effect_state"],
+    cause_cov: Float[np.ndarray, "cause_state cause_state"],
     df_denominator: float,
     alpha: float,
 ) -> Influence:
@@ -128,7 +129,9 @@ def _root(cov: np.ndarray) -> np.ndarray | None:
     return scale[:, None] * np.linalg.cholesky(correlation)
 
 
-def innovation_covs(process_cov: np.ndarray, dims: tuple[int, ...]) -> list[np.ndarray]:
+def innovation_covs(
+    process_cov: Float[np.ndarray, "state state"], dims: tuple[int, ...]
+) -> list[np.ndarray]:
     """Every client's own block of a covariance of all states."""
     rows, _ = block_positions(dims, 1)
     return [process_cov[np.ix_(own[own >= 0], own[own >= 0])] for own in rows]

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import sparse
 
 from fedgranger.inference.estimate import Estimate
@@ -41,13 +42,15 @@ class LagProducts(NamedTuple):
         second: (effect, cause), Σ q².
     """
 
-    total: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    total: Float[np.ndarray, "effect cause entry entry"]
+    first: Float[np.ndarray, "effect cause"]
+    second: Float[np.ndarray, "effect cause"]
 
 
 @lru_cache(maxsize=64)
-def block_positions(dims: tuple[int, ...], lags: int) -> tuple[np.ndarray, np.ndarray]:
+def block_positions(
+    dims: tuple[int, ...], lags: int
+) -> tuple[Int[np.ndarray, "client effect_state"], Int[np.ndarray, "client lagged_state"]]:
     """Row and column positions of every client's states, padded with -1.
 
     Returns:
@@ -71,7 +74,7 @@ def lag_products(
     fit: Estimate,
     weighting: str,
     span: int | float,
-    lag_weights: np.ndarray,
+    lag_weights: Float[np.ndarray, " lag"],
     *,
     form_influence: bool | None = None,
 ) -> LagProducts:

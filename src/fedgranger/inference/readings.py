@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.equation import Block, Equation, column_chunks
 from fedgranger.inference.lag_bases import LagBasis, lag_bases
@@ -45,13 +46,13 @@ class Readings(NamedTuple):
             are linear combinations of what the equation has already.
     """
 
-    transition: np.ndarray
-    std_error: np.ndarray
+    transition: Float[np.ndarray, "state lagged"]
+    std_error: Float[np.ndarray, "state lagged"]
     lags: int
     blocks: dict[tuple[int, int], Block]
     augmented: dict[tuple[int, int], Block]
-    num_rows: np.ndarray
-    num_columns: np.ndarray
+    num_rows: Int[np.ndarray, " client"]
+    num_columns: Int[np.ndarray, " client"]
     residual_covs: tuple[np.ndarray, ...]
     dependent: frozenset[tuple[int, int]]
 
@@ -59,7 +60,7 @@ class Readings(NamedTuple):
         """W/k and k of a pair; NaN where its covariance is not regular."""
         return _wald_of(self.blocks[effect, cause])
 
-    def later(self) -> np.ndarray:
+    def later(self) -> Float[np.ndarray, "effect cause"]:
         """W/k of the lag after the tested ones, (effect, cause); NaN where there is none."""
         out = np.full((len(self.num_rows), len(self.num_rows)), np.nan)
         for pair, block in self.augmented.items():
@@ -96,7 +97,11 @@ def _wald(a: np.ndarray, V: np.ndarray) -> tuple[float, int]:
     return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
 
 
-def bases_for(source: StateSource, own_lags: np.ndarray, cause_lags: np.ndarray) -> list[LagBasis]:
+def bases_for(
+    source: StateSource,
+    own_lags: Int[np.ndarray, " client"],
+    cause_lags: Int[np.ndarray, "effect cause"],
+) -> list[LagBasis]:
     """Bases of the lags that `regress` needs."""
     others = np.where(np.eye(len(own_lags), dtype=np.bool_), 0, cause_lags + 1)
     return lag_bases(source, own_lags, np.maximum(own_lags, others.max(axis=0)))
@@ -104,12 +109,12 @@ def bases_for(source: StateSource, own_lags: np.ndarray, cause_lags: np.ndarray)
 
 def regress(
     source: StateSource,
-    own_lags: np.ndarray,
-    cause_lags: np.ndarray,
+    own_lags: Int[np.ndarray, " client"],
+    cause_lags: Int[np.ndarray, "effect cause"],
     *,
-    residuals: np.ndarray | None = None,
+    residuals: Float[np.ndarray, "time state"] | None = None,
     bases: Sequence[LagBasis] | None = None,
-    effects: np.ndarray | None = None,
+    effects: Bool[np.ndarray, " client"] | None = None,
     with_errors: bool = True,
 ) -> Readings:
     """Regress every client on its own past and the others'; reads the source two or three times.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from fedgranger.config import RunConfig
@@ -37,7 +38,7 @@ class ReadingsCopies(NamedTuple):
     """
 
     shifted: Callable[[np.ndarray], StateSource]
-    shifts: np.ndarray
+    shifts: Int[np.ndarray, "copy client"]
     report: Report
     record: Path | None
 
@@ -45,10 +46,10 @@ class ReadingsCopies(NamedTuple):
 class Screened(NamedTuple):
     """Tests at one lag, and what arrives two and more steps later, (lag, effect, cause)."""
 
-    statistic: np.ndarray
-    df: np.ndarray
-    p_value: np.ndarray
-    arrivals: np.ndarray
+    statistic: Float[np.ndarray, "effect cause"]
+    df: Float[np.ndarray, "effect cause"]
+    p_value: Float[np.ndarray, "effect cause"]
+    arrivals: Float[np.ndarray, "lag effect cause"]
 
 
 class TestedReadings(NamedTuple):
@@ -64,12 +65,12 @@ class TestedReadings(NamedTuple):
     fit: Readings
     tests: PairTests
     copies: list[PairTests | None]
-    late: np.ndarray
+    late: Float[np.ndarray, "lag effect cause"]
 
 
 def readings_on(
     source: StateSource,
-    own_lags: np.ndarray,
+    own_lags: Int[np.ndarray, " client"],
     whitened: Whitened,
     config: RunConfig,
     copies: ReadingsCopies,
@@ -110,7 +111,7 @@ def readings_on(
 
 def _screen(
     source: StateSource,
-    own_lags: np.ndarray,
+    own_lags: Int[np.ndarray, " client"],
     whitened: Whitened,
     max_lags: int,
     copies: ReadingsCopies,
@@ -143,7 +144,7 @@ def _screen(
 
 
 def _merge(
-    first: PairTests | None, second: PairTests | None, again: np.ndarray
+    first: PairTests | None, second: PairTests | None, again: Bool[np.ndarray, " effect"]
 ) -> PairTests | None:
     """Put the effects that were tested again in the place of the first tests."""
     if first is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateSource, lagged_pairs
@@ -40,15 +41,15 @@ class Reference(NamedTuple):
 
     names: tuple[str, ...]
     dims: tuple[int, ...]
-    mean: np.ndarray
-    own: np.ndarray
-    cross: np.ndarray
-    precision: np.ndarray
-    usual_cross: np.ndarray
-    deviation_threshold: np.ndarray
+    mean: Float[np.ndarray, " state"]
+    own: Float[np.ndarray, "state state"]
+    cross: Float[np.ndarray, "state state"]
+    precision: Float[np.ndarray, "state state"]
+    usual_cross: Float[np.ndarray, " client"]
+    deviation_threshold: Float[np.ndarray, " client"]
 
     @property
-    def owner(self) -> np.ndarray:
+    def owner(self) -> Int[np.ndarray, " state"]:
         """Client index of every state."""
         return np.repeat(np.arange(len(self.dims)), self.dims)
 
@@ -63,13 +64,15 @@ class StateEvidence(NamedTuple):
         without: [t, m, n], energy of m's cross error when n's contribution is left out.
     """
 
-    own: np.ndarray
-    cross: np.ndarray
-    deviation: np.ndarray
-    without: np.ndarray
+    own: Float[np.ndarray, "time client"]
+    cross: Float[np.ndarray, "time client"]
+    deviation: Float[np.ndarray, "time client"]
+    without: Float[np.ndarray, "time effect cause"]
 
 
-def learn_reference(source: StateSource, allowed: np.ndarray | None = None) -> Reference:
+def learn_reference(
+    source: StateSource, allowed: Bool[np.ndarray, "effect cause"] | None = None
+) -> Reference:
     """Learn the expectations from training states; reads the source three times.
 
     Args:
@@ -122,7 +125,10 @@ def learn_reference(source: StateSource, allowed: np.ndarray | None = None) -> R
 
 
 def examine_states(
-    reference: Reference, states: np.ndarray, observed: np.ndarray, starts: np.ndarray
+    reference: Reference,
+    states: Float[np.ndarray, "time state"],
+    observed: Bool[np.ndarray, "time client"],
+    starts: Bool[np.ndarray, " time"],
 ) -> StateEvidence:
     """Compare new states with the expectations; a step without a predecessor stays unknown.
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 
@@ -48,36 +50,37 @@ class StateTable(NamedTuple):
     """
 
     source: StateSource
-    states: np.ndarray
-    observed: np.ndarray
-    starts: np.ndarray
+    states: Float[np.ndarray, "time state"]
+    observed: Bool[np.ndarray, "time client"]
+    starts: Bool[np.ndarray, " time"]
 
-    def shifted(self, shifts: np.ndarray, num_steps: int | None = None) -> StateSource:
+    def shifted(
+        self, shifts: Int[np.ndarray, " client"], num_steps: int | None = None
+    ) -> StateSource:
         """The first `num_steps` steps with client m's clock shifted forward by `shifts[m]`.
 
         A break in one client's record, and the place where its end meets its beginning, starts a
         new segment for all of them.
         """
         T = len(self.starts) if num_steps is None else num_steps
-        offsets = np.concatenate([[0], np.cumsum(self.source.dims)])
+        return self.source._replace(chunks=partial(_shifted_chunks, self, shifts, T), num_steps=T)
 
-        def chunks() -> Iterator[StateChunk]:
-            for start in range(0, T, CHUNK_STEPS):
-                time = np.arange(start, min(start + CHUNK_STEPS, T))
-                places = [(time - shift) % T for shift in shifts]
-                parts = [
-                    self.states[place, offsets[m] : offsets[m + 1]]
-                    for m, place in enumerate(places)
-                ]
-                observed = [self.observed[place, m] for m, place in enumerate(places)]
-                breaks = [self.starts[place] | (place == 0) for place in places]
-                yield StateChunk(
-                    np.concatenate(parts, axis=1),
-                    np.stack(observed, axis=1),
-                    np.logical_or.reduce(breaks),
-                )
 
-        return self.source._replace(chunks=chunks, num_steps=T)
+def _shifted_chunks(
+    table: StateTable, shifts: Int[np.ndarray, " client"], T: int
+) -> Iterator[StateChunk]:
+    offsets = np.concatenate([[0], np.cumsum(table.source.dims)])
+    for start in range(0, T, CHUNK_STEPS):
+        time = np.arange(start, min(start + CHUNK_STEPS, T))
+        places = [(time - shift) % T for shift in shifts]
+        parts = [table.states[place, offsets[m] : offsets[m + 1]] for m, place in enumerate(places)]
+        observed = [table.observed[place, m] for m, place in enumerate(places)]
+        breaks = [table.starts[place] | (place == 0) for place in places]
+        yield StateChunk(
+            np.concatenate(parts, axis=1),
+            np.stack(observed, axis=1),
+            np.logical_or.reduce(breaks),
+        )
 
 
 def tabulate(source: StateSource) -> StateTable:
@@ -92,7 +95,7 @@ def tabulate(source: StateSource) -> StateTable:
     return StateTable(source, states, observed, starts)
 
 
-def large_zeros(shape: tuple[int, int]) -> np.ndarray:
+def large_zeros(shape: tuple[int, int]) -> Float[np.ndarray, "time state"]:
     """An array of zeros in memory, or in a file without a name when it is large."""
     if 8 * shape[0] * shape[1] <= KEPT_BYTES:
         return np.zeros(shape)
@@ -102,7 +105,7 @@ def large_zeros(shape: tuple[int, int]) -> np.ndarray:
 
 def draw_shifts(
     num_clients: int, num_steps: int, copies: int, seed: int, period: int = 1
-) -> np.ndarray:
+) -> Int[np.ndarray, "copy client"]:
     """Shifts of all clients per copy, (copies, client), whole multiples of `period`.
 
     Around the circle of `num_steps` (a multiple of `period`) any two clocks are apart by a tenth of
@@ -136,11 +139,11 @@ class CopyKind(NamedTuple):
         pairs: (effect, cause).
     """
 
-    together: np.ndarray
-    pairs: np.ndarray
+    together: Bool[np.ndarray, " client"]
+    pairs: Bool[np.ndarray, "effect cause"]
 
 
-def kinds_of_copies(driven: np.ndarray, most: int) -> list[CopyKind]:
+def kinds_of_copies(driven: Bool[np.ndarray, "effect cause"], most: int) -> list[CopyKind]:
     """For every pair the copies in which it has no link but its effect's other links hold.
 
     For n -> m the clients that drive m stay with m, except n. Where that takes more than `most`
@@ -169,7 +172,9 @@ def kinds_of_copies(driven: np.ndarray, most: int) -> list[CopyKind]:
     return list(kinds.values())
 
 
-def keep_together(shifts: np.ndarray, kind: CopyKind) -> np.ndarray:
+def keep_together(
+    shifts: Int[np.ndarray, "copy client"], kind: CopyKind
+) -> Int[np.ndarray, "copy client"]:
     """The same shifts with one clock for those that stay together."""
     out = shifts.copy()
     if kind.together.any():

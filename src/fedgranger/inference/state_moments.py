@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.states import StateSource, lagged_pairs
@@ -37,12 +38,12 @@ class StateMoments(NamedTuple):
         is_complete: nothing is missing.
     """
 
-    mean: np.ndarray
-    before_cov: np.ndarray
-    lag_cov: np.ndarray
-    after_cov: np.ndarray
-    before_weight: np.ndarray
-    lag_weight: np.ndarray
+    mean: Float[np.ndarray, " state"]
+    before_cov: Float[np.ndarray, "lagged lagged"]
+    lag_cov: Float[np.ndarray, "state lagged"]
+    after_cov: Float[np.ndarray, "state state"]
+    before_weight: Float[np.ndarray, "lagged_client lagged_client"]
+    lag_weight: Float[np.ndarray, "client lagged_client"]
     num_pairs: int
     total_weight: float
     total_square: float
@@ -124,12 +125,12 @@ def accumulate(
 
 
 def expand(
-    per_client: np.ndarray,
+    per_client: Float[np.ndarray, "_ _"],
     row_dims: tuple[int, ...],
     col_dims: tuple[int, ...],
     row_lags: int,
     col_lags: int,
-) -> np.ndarray:
+) -> Float[np.ndarray, "_ _"]:
     """Repeat a (client, client) table so that it matches the states' coordinates."""
     rows = np.repeat(per_client, row_dims * row_lags, axis=0)
     return np.repeat(rows, col_dims * col_lags, axis=1)
@@ -137,7 +138,7 @@ def expand(
 
 def _weighted_mean(
     source: StateSource, weight_of: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
+) -> Float[np.ndarray, " state"]:
     total, weight, start = np.zeros(source.total_dim), np.zeros(len(source.dims)), 0
     for chunk in source.chunks():
         w = weight_of(np.arange(start, start + len(chunk.states)))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from jaxtyping import Bool, Float, Int
 
 __all__ = [
     "CHUNK_STEPS",
@@ -36,9 +37,9 @@ class StateChunk(NamedTuple):
         starts: (time,), the step does not follow its predecessor.
     """
 
-    states: np.ndarray
-    observed: np.ndarray
-    starts: np.ndarray
+    states: Float[np.ndarray, "time state"]
+    observed: Bool[np.ndarray, "time client"]
+    starts: Bool[np.ndarray, " time"]
 
 
 class StateSource(NamedTuple):
@@ -70,12 +71,12 @@ class StateSource(NamedTuple):
         return sum(self.dims)
 
     @property
-    def owner(self) -> np.ndarray:
+    def owner(self) -> Int[np.ndarray, " state"]:
         """Client index of every state coordinate."""
         return np.repeat(np.arange(len(self.dims)), self.dims)
 
     @property
-    def error_cov(self) -> np.ndarray:
+    def error_cov(self) -> Float[np.ndarray, "state state"]:
         """E of all clients, block diagonal: their measurement errors are independent."""
         return np.asarray(scipy.linalg.block_diag(*self.error_covs))
 
@@ -138,15 +139,17 @@ class PairChunk(NamedTuple):
         segment: (pair,), number of the unbroken stretch that t lies in.
     """
 
-    after: np.ndarray
-    before: np.ndarray
-    after_observed: np.ndarray
-    before_observed: np.ndarray
-    step: np.ndarray
-    segment: np.ndarray
+    after: Float[np.ndarray, "pair state"]
+    before: Float[np.ndarray, "pair lagged"]
+    after_observed: Bool[np.ndarray, "pair client"]
+    before_observed: Bool[np.ndarray, "pair lagged_client"]
+    step: Int[np.ndarray, " pair"]
+    segment: Int[np.ndarray, " pair"]
 
 
-def lagged_pairs(source: StateSource, lags: int, mean: np.ndarray) -> Iterator[PairChunk]:
+def lagged_pairs(
+    source: StateSource, lags: int, mean: Float[np.ndarray, " state"]
+) -> Iterator[PairChunk]:
     """Yield centred pairs; a pair needs L + 1 consecutive steps of one segment."""
     owner = source.owner
     states = np.zeros((0, source.total_dim))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from jaxtyping import Float
 from scipy import optimize, stats
 
 __all__ = ["detectable_strength", "power", "power_at", "strength_intervals"]
@@ -27,8 +28,10 @@ SMALLEST = 1e-100
 
 
 def strength_intervals(
-    blocks: np.ndarray, covs: np.ndarray, critical: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    blocks: Float[np.ndarray, "*pair entry"],
+    covs: Float[np.ndarray, "*pair entry entry"],
+    critical: Float[np.ndarray, "*pair"],
+) -> tuple[Float[np.ndarray, "*pair"], Float[np.ndarray, "*pair"]]:
     """Smallest and largest norm within each ellipsoid; NaN where V is not positive definite.
 
     Args:
@@ -77,10 +80,12 @@ def _farthest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     used = (s * (z / distance) ** 2).sum(axis=-1)
     point = z * (upper + widest)[..., None] / distance
     left_over = np.maximum(c - used, 0.0) * widest
-    return np.sqrt((point**2).sum(axis=-1) + left_over)
+    return np.asarray(np.sqrt((point**2).sum(axis=-1) + left_over))
 
 
-def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float) -> float:
+def power(
+    strength: float, cov: Float[np.ndarray, "entry entry"], df_denominator: float, alpha: float
+) -> float:
     """Chance to find a block of that Frobenius norm, in its least favourable direction.
 
     Args:
@@ -94,7 +99,7 @@ def power(strength: float, cov: np.ndarray, df_denominator: float, alpha: float)
 
 
 def detectable_strength(
-    cov: np.ndarray,
+    cov: Float[np.ndarray, "entry entry"],
     df_denominator: float,
     alpha: float,
     target: float = 0.8,

@@ -8,9 +8,10 @@ their states. Entry: Student-t with the block's \(\nu\).
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Bool, Float
 from scipy import stats
 
 from fedgranger.inference.covariance import BlockCovariance
@@ -39,11 +40,12 @@ NOT_POSITIVE = (
 )
 
 
+@runtime_checkable
 class Estimated(Protocol):
     """Any transition estimate that can be tested: the debiased one, or FedGC's with its own V."""
 
     @property
-    def transition(self) -> np.ndarray:
+    def transition(self) -> Float[np.ndarray, "state lagged"]:
         """(P, L P)."""
         ...
 
@@ -64,20 +66,20 @@ class BlockTests(NamedTuple):
         reason: why, where it is NaN or was computed another way.
     """
 
-    statistic: np.ndarray
-    df: np.ndarray
-    df_denominator: np.ndarray
-    p_value: np.ndarray
+    statistic: Float[np.ndarray, "effect cause"]
+    df: Float[np.ndarray, "effect cause"]
+    df_denominator: Float[np.ndarray, "effect cause"]
+    p_value: Float[np.ndarray, "effect cause"]
     reason: dict[tuple[int, int], str]
 
 
 class EntryTests(NamedTuple):
     """Standard error, interval and p-value of every entry of a block (rows, columns)."""
 
-    std_error: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    p_value: np.ndarray
+    std_error: Float[np.ndarray, "effect cause effect_state lagged_state"]
+    low: Float[np.ndarray, "effect cause effect_state lagged_state"]
+    high: Float[np.ndarray, "effect cause effect_state lagged_state"]
+    p_value: Float[np.ndarray, "effect cause effect_state lagged_state"]
 
 
 def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
@@ -104,7 +106,7 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
 
 def block_cov(
     covariance: BlockCovariance, dims: tuple[int, ...], lags: int, effect: int, cause: int
-) -> np.ndarray:
+) -> Float[np.ndarray, "entry entry"]:
     """Covariance of a block's entries in row-major order, without padding."""
     rows, columns = block_positions(dims, lags)
     inside = (rows[effect] >= 0)[:, None] & (columns[cause] >= 0)[None, :]
@@ -152,7 +154,9 @@ def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...
     )
 
 
-def critical_values(covariance: BlockCovariance, confidence: float) -> np.ndarray:
+def critical_values(
+    covariance: BlockCovariance, confidence: float
+) -> Float[np.ndarray, "effect cause"]:
     """Largest statistic that a test of level 1 − confidence accepts, (effect, cause)."""
     k, rest = covariance.size, denominator_df(covariance)
     enough = rest >= 1
@@ -161,7 +165,7 @@ def critical_values(covariance: BlockCovariance, confidence: float) -> np.ndarra
     return np.where(enough, factor * quantile, np.nan)
 
 
-def denominator_df(covariance: BlockCovariance) -> np.ndarray:
+def denominator_df(covariance: BlockCovariance) -> Float[np.ndarray, "effect cause"]:
     """Degrees of freedom left for a test of all entries of a block."""
     used = covariance.size - 1 if covariance.is_estimated else 0
     return covariance.df - used
@@ -180,7 +184,12 @@ def all_entry_tests(
     return EntryTests(se, blocks - half, blocks + half, p_value)
 
 
-def padded_blocks(fit: Estimated, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def padded_blocks(
+    fit: Estimated, dims: tuple[int, ...]
+) -> tuple[
+    Float[np.ndarray, "effect cause effect_state lagged_state"],
+    Bool[np.ndarray, "effect cause effect_state lagged_state"],
+]:
     """All blocks as (effect, cause, p, L p), zero on padding, and which entries are real."""
     rows, columns = block_positions(dims, fit.lags)
     inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]

@@ -10,6 +10,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, large_zeros
@@ -34,13 +35,13 @@ class Whitened(NamedTuple):
         covs: covariance of each client's residuals before they were scaled.
     """
 
-    values: np.ndarray
-    bounded: np.ndarray
-    known: np.ndarray
+    values: Float[np.ndarray, "time state"]
+    bounded: Float[np.ndarray, "time state"]
+    known: Bool[np.ndarray, "time client"]
     covs: tuple[np.ndarray, ...]
 
 
-def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
+def whiten(table: StateTable, own_lags: Int[np.ndarray, " client"]) -> Whitened:
     """Take out of every client's states what its own past predicts, and scale what is left."""
     source = table.source
     shape = (len(table.starts), source.total_dim)
@@ -55,7 +56,7 @@ def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
         if len(rows) <= 2 * (1 + own_lags[m] * states.shape[1]):
             known[:, m] = False
             rows = rows[:0]
-        error = _own_residuals(states, rows, own_lags[m])
+        error = _own_residuals(states, rows, int(own_lags[m]))
         covs.append(error.T @ error / max(len(rows), 1))
         error = _unit(error)
         values[rows, a:b] = error
@@ -63,12 +64,14 @@ def whiten(table: StateTable, own_lags: np.ndarray) -> Whitened:
     return Whitened(values, short, known, tuple(covs))
 
 
-def bounded(part: np.ndarray) -> np.ndarray:
+def bounded(part: Float[np.ndarray, "time client_state"]) -> Float[np.ndarray, "time client_state"]:
     """One client's rows, scaled to unit covariance with long ones shortened."""
     return _shortened(_unit(part))
 
 
-def _own_residuals(states: np.ndarray, rows: np.ndarray, lags: int) -> np.ndarray:
+def _own_residuals(
+    states: Float[np.ndarray, "time client_state"], rows: Int[np.ndarray, " row"], lags: int
+) -> Float[np.ndarray, "row client_state"]:
     """What least squares on the own lags leave of these rows."""
 
     def window(t: np.ndarray) -> np.ndarray:
