@@ -9,6 +9,7 @@ from fedgranger.federation.coordinator import drive
 from fedgranger.federation.loopback import LoopbackEngine
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
+from fedgranger.federation.store import DiskFiles, Store
 from tests.configs import formula_config
 from tests.federation.loopback_run import Federation, Ticking, silent_after
 
@@ -366,3 +367,18 @@ def test_the_envelope_is_small(panel, tmp_path):
         len(answer) for _, request, answer in federation.wire if decode(request).kind == "step"
     ]
     assert sizes[-1] < 1.1 * (300 * (2 * 8 + 1))
+
+
+def test_a_record_of_an_older_version_is_not_used(panel, tmp_path):
+    """Before protocol 4 the axis had a length instead of stretches: the run begins anew."""
+    config = formula_config(solver="none")
+    first = Federation(panel, tmp_path, config)
+    right = first.run()
+    for name in panel.names:
+        store = Store(DiskFiles(tmp_path / name))
+        values, arrays = store.load("party")
+        assert arrays.pop("stretches").tolist() == [[0, 301]]
+        values["grid"] = [*values["grid"], 301]
+        store.save("party", values, arrays)
+    found = Federation(panel, tmp_path, config).run()
+    assert found.inference.edges.equals(right.inference.edges)

@@ -354,6 +354,8 @@ class Party:
         values, arrays = record
         if values["data"] != self.data_hash:  # other data: what was learned does not hold
             return
+        if values["grid"] is not None and "stretches" not in arrays:  # of an older version
+            return
         self._run, self._options = values["run"], values["options"]
         self._epoch, self._round = values["epoch"], values["round"]
         if values["grid"] is not None:

@@ -42,7 +42,7 @@ from fedgranger.server.trainer import Rows, Trainer, make_trainer
 __all__ = [
     "NO_TRAINING",
     "TRACE_COLUMNS",
-    "Engineering",
+    "EngineHooks",
     "Plan",
     "RunStopped",
     "ServerProtocol",
@@ -122,7 +122,7 @@ NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
 EdgeTest = Callable[[StateSource, Training], tuple[EdgeInference | None, dict[str, Any]]]
 
 
-class Engineering(NamedTuple):
+class EngineHooks(NamedTuple):
     """What an engine may do in its own way.
 
     Attributes:
@@ -148,7 +148,7 @@ def server_protocol(
     store: Records,
     clock: Callable[[], float],
     log: Callable[[str], None],
-    engineering: Engineering = Engineering(),  # noqa: B008  a constant
+    hooks: EngineHooks = EngineHooks(),  # noqa: B008  a constant
 ) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
@@ -178,18 +178,18 @@ def server_protocol(
     dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
     yield request_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
     training = NO_TRAINING
-    if plan.options.config.solver != "none" and engineering.train is not None:
-        training = engineering.train()
+    if plan.options.config.solver != "none" and hooks.train is not None:
+        training = hooks.train()
     elif plan.options.config.solver != "none":
         models = yield from request_models(names, dims, epoch)
         rows = _rows(names, models, grid)
-        keep = _keeper(store, key, engineering.on_round)
+        keep = _keeper(store, key, hooks.on_round)
         resumed = record if start else None
         training = yield from _train(plan.options, rows, epoch, start, resumed, keep)
     source, inference, facts = None, None, {"test": "none", "warnings": []}
     if plan.options.config.test != "none":
         source = yield from collect_states(names, epoch, hellos, grid, plan.options)
-        test = engineering.test or functools.partial(_test, plan.options.config)
+        test = hooks.test or functools.partial(_test, plan.options.config)
         inference, facts = test(source, training)
     yield request_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}

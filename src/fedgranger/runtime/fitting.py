@@ -34,7 +34,7 @@ from fedgranger.errors import ConvergenceWarning, InferenceWarning
 from fedgranger.federation.direct import LocalClient, run_direct
 from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.protocol import (
-    Engineering,
+    EngineHooks,
     Plan,
     ServerResult,
     Training,
@@ -163,7 +163,7 @@ class _LocalRun:
             self._checkpoints.begin()
         options = FederationOptions(config, message_steps=self._panel.num_steps, is_local=True)
         plan = Plan("local", self._panel.names, options, "")
-        own = Engineering(
+        own = EngineHooks(
             self._train if config.training_solver == "sgd" else None, self._test, self._on_round
         )
         protocol = server_protocol(plan, NoRecords(), lambda: 0.0, lambda _: None, own)

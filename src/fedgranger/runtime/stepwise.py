@@ -1,6 +1,6 @@
 """The paper's loop with all clients in one process: every round at once, in compiled chunks.
 
-What `server_protocol` would ask round by round is one call here (`protocol.Engineering.train`); a
+What `server_protocol` would ask round by round is one call here (`protocol.EngineHooks.train`); a
 test holds both equal. Checkpoints, progress and interrupts are seen to between chunks.
 """
 
