@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.errors import ConvergenceWarning, UnstableRecursionError
+from fedgranger.errors import ConvergenceWarning, DataError, UnstableRecursionError
 from fedgranger.runtime import stepwise
 from fedgranger.runtime.inprocess import TraceRow
 from fedgranger.runtime.setup import set_up
@@ -61,3 +61,10 @@ def test_a_growing_loss_ends_training(panel):
         UnstableRecursionError, match="client 'client3': its loss grew from 2 to 2e"
     ):
         stepwise._check_losses(setup, [first, later])
+
+
+def test_data_that_are_too_short_for_a_row_are_refused():
+    panel = fg.simulate(3, 12, seed=1)[0]
+    config = formula_config(solver="newton", state_dim=2, test="none")
+    with pytest.raises(DataError, match=r"client 'client1': \d+ usable rows for 12 parameters"):
+        fg.fit(panel, config=config)
