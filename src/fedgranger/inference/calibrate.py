@@ -29,7 +29,8 @@ TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
 """What d2 may be."""
 EVEN_PAIRS = 3.0
 """s. Between 1 and 10 it hardly matters: sizes at 5 % on statistics of a known law, 20 copies and
-36 pairs, are .050-.053 with d2 = 4 (.066 without pooling) and .039-.044 with light tails (.029)."""
+36 pairs, are .049-.054 with d2 = 4 (.066 without pooling) and .041-.046 with light tails (.032);
+`python -m benchmarks.choices tails`."""
 POOLING_STEPS = 5000
 SMALL_CHANGE = 1e-9
 SCALES = np.linspace(-3.5, 3.5, 25)
