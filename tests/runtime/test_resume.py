@@ -11,7 +11,9 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import ConvergenceWarning, RunError
+from fedgranger.inference import copy_audit
 from fedgranger.runtime import checkpoint, progress, stepwise
+from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
 
 CONFIG = formula_config(state_dim=2, passes=6, tolerance=0, window=5)
@@ -159,3 +161,26 @@ def test_real_interrupt_of_the_command(tmp_path):
 def wait_for_checkpoint(process, path):
     while process.poll() is None and not path.exists():
         time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("solver", ["none", "newton"])
+def test_interrupted_copies_are_not_made_again(panel, tmp_path, monkeypatch, solver):
+    """Ctrl-C among the shifted clocks: the finished copies are kept, the answer is the same."""
+    config = fg.RunConfig(solver=solver, test="readings", lags=1, copies=20, state_dim=2)
+    whole = fg.fit(panel, config)
+    right, made = copy_audit._write, []
+
+    def write(record, key, copy, tests):
+        right(record, key, copy, tests)
+        made.append(copy)
+        if len(made) == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(copy_audit, "_write", write)
+    with pytest.raises(KeyboardInterrupt):
+        fg.fit(panel, config, checkpoint_folder=tmp_path)
+    resumed = fg.fit(panel, config, checkpoint_folder=tmp_path, resume=True)
+    assert sorted(made) == list(range(20))
+    assert resumed.inference.edges.equals(whole.inference.edges)
+    assert not (tmp_path / COPIES_FILE).exists()

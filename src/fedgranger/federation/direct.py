@@ -38,7 +38,6 @@ class LocalClient:
         self.name, self._axis, self._prepare = name, axis, prepare
         self._prepared: ClientSide | None = None
         self._memory: ClientMemory | None = None
-        self._gradients: dict[int, np.ndarray] = {}
 
     @property
     def prepared(self) -> ClientSide:

@@ -158,9 +158,9 @@ class _LocalRun:
             _ = client.prepared
         report("local models", len(self._clients), len(self._clients))
         self._marks.append(time.perf_counter())
+        self._checkpoints.begin()  # copies of an interrupted test are worth resuming, too
         if config.solver != "none":
             self._follower.begin("starting training")
-            self._checkpoints.begin()
         options = FederationOptions(config, message_steps=self._panel.num_steps, is_local=True)
         plan = Plan("local", self._panel.names, options, "")
         own = EngineHooks(
