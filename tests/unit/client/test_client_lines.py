@@ -158,3 +158,22 @@ def test_simulated_panels_have_no_season():
         panel, _ = fg.simulate(4, 1000, seed=seed)
         found += [find(client.values) for client in panel]
     assert sum(bool(periods) for periods in found) <= 1, found
+
+
+@pytest.mark.parametrize(("length", "order"), [(200, 1), (100, 5), (3000, 34)])
+def test_lag_products_vs_windows_written_out(length, order):
+    x = np.random.default_rng(length).standard_normal(length).cumsum()
+    past = np.array([[x[t - k] for k in range(1, order + 1)] for t in range(order, length)])
+    gram, cross = lines._lag_products(x, order)
+    np.testing.assert_allclose(gram, past.T @ past, rtol=1e-10)
+    np.testing.assert_allclose(cross, past.T @ x[order:], rtol=1e-10)
+
+
+def test_without_a_period_nothing_of_it_is_left():
+    t = np.arange(500)
+    wave = np.column_stack([np.cos(2 * np.pi * t / 24 + 1), np.sin(2 * np.pi * 3 * t / 24)])
+    noise = np.random.default_rng(0).standard_normal(wave.shape)
+    left = lines._without(wave + noise, np.array([24.0]))
+    np.testing.assert_allclose(lines._without(wave, np.array([24.0])), 0, atol=1e-12)
+    np.testing.assert_allclose(left, lines._without(noise, np.array([24.0])), atol=1e-12)
+    np.testing.assert_allclose(lines._without(left, np.array([24.0])), left, atol=1e-12)

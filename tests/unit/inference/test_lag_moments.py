@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference import lag_moments as module
@@ -103,3 +103,29 @@ def test_a_singular_weight_is_refused_in_words(monkeypatch):
     with pytest.raises(InferenceError, match="too uncertain to check their measurement noise"):
         lag_moment_check(source)
     assert choose_noise(source).source is source
+
+
+def test_minimum_vs_a_search_over_transition_and_noise_together():
+    """Variable projection finds what a general search over A and E finds, weighted or not."""
+    rng = np.random.default_rng(8)
+    P, dims = 3, (1, 2)
+    A, E = 0.5 * rng.standard_normal((P, P)), np.diag(rng.random(P))
+    zero = np.eye(P) + E
+    one = A @ (zero - E)
+    noise = 0.05 * rng.standard_normal((2, P, P))
+    gamma = (zero, one + noise[0], A @ one + noise[1], one)
+    basis = module._error_basis(dims)
+    for weight in (np.eye(2 * P * P), np.tril(rng.standard_normal((2 * P * P, 2 * P * P)))):
+
+        def moments(x, weight=weight):
+            A, E = x[: P * P].reshape(P, P), np.tensordot(x[P * P :], basis, 1)
+            first, second = gamma[1] - A @ (gamma[0] - E), gamma[2] - A @ gamma[3]
+            return weight @ np.concatenate([first.reshape(-1), second.reshape(-1)])
+
+        found = module._minimise(gamma, basis, np.zeros(len(basis)), weight)
+        start = np.concatenate([found[0].reshape(-1), found[1]])
+        np.testing.assert_allclose(moments(start) @ moments(start), found[2], rtol=1e-9)
+        better = optimize.least_squares(moments, start, xtol=1e-14, ftol=1e-14, gtol=1e-14)
+        assert found[2] <= 2 * better.cost * (1 + 1e-6) + 1e-14
+        elsewhere = optimize.least_squares(moments, np.zeros(len(start)))
+        assert found[2] <= 2 * elsewhere.cost * (1 + 1e-6) + 1e-14
