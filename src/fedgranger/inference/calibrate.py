@@ -3,7 +3,8 @@ r"""Calibrated p-values: a statistic against what it does on copies where no lin
 B copies with shifted clocks give for every pair the law of its statistic under no link. a·F(k, d2),
 averaged over all a and d2 by how likely they make the copies, gives the chance of a larger
 statistic, given what B copies can say of its law. It reaches below 1/(B + 1); there the tail is
-extrapolated.
+extrapolated, and no p-value is smaller than the test's own formula gives: copies of bursty records
+often have smaller statistics than the formula's law, which says nothing of those beyond them.
 
 A few dozen copies hardly tell a heavy tail from a light one. With all d2 equally likely for every
 pair, p-values are too large where tails are light and too small where they are heavy. How likely
@@ -23,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special, stats
 
-__all__ = ["Calibrated", "Law", "calibrate", "extrapolated_pairs"]
+__all__ = ["Calibrated", "Formula", "Law", "calibrate", "extrapolated_pairs"]
 
 TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
 """What d2 may be."""
@@ -60,6 +61,18 @@ def extrapolated_pairs(names: tuple[str, ...], found: Calibrated) -> list[str]:
     return [f"{names[n]} -> {names[m]}" for m, n in pairs]
 
 
+class Formula(NamedTuple):
+    """A test's own law of W/k where no link is true: a·F(k, d2), arrays (effect, cause).
+
+    Attributes:
+        scale: a.
+        df_denominator: d2.
+    """
+
+    scale: np.ndarray
+    df_denominator: np.ndarray
+
+
 class Law(NamedTuple):
     """Mixture of a·F(k, d2) over what a and d2 may be, arrays (effect, cause, d2, a).
 
@@ -67,16 +80,28 @@ class Law(NamedTuple):
         df: k, (effect, cause, 1, 1).
         scale: a.
         weight: adds up to one for every pair.
+        support: (effect, cause), 1/(B + 1), the smallest chance that the copies show.
+        formula: below `support` no chance is smaller than by this law.
     """
 
     df: np.ndarray
     scale: np.ndarray
     weight: np.ndarray
+    support: np.ndarray
+    formula: Formula | None = None
 
     def tail(self, statistic: np.ndarray) -> np.ndarray:
         """Chance of a larger W/k where no link is true."""
         at = statistic[..., None, None] / self.scale
-        return (self.weight * stats.f.sf(at, self.df, TAILS[:, None])).sum(axis=(-2, -1))
+        chance = (self.weight * stats.f.sf(at, self.df, TAILS[:, None])).sum(axis=(-2, -1))
+        if self.formula is None:
+            return chance
+        a, d = self.formula
+        known = np.isfinite(a) & (a > 0) & (d >= 1)
+        by_formula = stats.f.sf(
+            statistic / np.where(known, a, 1.0), self.df[..., 0, 0], np.where(known, d, 1.0)
+        )
+        return np.maximum(chance, np.minimum(by_formula, self.support))
 
     def critical(self, level: float) -> np.ndarray:
         """The W/k with that chance, by halving in its logarithm."""
@@ -89,7 +114,12 @@ class Law(NamedTuple):
 
 
 def calibrate(
-    statistic: np.ndarray, df: np.ndarray, copies: np.ndarray, *, is_pooled: bool = True
+    statistic: np.ndarray,
+    df: np.ndarray,
+    copies: np.ndarray,
+    formula: Formula | None = None,
+    *,
+    is_pooled: bool = True,
 ) -> Calibrated:
     """Compare statistics W/k with those of shifted copies.
 
@@ -97,6 +127,7 @@ def calibrate(
         statistic: (effect, cause), W/k.
         df: (effect, cause), k.
         copies: (copy, effect, cause), W/k at the same k.
+        formula: the test's own law, which nothing beyond the copies is bolder than.
         is_pooled: how heavy tails are is learned from all pairs together.
     """
     known = np.isfinite(copies) & (copies > 0)
@@ -106,6 +137,7 @@ def calibrate(
     law = _fit(np.where(real, copies, 1.0), real | ~enough, np.where(enough, df, 1.0))
     if is_pooled and enough.any():
         law = _pool(law, enough)
+    law = law._replace(formula=formula)
     p = law.tail(np.where(enough, statistic, 1.0))
     p = np.maximum(p, 1.0 / (count + 1.0) ** EXTRAPOLATION)
     largest = np.where(known, copies, -np.inf).max(axis=0)
@@ -153,4 +185,4 @@ def _fit(copies: np.ndarray, known: np.ndarray, df: np.ndarray) -> Law:
     likelihood = likelihood + np.log(error)[..., None]
     weight = np.exp(likelihood - likelihood.max(axis=(-2, -1), keepdims=True))
     weight /= weight.sum(axis=(-2, -1), keepdims=True)
-    return Law(df[:, :, None, None], np.exp(log_a), weight)
+    return Law(df[:, :, None, None], np.exp(log_a), weight, 1.0 / (known.sum(axis=0) + 1.0))

@@ -19,6 +19,8 @@ __all__ = ["Block", "Equation", "LagColumns", "column_chunks"]
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
 to this share."""
+SMALLEST_CHANGE = 1e-10
+"""Smaller changes of own leverages, relative to them, are not made."""
 SMALLEST_FREEDOM = 1e-3
 """One minus leverage is not taken smaller: a row that fits itself has no information."""
 
@@ -89,25 +91,44 @@ class Equation:
         self.num_rows = 0
         q, p = len(self.lag), len(own.innovation_factor)
         self._products, self._with_innovations = np.zeros((q, q)), np.zeros((q, p))
+        self._products[: self._widths[0], : self._widths[0]] = own.products
+        self._known_rows = 0
 
     def _design(
         self, chunk: LagChunk, lagged: LagColumns
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Orthonormal columns, innovations, and the rows whose past is complete."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Own columns, those of the causes, innovations, and the rows whose past is complete."""
         unbroken = chunk.unbroken
         ready = np.all(unbroken[:-1] >= self._need, axis=1)
         ready &= unbroken[1:, self.effect] > self._basis.own_lags
         rows = np.flatnonzero(ready)
         taken = slice(None) if len(rows) == len(ready) else rows
-        parts = [lagged.columns[basis.client][taken, part] for basis, part in self._parts]
-        return np.concatenate(parts, axis=1), lagged.innovations[self.effect][taken], rows
+        (own, *causes) = (lagged.columns[basis.client][taken, part] for basis, part in self._parts)
+        return own, np.concatenate(causes, axis=1), lagged.innovations[self.effect][taken], rows
 
     def collect(self, chunk: LagChunk, lagged: LagColumns) -> None:
-        """Add a chunk to XᵀX and XᵀY."""
-        X, Y, _ = self._design(chunk, lagged)
-        self.num_rows += len(X)
-        self._products += X.T @ X
-        self._with_innovations += X.T @ Y
+        """Add a chunk to XᵀX and XᵀY.
+
+        The own columns' products are known but for the rows that other clients take away or that
+        lack only lags which the own equation does not have.
+        """
+        O, Z, Y, rows = self._design(chunk, lagged)
+        q = self._widths[0]
+        self.num_rows += len(rows)
+        known = self._basis.is_complete(chunk)
+        self._known_rows += int(known.sum())
+        used = np.zeros(len(known), dtype=np.bool_)
+        used[rows] = True
+        own = lagged.columns[self.effect][:, :q]
+        for sign, changed in ((-1, known & ~used), (1, used & ~known)):
+            part = own[changed]
+            self._products[:q, :q] += sign * (part.T @ part)
+        across = O.T @ Z
+        self._products[:q, q:] += across
+        self._products[q:, :q] += across.T
+        self._products[q:, q:] += Z.T @ Z
+        self._with_innovations[:q] += O.T @ Y
+        self._with_innovations[q:] += Z.T @ Y
 
     def solve(self) -> None:
         """Coefficients of the plain columns, without those that depend on earlier ones."""
@@ -117,6 +138,8 @@ class Equation:
                 f"{self.num_rows} rows for {q} coefficients per equation; give more data, fewer "
                 "states or fewer lags"
             )
+        if self._known_rows != basis.num_rows:
+            raise RuntimeError("the bases belong to other data")
         factor, keep = _root(self._products)
         self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
         kept_factor = self._factor[:, keep]
@@ -124,9 +147,10 @@ class Equation:
         q = int(keep.sum())
         self._inverse = scipy.linalg.solve_triangular(R[:q], np.eye(q), check_finite=False)
         self._orthonormal = kept_factor @ self._inverse
-        self._fitted = self._orthonormal.T @ self._with_innovations
+        fitted = self._orthonormal.T @ self._with_innovations
+        self._slopes = self._orthonormal @ fitted
         coefficients = np.zeros((len(keep), p))
-        coefficients[keep] = self._inverse @ self._fitted @ basis.innovation_factor
+        coefficients[keep] = self._inverse @ fitted @ basis.innovation_factor
         own = len(basis.prediction)
         by_own_past = scipy.linalg.solve_triangular(
             basis.factor[:own, :own], basis.prediction, check_finite=False
@@ -144,6 +168,10 @@ class Equation:
         # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
         bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
         self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]
+        C = self._orthonormal[: self._widths[0], self._kept[0]]
+        size, vectors = np.linalg.eigh(C @ C.T - np.eye(len(C)))
+        changed = np.abs(size) > SMALLEST_CHANGE
+        self._own_change = size[changed], vectors[:, changed]
         self.squares = np.zeros((p, q))
         self.residual_cov = np.zeros((p, p))
         self._covs, self._later_covs = (
@@ -160,24 +188,37 @@ class Equation:
         with_errors: bool,
     ) -> None:
         """Add a chunk to the HC3 covariances, and note its residuals."""
-        X, Y, rows = self._design(chunk, lagged)
+        O, Z, Y, rows = self._design(chunk, lagged)
         if not len(rows):
             return
-        Q = np.empty((len(X), len(self.lag)))
-        for stop, columns in zip(np.cumsum(self._widths), self._kept, strict=True):
-            np.matmul(X[:, :stop], self._orthonormal[:stop, columns], out=Q[:, columns])
-        freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)
-        error = (Y - Q @ self._fitted) @ self._basis.innovation_factor
+        first, *others = self._kept
+        Q = np.empty((len(rows), len(self.lag) - first.stop))
+        start = self._widths[0]
+        for stop, columns in zip(np.cumsum(self._widths[1:]), others, strict=True):
+            from_causes = self._orthonormal[start : start + stop, columns]
+            out = Q[:, columns.start - first.stop : columns.stop - first.stop]
+            np.matmul(Z[:, :stop], from_causes, out=out)
+            out += O @ self._orthonormal[:start, columns]
+        used = self._own_leverage(O) + np.einsum("ti,ti->t", Q, Q)
+        freedom = np.maximum(1 - used, SMALLEST_FREEDOM)
+        error = Y - O @ self._slopes[:start] - Z @ self._slopes[start:]
+        error = error @ self._basis.innovation_factor
         if residuals is not None:
             targets = np.flatnonzero(chunk.owner == self.effect)
             residuals[np.ix_(chunk.first + rows, targets)] = error
         self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
         error /= freedom[:, None]
         if with_errors:
-            self.squares += (error**2).T @ (Q @ self._inverse.T) ** 2
+            both = np.concatenate([O, Z], axis=1)
+            self.squares += (error**2).T @ (both @ self._orthonormal @ self._inverse.T) ** 2
         self._add_scores(self._covs, self.tested, error, Q)
         if residuals is not None:
             self._add_scores(self._later_covs, self.augmented, error, Q)
+
+    def _own_leverage(self, O: np.ndarray) -> np.ndarray:
+        """‖O C‖² by row: O is nearly orthonormal over the rows used, so CCᵀ − I has a low rank."""
+        size, vectors = self._own_change
+        return np.einsum("ti,ti->t", O, O) + (O @ vectors) ** 2 @ size
 
     def _add_scores(
         self,
@@ -186,8 +227,9 @@ class Equation:
         error: np.ndarray,
         Q: np.ndarray,
     ) -> None:
-        for (n, at), kept in zip(columns.items(), self._kept[1:], strict=True):
-            Z = Q[:, kept.start :] @ self._inverse[at, kept.start :].T
+        own, *others = self._kept
+        for (n, at), kept in zip(columns.items(), others, strict=True):
+            Z = Q[:, kept.start - own.stop :] @ self._inverse[at, kept.start :].T
             scores = (error[:, :, None] * Z[:, None, :]).reshape(len(Q), -1)
             covs[n] += scores.T @ scores
 

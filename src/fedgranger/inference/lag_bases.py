@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.states import StateSource
+from fedgranger.inference.states import StateChunk, StateSource
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
@@ -48,6 +48,9 @@ class LagBasis(NamedTuple):
         factor: (column, column), R.
         prediction: (column of own lags, p), the orthonormal columns' coefficients for the present.
         innovation_factor: (p, p), F; the innovations have the sum of squares FᵀF.
+        num_rows: time steps at which the past is there up to lag D, whatever other clients do.
+        products: (column of own lags, same), the columns' products over these time steps; the same
+            on every copy with other clocks.
     """
 
     client: int
@@ -61,6 +64,8 @@ class LagBasis(NamedTuple):
     factor: Float[np.ndarray, "column column"]
     prediction: Float[np.ndarray, "_ client_state"]
     innovation_factor: Float[np.ndarray, "client_state client_state"]
+    num_rows: int
+    products: Float[np.ndarray, "_ _"]
 
     def columns_until(self, lag: int) -> int:
         """Columns of the constant and the first lags."""
@@ -69,6 +74,10 @@ class LagBasis(NamedTuple):
     def columns(self, chunk: LagChunk) -> Float[np.ndarray, "time column"]:
         """The orthonormal columns of a chunk's steps."""
         return _lagged(chunk, self.client, self.depth) @ self.inverse_factor
+
+    def is_complete(self, chunk: LagChunk) -> Bool[np.ndarray, " time"]:
+        """Steps at which the past is there up to lag D."""
+        return chunk.unbroken[:-1, self.client] >= self.depth
 
     def innovations(
         self, chunk: LagChunk, columns: Float[np.ndarray, "time column"]
@@ -109,15 +118,25 @@ def lag_chunks(source: StateSource, depth: int) -> Iterator[LagChunk]:
     steps = max(LEAST_STEPS, CHUNK_VALUES // max(depth * source.total_dim, 1))
     states = np.zeros((depth, source.total_dim))
     last, time = np.zeros((1, len(source.dims)), dtype=np.int64), 0
+    if source.before is not None:
+        states, last = _with_lengths(source.before(depth), owner, last, slice(None))
+        last = last[-1:]
     for whole in source.chunks():
         for start in range(0, len(whole.starts), steps):
-            part = slice(start, start + steps)
-            observed = whole.observed[part]
-            new = np.where(observed[:, owner], whole.states[part], 0.0)
-            states = np.concatenate([states, new])
-            unbroken = np.concatenate([last, unbroken_steps(last[0], observed, whole.starts[part])])
+            new, lengths = _with_lengths(whole, owner, last, slice(start, start + steps))
+            states, unbroken = np.concatenate([states, new]), np.concatenate([last, lengths])
             yield LagChunk(states, unbroken, depth, time, owner)
             states, last, time = states[len(states) - depth :], unbroken[-1:], time + len(new)
+
+
+def _with_lengths(
+    chunk: StateChunk, owner: np.ndarray, last: np.ndarray, part: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    """States, zero where missing, and unbroken steps that end at each step."""
+    observed = chunk.observed[part]
+    starts = chunk.starts if chunk.own_starts is None else chunk.own_starts
+    states = np.where(observed[:, owner], chunk.states[part], 0.0)
+    return states, unbroken_steps(last[0], observed, starts[part])
 
 
 def _lagged(chunk: LagChunk, client: int, depth: int) -> np.ndarray:
@@ -153,7 +172,15 @@ def lag_bases(
                 rows
             ]
             triangles[m] = triangle(np.concatenate([triangles[m], new]))
-    return [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
+    bases = [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
+    num_rows = [0 for _ in clients]
+    for chunk in lag_chunks(source, int(depths.max())):
+        for m, basis in enumerate(bases):
+            rows = basis.is_complete(chunk)
+            own = basis.columns(chunk)[rows, : len(basis.prediction)]
+            basis.products[:] += own.T @ own
+            num_rows[m] += len(own)
+    return [basis._replace(num_rows=count) for basis, count in zip(bases, num_rows, strict=True)]
 
 
 def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int) -> LagBasis:
@@ -187,4 +214,6 @@ def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int
         R[:c, :c],
         R[:own_columns, c:],
         innovation_factor,
+        0,
+        np.zeros((own_columns, own_columns)),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.calibrate import Calibrated
+from fedgranger.inference.calibrate import Calibrated, Formula
 from fedgranger.inference.copy_audit import PairTests
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
@@ -20,7 +20,7 @@ from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests
 from fedgranger.linalg.noise_floor import NoiseFloor
 
-__all__ = ["LatentFit", "fit_latent", "latent_tables", "pair_tests", "refit"]
+__all__ = ["LatentFit", "fit_latent", "latent_formula", "latent_tables", "pair_tests", "refit"]
 
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
@@ -78,6 +78,13 @@ def pair_tests(found: LatentFit) -> PairTests:
     """Statistic and p-value by formula of every pair."""
     tests = wald_tests(found.fit, found.covariance, found.source.dims)
     return PairTests(tests.statistic / tests.df, tests.df, tests.p_value)
+
+
+def latent_formula(covariance: BlockCovariance) -> Formula:
+    """The law of W/k by formula, as `wald.wald_tests` compares it."""
+    rest = denominator_df(covariance)
+    factor = covariance.df / np.maximum(rest, 1.0)
+    return Formula(factor if covariance.is_estimated else np.ones_like(factor), rest)
 
 
 def latent_tables(

@@ -124,7 +124,8 @@ def regress(
         own_lags: (client,), L_m.
         cause_lags: (effect, cause), K_mn, the lags that are tested.
         residuals: (time, P) of zeros, filled in.
-        bases: `bases_for` these lags, of the source or of the data that it is a copy of.
+        bases: `bases_for` these lags, of the source or of the data that it is a copy of with the
+            same number of steps.
         effects: (client,), the effects that are wanted; all of them by default.
         with_errors: standard errors of single coefficients are wanted too.
 

@@ -18,13 +18,15 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
+from fedgranger.inference.calibrate import Formula
 from fedgranger.inference.copy_audit import PairTests, Report, run_copies
+from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.readings import Readings, bases_for, regress
 from fedgranger.inference.shifts import large_zeros
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
 
-__all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_on"]
+__all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_formula", "readings_on"]
 
 
 class ReadingsCopies(NamedTuple):
@@ -41,6 +43,12 @@ class ReadingsCopies(NamedTuple):
     shifts: Int[np.ndarray, "copy client"]
     report: Report
     record: Path | None
+
+    def bases(
+        self, own_lags: Int[np.ndarray, " client"], cause_lags: Int[np.ndarray, "effect cause"]
+    ) -> list[LagBasis]:
+        """Of the steps that all copies have: a copy without shifts."""
+        return bases_for(self.shifted(np.zeros_like(own_lags)), own_lags, cause_lags)
 
 
 class Screened(NamedTuple):
@@ -91,7 +99,7 @@ def readings_on(
     else:
         lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
         made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
-    bases = bases_for(source, own_lags, lags)
+    bases = copies.bases(own_lags, lags)
 
     def test(row: np.ndarray) -> PairTests:
         states = copies.shifted(row)
@@ -103,7 +111,7 @@ def readings_on(
         _, shifts, report, record = copies
         new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
         made = [_merge(*both, again) for both in zip(made, new, strict=True)]
-    fit = regress(source, own_lags, lags, bases=bases)
+    fit = regress(source, own_lags, lags)
     tests = pair_tests_of(fit)
     made = [None if copy is None else _as_if(copy, tests) for copy in made]
     return TestedReadings(fit, tests, made, late)
@@ -119,9 +127,11 @@ def _screen(
     """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
     M = len(source.dims)
     one = np.ones((M, M), dtype=np.int64)
-    bases = bases_for(source, own_lags, one)
+    bases = copies.bases(own_lags, one)
 
-    def first(states: StateSource, row: np.ndarray | None) -> tuple[Readings, np.ndarray]:
+    def first(
+        states: StateSource, row: np.ndarray | None, bases: list[LagBasis] | None
+    ) -> tuple[Readings, np.ndarray]:
         residuals = large_zeros((states.num_steps, states.total_dim))
         fit = regress(states, own_lags, one, residuals=residuals, bases=bases, with_errors=False)
         late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
@@ -129,10 +139,10 @@ def _screen(
         return fit, late
 
     def screen(row: np.ndarray) -> Screened:
-        fit, later = first(copies.shifted(row), row)
+        fit, later = first(copies.shifted(row), row, bases)
         return Screened(*pair_tests_of(fit), later)
 
-    fit, found = first(source, None)
+    fit, found = first(source, None, None)
     _, shifts, report, record = copies
     made = run_copies(screen, Screened, shifts, report, record, "readings")
     tests = [None if copy is None else PairTests(*copy[:3]) for copy in made]
@@ -173,8 +183,13 @@ def pair_tests_of(fit: Readings) -> PairTests:
     """Statistic and p-value by formula of every pair."""
     num_clients = len(fit.num_rows)
     statistic, df = (np.full((num_clients, num_clients), np.nan) for _ in range(2))
-    rest = fit.num_rows - fit.num_columns
     for m, n in fit.blocks:
         statistic[m, n], df[m, n] = fit.statistic(m, n)
-    p_value = stats.f.sf(statistic, df, np.maximum(rest, 1)[:, None])
-    return PairTests(statistic, df, p_value)
+    return PairTests(statistic, df, stats.f.sf(statistic, df, readings_formula(fit).df_denominator))
+
+
+def readings_formula(fit: Readings) -> Formula:
+    """The law of W/k by formula, F(k, n − q)."""
+    rest = np.maximum(fit.num_rows - fit.num_columns, 1.0)
+    shape = (len(rest), len(rest))
+    return Formula(np.ones(shape), np.broadcast_to(rest[:, None], shape))

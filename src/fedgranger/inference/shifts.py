@@ -60,27 +60,31 @@ class StateTable(NamedTuple):
         """The first `num_steps` steps with client m's clock shifted forward by `shifts[m]`.
 
         A break in one client's record, and the place where its end meets its beginning, starts a
-        new segment for all of them.
+        new segment for all of them; whose break it is can be told by `own_starts`.
         """
         T = len(self.starts) if num_steps is None else num_steps
-        return self.source._replace(chunks=partial(_shifted_chunks, self, shifts, T), num_steps=T)
+        part = partial(_shifted_part, self, shifts, T)
 
+        def chunks() -> Iterator[StateChunk]:
+            for start in range(0, T, CHUNK_STEPS):
+                yield part(np.arange(start, min(start + CHUNK_STEPS, T)))
 
-def _shifted_chunks(
-    table: StateTable, shifts: Int[np.ndarray, " client"], T: int
-) -> Iterator[StateChunk]:
-    offsets = np.concatenate([[0], np.cumsum(table.source.dims)])
-    for start in range(0, T, CHUNK_STEPS):
-        time = np.arange(start, min(start + CHUNK_STEPS, T))
-        places = [(time - shift) % T for shift in shifts]
-        parts = [table.states[place, offsets[m] : offsets[m + 1]] for m, place in enumerate(places)]
-        observed = [table.observed[place, m] for m, place in enumerate(places)]
-        breaks = [table.starts[place] | (place == 0) for place in places]
-        yield StateChunk(
-            np.concatenate(parts, axis=1),
-            np.stack(observed, axis=1),
-            np.logical_or.reduce(breaks),
+        return self.source._replace(
+            chunks=chunks, num_steps=T, before=lambda steps: part(np.arange(-steps, 0))
         )
+
+
+def _shifted_part(
+    table: StateTable, shifts: Int[np.ndarray, " client"], T: int, time: Int[np.ndarray, " time"]
+) -> StateChunk:
+    offsets = np.concatenate([[0], np.cumsum(table.source.dims)])
+    places = [(time - shift) % T for shift in shifts]
+    parts = [table.states[place, offsets[m] : offsets[m + 1]] for m, place in enumerate(places)]
+    observed = [table.observed[place, m] for m, place in enumerate(places)]
+    breaks = np.stack([table.starts[place] | (place == 0) for place in places], axis=1)
+    return StateChunk(
+        np.concatenate(parts, axis=1), np.stack(observed, axis=1), breaks.any(axis=1), breaks
+    )
 
 
 def tabulate(source: StateSource) -> StateTable:
@@ -90,7 +94,7 @@ def tabulate(source: StateSource) -> StateTable:
     starts, place = np.zeros(source.num_steps, dtype=np.bool_), 0
     for chunk in source.chunks():
         rows = slice(place, place + len(chunk.starts))
-        states[rows], observed[rows], starts[rows] = chunk
+        states[rows], observed[rows], starts[rows] = chunk[:3]
         place = rows.stop
     return StateTable(source, states, observed, starts)
 

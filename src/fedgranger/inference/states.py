@@ -35,11 +35,13 @@ class StateChunk(NamedTuple):
         states: (time, P), the clients' states side by side; zero where missing.
         observed: (time, client).
         starts: (time,), the step does not follow its predecessor.
+        own_starts: (time, client), likewise of every client by itself, where their clocks differ.
     """
 
     states: Float[np.ndarray, "time state"]
     observed: Bool[np.ndarray, "time client"]
     starts: Bool[np.ndarray, " time"]
+    own_starts: Bool[np.ndarray, "time client"] | None = None
 
 
 class StateSource(NamedTuple):
@@ -54,6 +56,7 @@ class StateSource(NamedTuple):
         own_lags: how far back each client's own past matters to it, by its own choice.
         periods: steps of all cycles that clients took out of their data.
         declared: clients whose E was given by the user and is not to be changed.
+        before: the last steps before the first one, where time is a circle; else there are none.
     """
 
     names: tuple[str, ...]
@@ -64,6 +67,7 @@ class StateSource(NamedTuple):
     own_lags: tuple[int, ...]
     periods: tuple[int, ...] = ()
     declared: tuple[str, ...] = ()
+    before: Callable[[int], StateChunk] | None = None
 
     @property
     def total_dim(self) -> int:
@@ -107,7 +111,7 @@ def keep_rows(source: StateSource, is_kept: Callable[[StateChunk, int], np.ndarr
             yield StateChunk(chunk.states[kept], chunk.observed[kept], starts[kept])
 
     num_steps = sum(len(chunk.starts) for chunk in chunks())
-    return source._replace(chunks=chunks, num_steps=num_steps)
+    return source._replace(chunks=chunks, num_steps=num_steps, before=None)
 
 
 def select_clients(source: StateSource, kept: Sequence[int]) -> StateSource:
@@ -123,6 +127,7 @@ def select_clients(source: StateSource, kept: Sequence[int]) -> StateSource:
         dims=tuple(source.dims[m] for m in clients),
         error_covs=tuple(source.error_covs[m] for m in clients),
         chunks=chunks,
+        before=None,
         own_lags=tuple(source.own_lags[m] for m in clients),
     )
 

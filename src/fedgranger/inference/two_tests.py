@@ -21,10 +21,17 @@ from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edge_tables import EdgeInference
-from fedgranger.inference.latent import LatentFit, fit_latent, latent_tables, pair_tests, refit
+from fedgranger.inference.latent import (
+    LatentFit,
+    fit_latent,
+    latent_formula,
+    latent_tables,
+    pair_tests,
+    refit,
+)
 from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
 from fedgranger.inference.readings_tables import readings_tables
-from fedgranger.inference.readings_test import ReadingsCopies, readings_on
+from fedgranger.inference.readings_test import ReadingsCopies, readings_formula, readings_on
 from fedgranger.inference.record_traits import record_traits
 from fedgranger.inference.shifts import (
     common_period,
@@ -93,7 +100,9 @@ class TwoTests:
             return found, doubt
         checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
-        law = calibrate(audit.found.statistic, audit.found.df, audit.statistics)
+        law = calibrate(
+            audit.found.statistic, audit.found.df, audit.statistics, latent_formula(fit.covariance)
+        )
         num_pairs = law.p_value.size - len(source.names)
         untested = num_pairs - int(np.isfinite(law.p_value).sum())
         if untested:
@@ -164,6 +173,12 @@ class TwoTests:
                 f"something of {names[n]}'s arrives at {names[m]} {lags + int(step) + 1} steps "
                 "later, which the latent model does not know of"
             )
+        if lags > 1 and facts["noise_from_lags"]:
+            return (
+                f"the clients' own estimate of their measurement noise does not agree with how "
+                f"their states go from step to step, and a latent model of {lags} lags leaves no "
+                "other"
+            )
         if lags > 1 or is_noise_possible:
             return ""
         return "no white measurement noise fits the first two lags (a control loop may be why)"
@@ -189,7 +204,7 @@ class TwoTests:
             source, self._own, self._whitened, self._config, copies
         )
         audit = _collect("readings", source.names, tests, made)
-        law = calibrate(tests.statistic, tests.df, audit.statistics)
+        law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
         facts: dict[str, Any] = {
             "test_reason": reason,
             "audit": audit_facts(audit) | {"clients": self._traits},

@@ -17,9 +17,10 @@ def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -
     Args:
         last: (client,), the lengths at the end of the chunk before.
         observed: (time, client).
-        starts: (time,).
+        starts: (time,), or (time, client) where they differ.
     """
     step = np.arange(len(starts))[:, None]
-    begin = np.where(observed, np.where(starts[:, None], step, -1), step + 1)
+    starts = starts[:, None] if starts.ndim == 1 else starts
+    begin = np.where(observed, np.where(starts, step, -1), step + 1)
     begin = np.maximum.accumulate(begin, axis=0)
     return np.where(begin < 0, last + step + 1, step - begin + 1)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
-from fedgranger.inference.calibrate import calibrate
+from fedgranger.inference.calibrate import Formula, calibrate
 from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.shifts import (
     draw_shifts,
@@ -226,3 +226,24 @@ def test_quantiles_of_even_p_values_lie_in_their_band_and_off_ones_do_not():
     )
     off = audit_facts(Audit("readings", ("a", "b", "c"), found, p, p**2, 0))["quantiles"]
     assert off["observed"][k] < off["low"][k]
+
+
+def test_beyond_the_copies_no_p_value_is_bolder_than_the_formula():
+    """Copies with statistics a third of the formula's: their law holds as far as they reach."""
+    rng = np.random.default_rng(3)
+    copies = stats.f.rvs(4, 1000, size=(60, 1, 200), random_state=rng) / 3
+    statistic = np.linspace(0.1, 6, 200)[None]
+    df = np.full((1, 200), 4.0)
+    formula = Formula(np.ones((1, 200)), np.full((1, 200), 1000.0))
+    bold, found = (calibrate(statistic, df, copies, law) for law in (None, formula))
+    by_formula = stats.f.sf(statistic, 4, 1000)
+    reached = bold.p_value >= 1 / 61
+    np.testing.assert_array_equal(found.p_value[reached], bold.p_value[reached])
+    assert (bold.p_value[~reached] < by_formula[~reached]).any()
+    np.testing.assert_allclose(
+        found.p_value[~reached],
+        np.maximum(bold.p_value, np.minimum(by_formula, 1 / 61))[~reached],
+    )
+    for level in (0.05, 0.002):  # intervals and tests agree
+        at = found.law.critical(level)
+        np.testing.assert_allclose(found.law.tail(at), level, rtol=1e-6)

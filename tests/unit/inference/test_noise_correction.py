@@ -83,3 +83,12 @@ def test_auto_says_that_it_replaced_the_noise():
     assert any("does not agree" in text for text in latent.facts["warnings"])
     kept = infer(made(3, 0.3), fg.RunConfig(solver="none", test="debiased", lags=1))
     assert "noise_from_lags" not in kept.facts  # asked for by name, the stated noise is used
+
+
+@pytest.mark.parametrize(("lags", "test"), [(1, "debiased"), (2, "readings")])
+def test_noise_from_two_lags_serves_a_model_of_one_lag_only(lags, test):
+    """With more of them the first two lags no longer tell noise from dynamics."""
+    config = fg.RunConfig(solver="none", test="auto", copies=20, lags=lags)
+    found = infer(made(3, 0.3), config)
+    assert found.facts["test"] == test
+    assert ("leaves no other" in found.facts["test_reason"]) == (lags > 1)
