@@ -8,6 +8,7 @@ their ratio.
 """
 
 import argparse
+import functools
 import time
 
 import numpy as np
@@ -16,8 +17,9 @@ from threadpoolctl import threadpool_limits
 import fedgranger as fg
 from fedgranger.config import RunConfig
 from fedgranger.inference.copy_audit import PairTests, run_copies
+from fedgranger.inference.lag_columns import LagColumns
 from fedgranger.inference.latent import fit_latent, pair_tests, refit
-from fedgranger.inference.readings import bases_for, regress
+from fedgranger.inference.readings import regress
 from fedgranger.inference.readings_test import pair_tests_of
 from fedgranger.inference.shifts import draw_shifts, tabulate
 from fedgranger.runtime.setup import set_up
@@ -26,21 +28,23 @@ from fedgranger.runtime.uploads import state_source
 REPEATS = 3
 
 
-def tests_of(source, lags):
-    """Name, the test of the data, and that of a copy."""
+def tests_of(source, table, lags):
+    """Name, the test of the data, and that of a copy with shifted clocks."""
     config = RunConfig(lags=lags)
     fit = fit_latent(source, config)
     own, K = np.array(source.own_lags), np.full((len(source.dims), len(source.dims)), lags)
-    bases = bases_for(source, own, K)
+    lagged = LagColumns(table.shifted(np.zeros_like(own)), own, K)
     yield (
         "latent",
         lambda: pair_tests(fit_latent(source, config)),
-        lambda copy: refit(fit, copy, config),
+        lambda row: refit(fit, table.shifted(row), config),
     )
     yield (
         "readings",
         lambda: pair_tests_of(regress(source, own, K)),
-        lambda copy: pair_tests_of(regress(copy, own, K, bases=bases, with_errors=False)),
+        lambda row: pair_tests_of(
+            regress(table.shifted(row), own, K, lagged=lagged, shifts=row, with_errors=False)
+        ),
     )
 
 
@@ -69,17 +73,11 @@ def main():
 
 def compare(source, table, shifts, lag_counts):
     for lags in lag_counts:
-        for name, test, test_copy in tests_of(source, lags):
+        for name, test, test_copy in tests_of(source, table, lags):
             test()
             once = float(np.median([seconds(test) for _ in range(REPEATS)]))
-
-            def all_copies(test_copy=test_copy):
-                def work(row):
-                    return test_copy(table.shifted(row))
-
-                run_copies(work, PairTests, shifts, lambda *_: None)
-
-            copies = seconds(all_copies)
+            made = functools.partial(run_copies, test_copy, PairTests, shifts, lambda *_: None)
+            copies = seconds(made)
             print(
                 f"{name:9s} lags {lags}: one test {once:6.3f} s, copies {copies:7.2f} s, "
                 f"ratio {copies / once:5.1f}"

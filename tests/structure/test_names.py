@@ -11,8 +11,8 @@ PAGE = ROOT / "docs" / "notation.md"
 ONCE = ("client", "data", "inference", "linalg", "rca", "server")
 """Packages whose modules have names of their own."""
 INNER_LOOPS = {
-    *("equation", "influence", "lag_bases", "products", "readings", "state_moments", "states"),
-    *("strength", "whitening"),
+    *("equation", "influence", "lag_bases", "lag_columns", "products", "readings"),
+    *("state_moments", "states", "strength", "whitening"),
 }
 """Modules of inference with thousands of calls per fit: their shapes are for the reader."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +11,10 @@ import scipy.linalg
 from jaxtyping import Float, Int
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.lag_bases import LagBasis, LagChunk, lag_chunks
-from fedgranger.inference.states import StateSource
+from fedgranger.inference.lag_bases import LagBasis
+from fedgranger.inference.lag_columns import ColumnChunk
 
-__all__ = ["Block", "Equation", "LagColumns", "column_chunks"]
+__all__ = ["Block", "Equation"]
 
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
@@ -39,23 +39,6 @@ class Block(NamedTuple):
     state: Int[np.ndarray, " column"]
     coefficients: Float[np.ndarray, "effect_state column"]
     cov: Float[np.ndarray, "entry entry"]
-
-
-class LagColumns(NamedTuple):
-    """Orthonormal lagged columns and whitened innovations of every client."""
-
-    columns: list[np.ndarray]
-    innovations: list[np.ndarray]
-
-
-def column_chunks(
-    source: StateSource, depth: int, bases: Sequence[LagBasis]
-) -> Iterator[tuple[LagChunk, LagColumns]]:
-    """Read the source once, with the lags of all clients in their bases."""
-    for chunk in lag_chunks(source, depth):
-        columns = [basis.columns(chunk) for basis in bases]
-        pairs = zip(bases, columns, strict=True)
-        yield chunk, LagColumns(columns, [basis.innovations(chunk, own) for basis, own in pairs])
 
 
 class Equation:
@@ -94,35 +77,34 @@ class Equation:
         self._products[: self._widths[0], : self._widths[0]] = own.products
         self._known_rows = 0
 
-    def _design(
-        self, chunk: LagChunk, lagged: LagColumns
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Own columns, those of the causes, innovations, and the rows whose past is complete."""
-        unbroken = chunk.unbroken
-        ready = np.all(unbroken[:-1] >= self._need, axis=1)
-        ready &= unbroken[1:, self.effect] > self._basis.own_lags
-        rows = np.flatnonzero(ready)
-        taken = slice(None) if len(rows) == len(ready) else rows
-        (own, *causes) = (lagged.columns[basis.client][taken, part] for basis, part in self._parts)
-        return own, np.concatenate(causes, axis=1), lagged.innovations[self.effect][taken], rows
+    def _ready(self, chunk: ColumnChunk) -> np.ndarray:
+        """Rows at which everything is there."""
+        ready = np.all(chunk.past >= self._need, axis=1)
+        return ready & (chunk.now[:, self.effect] > self._basis.own_lags)
 
-    def collect(self, chunk: LagChunk, lagged: LagColumns) -> None:
+    def _design(
+        self, chunk: ColumnChunk, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Own columns, those of the causes, and innovations."""
+        taken = slice(None) if len(rows) == len(chunk.now) else rows
+        own, *causes = (chunk.columns[basis.client][taken, part] for basis, part in self._parts)
+        return own, np.concatenate(causes, axis=1), chunk.innovations[self.effect][taken]
+
+    def collect(self, chunk: ColumnChunk) -> None:
         """Add a chunk to XᵀX and XᵀY.
 
         The own columns' products are known but for the rows that other clients take away or that
         lack only lags which the own equation does not have.
         """
-        O, Z, Y, rows = self._design(chunk, lagged)
         q = self._widths[0]
+        ready, known = self._ready(chunk), chunk.past[:, self.effect] >= self._basis.depth
+        rows = np.flatnonzero(ready)
         self.num_rows += len(rows)
-        known = self._basis.is_complete(chunk)
         self._known_rows += int(known.sum())
-        used = np.zeros(len(known), dtype=np.bool_)
-        used[rows] = True
-        own = lagged.columns[self.effect][:, :q]
-        for sign, changed in ((-1, known & ~used), (1, used & ~known)):
-            part = own[changed]
+        for sign, changed in ((-1, known & ~ready), (1, ready & ~known)):
+            part = chunk.columns[self.effect][changed, :q]
             self._products[:q, :q] += sign * (part.T @ part)
+        O, Z, Y = self._design(chunk, rows)
         across = O.T @ Z
         self._products[:q, q:] += across
         self._products[q:, :q] += across.T
@@ -139,7 +121,7 @@ class Equation:
                 "states or fewer lags"
             )
         if self._known_rows != basis.num_rows:
-            raise RuntimeError("the bases belong to other data")
+            raise RuntimeError("the columns belong to other data")
         factor, keep = _root(self._products)
         self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
         kept_factor = self._factor[:, keep]
@@ -181,16 +163,16 @@ class Equation:
 
     def add_covariance(
         self,
-        chunk: LagChunk,
-        lagged: LagColumns,
+        chunk: ColumnChunk,
         residuals: np.ndarray | None,
         *,
         with_errors: bool,
     ) -> None:
         """Add a chunk to the HC3 covariances, and note its residuals."""
-        O, Z, Y, rows = self._design(chunk, lagged)
+        rows = np.flatnonzero(self._ready(chunk))
         if not len(rows):
             return
+        O, Z, Y = self._design(chunk, rows)
         first, *others = self._kept
         Q = np.empty((len(rows), len(self.lag) - first.stop))
         start = self._widths[0]
@@ -204,8 +186,8 @@ class Equation:
         error = Y - O @ self._slopes[:start] - Z @ self._slopes[start:]
         error = error @ self._basis.innovation_factor
         if residuals is not None:
-            targets = np.flatnonzero(chunk.owner == self.effect)
-            residuals[np.ix_(chunk.first + rows, targets)] = error
+            targets = slice(self._basis.first, self._basis.first + error.shape[1])
+            residuals[chunk.first + rows, targets] = error
         self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
         error /= freedom[:, None]
         if with_errors:

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateChunk, StateSource
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
-__all__ = ["LagBasis", "LagChunk", "lag_bases", "lag_chunks"]
+__all__ = ["LagBasis", "LagChunk", "lag_bases", "lag_chunks", "steps_at_once"]
 
 DEPENDENT = 1e-9
 """A column that the ones before it explain up to this share of its size is left out."""
@@ -75,10 +75,6 @@ class LagBasis(NamedTuple):
         """The orthonormal columns of a chunk's steps."""
         return _lagged(chunk, self.client, self.depth) @ self.inverse_factor
 
-    def is_complete(self, chunk: LagChunk) -> Bool[np.ndarray, " time"]:
-        """Steps at which the past is there up to lag D."""
-        return chunk.unbroken[:-1, self.client] >= self.depth
-
     def innovations(
         self, chunk: LagChunk, columns: Float[np.ndarray, "time column"]
     ) -> Float[np.ndarray, "time client_state"]:
@@ -112,10 +108,15 @@ class LagChunk(NamedTuple):
         return self.states[self.history :, self.owner == client]
 
 
+def steps_at_once(depth: int, total_dim: int) -> int:
+    """Time steps whose lags are held at once."""
+    return max(LEAST_STEPS, CHUNK_VALUES // max(depth * total_dim, 1))
+
+
 def lag_chunks(source: StateSource, depth: int) -> Iterator[LagChunk]:
     """Read the source once, every chunk with the steps before it."""
     owner = source.owner
-    steps = max(LEAST_STEPS, CHUNK_VALUES // max(depth * source.total_dim, 1))
+    steps = steps_at_once(depth, source.total_dim)
     states = np.zeros((depth, source.total_dim))
     last, time = np.zeros((1, len(source.dims)), dtype=np.int64), 0
     if source.before is not None:
@@ -176,7 +177,7 @@ def lag_bases(
     num_rows = [0 for _ in clients]
     for chunk in lag_chunks(source, int(depths.max())):
         for m, basis in enumerate(bases):
-            rows = basis.is_complete(chunk)
+            rows = chunk.unbroken[:-1, m] >= depths[m]
             own = basis.columns(chunk)[rows, : len(basis.prediction)]
             basis.products[:] += own.T @ own
             num_rows[m] += len(own)

@@ -13,21 +13,16 @@ where sensors are noisy, a link through a third client can look direct.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedgranger.inference.equation import Block, Equation, column_chunks
-from fedgranger.inference.lag_bases import LagBasis, lag_bases
+from fedgranger.inference.equation import Block, Equation
+from fedgranger.inference.lag_columns import LagColumns
 from fedgranger.inference.states import StateSource
 
-__all__ = ["Readings", "bases_for", "regress"]
-
-KEPT_VALUES = 12_000_000
-"""So many values of lags are kept between two passes, of more they are made again."""
+__all__ = ["Readings", "regress"]
 
 
 class Readings(NamedTuple):
@@ -97,23 +92,14 @@ def _wald(a: np.ndarray, V: np.ndarray) -> tuple[float, int]:
     return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
 
 
-def bases_for(
-    source: StateSource,
-    own_lags: Int[np.ndarray, " client"],
-    cause_lags: Int[np.ndarray, "effect cause"],
-) -> list[LagBasis]:
-    """Bases of the lags that `regress` needs."""
-    others = np.where(np.eye(len(own_lags), dtype=np.bool_), 0, cause_lags + 1)
-    return lag_bases(source, own_lags, np.maximum(own_lags, others.max(axis=0)))
-
-
 def regress(
     source: StateSource,
     own_lags: Int[np.ndarray, " client"],
     cause_lags: Int[np.ndarray, "effect cause"],
     *,
     residuals: Float[np.ndarray, "time state"] | None = None,
-    bases: Sequence[LagBasis] | None = None,
+    lagged: LagColumns | None = None,
+    shifts: Int[np.ndarray, " client"] | None = None,
     effects: Bool[np.ndarray, " client"] | None = None,
     with_errors: bool = True,
 ) -> Readings:
@@ -124,42 +110,39 @@ def regress(
         own_lags: (client,), L_m.
         cause_lags: (effect, cause), K_mn, the lags that are tested.
         residuals: (time, P) of zeros, filled in.
-        bases: `bases_for` these lags, of the source or of the data that it is a copy of with the
-            same number of steps.
+        lagged: the columns at these lags of the data that the source is a copy of, with the same
+            number of steps.
+        shifts: of every client's clock in that copy.
         effects: (client,), the effects that are wanted; all of them by default.
         with_errors: standard errors of single coefficients are wanted too.
 
     Raises:
         InferenceError: there are too few rows.
     """
-    bases = bases_for(source, own_lags, cause_lags) if bases is None else bases
-    depth = max(basis.depth for basis in bases)
-    wanted = range(len(bases)) if effects is None else np.flatnonzero(effects)
-    equations = [Equation(bases, int(m), cause_lags[m]) for m in wanted]
-    chunks_of = partial(column_chunks, source, depth, bases)
-    size = source.num_steps * sum(len(basis.lag) for basis in bases)
-    kept = list(chunks_of()) if size <= KEPT_VALUES else None
-    for chunk in kept or chunks_of():
+    lagged = LagColumns(source, own_lags, cause_lags) if lagged is None else lagged
+    wanted = range(len(own_lags)) if effects is None else np.flatnonzero(effects)
+    equations = [Equation(lagged.bases, int(m), cause_lags[m]) for m in wanted]
+    for chunk in lagged.chunks(source, shifts):
         for equation in equations:
-            equation.collect(*chunk)
+            equation.collect(chunk)
     for equation in equations:
         equation.solve()
-    for chunk in kept or chunks_of():
+    for chunk in lagged.chunks(source, shifts):
         for equation in equations:
-            equation.add_covariance(*chunk, residuals, with_errors=with_errors)
+            equation.add_covariance(chunk, residuals, with_errors=with_errors)
     P = source.total_dim
-    transition = np.zeros((P, depth * P))
+    transition = np.zeros((P, lagged.depth * P))
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
-    num_rows, num_columns = np.zeros((2, len(bases)), dtype=np.int64)
+    num_rows, num_columns = np.zeros((2, len(own_lags)), dtype=np.int64)
     for equation in equations:
-        lagged = equation.lag > 0
-        columns = (equation.lag[lagged] - 1) * P + equation.state[lagged]
+        is_lag = equation.lag > 0  # the constant is not
+        columns = (equation.lag[is_lag] - 1) * P + equation.state[is_lag]
         where = np.ix_(np.flatnonzero(source.owner == equation.effect), columns)
-        transition[where] = equation.coefficients[:, lagged]
+        transition[where] = equation.coefficients[:, is_lag]
         if with_errors:
-            std_error[where] = np.sqrt(equation.squares[:, lagged])
+            std_error[where] = np.sqrt(equation.squares[:, is_lag])
         m = equation.effect
         num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
         blocks |= equation.blocks()
@@ -167,7 +150,7 @@ def regress(
     return Readings(
         transition,
         std_error,
-        depth,
+        lagged.depth,
         blocks,
         augmented,
         num_rows,

@@ -20,8 +20,8 @@ from fedgranger.config import RunConfig
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.calibrate import Formula
 from fedgranger.inference.copy_audit import PairTests, Report, run_copies
-from fedgranger.inference.lag_bases import LagBasis
-from fedgranger.inference.readings import Readings, bases_for, regress
+from fedgranger.inference.lag_columns import LagColumns
+from fedgranger.inference.readings import Readings, regress
 from fedgranger.inference.shifts import large_zeros
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
@@ -44,11 +44,11 @@ class ReadingsCopies(NamedTuple):
     report: Report
     record: Path | None
 
-    def bases(
+    def columns(
         self, own_lags: Int[np.ndarray, " client"], cause_lags: Int[np.ndarray, "effect cause"]
-    ) -> list[LagBasis]:
-        """Of the steps that all copies have: a copy without shifts."""
-        return bases_for(self.shifted(np.zeros_like(own_lags)), own_lags, cause_lags)
+    ) -> LagColumns:
+        """Of the steps that all copies have: those of a copy without shifts."""
+        return LagColumns(self.shifted(np.zeros_like(own_lags)), own_lags, cause_lags)
 
 
 class Screened(NamedTuple):
@@ -99,15 +99,15 @@ def readings_on(
     else:
         lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
         made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
-    bases = copies.bases(own_lags, lags)
-
-    def test(row: np.ndarray) -> PairTests:
-        states = copies.shifted(row)
-        return pair_tests_of(
-            regress(states, own_lags, lags, bases=bases, effects=again, with_errors=False)
-        )
-
     if again.any():
+        lagged = copies.columns(own_lags, lags)
+
+        def test(row: np.ndarray) -> PairTests:
+            clocks = {"lagged": lagged, "shifts": row}
+            states = copies.shifted(row)
+            found = regress(states, own_lags, lags, **clocks, effects=again, with_errors=False)
+            return pair_tests_of(found)
+
         _, shifts, report, record = copies
         new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
         made = [_merge(*both, again) for both in zip(made, new, strict=True)]
@@ -127,19 +127,20 @@ def _screen(
     """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
     M = len(source.dims)
     one = np.ones((M, M), dtype=np.int64)
-    bases = copies.bases(own_lags, one)
+    lagged = copies.columns(own_lags, one)
 
     def first(
-        states: StateSource, row: np.ndarray | None, bases: list[LagBasis] | None
+        states: StateSource, row: np.ndarray | None, lagged: LagColumns | None
     ) -> tuple[Readings, np.ndarray]:
         residuals = large_zeros((states.num_steps, states.total_dim))
-        fit = regress(states, own_lags, one, residuals=residuals, bases=bases, with_errors=False)
+        clocks = {"lagged": lagged, "shifts": row}
+        fit = regress(states, own_lags, one, residuals=residuals, **clocks, with_errors=False)
         late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
         late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it
         return fit, late
 
     def screen(row: np.ndarray) -> Screened:
-        fit, later = first(copies.shifted(row), row, bases)
+        fit, later = first(copies.shifted(row), row, lagged)
         return Screened(*pair_tests_of(fit), later)
 
     fit, found = first(source, None, None)

@@ -83,7 +83,10 @@ def _shifted_part(
     observed = [table.observed[place, m] for m, place in enumerate(places)]
     breaks = np.stack([table.starts[place] | (place == 0) for place in places], axis=1)
     return StateChunk(
-        np.concatenate(parts, axis=1), np.stack(observed, axis=1), breaks.any(axis=1), breaks
+        np.concatenate(parts, axis=1),
+        np.stack(observed, axis=1),
+        np.logical_or.reduce(breaks, axis=1),
+        breaks,
     )
 
 

@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference import arrivals as arrivals_module
-from fedgranger.inference import lag_bases, readings, whitening
+from fedgranger.inference import lag_bases, lag_columns, whitening
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.infer import infer
 from fedgranger.inference.readings import regress
@@ -91,7 +91,7 @@ def test_chunks_and_windows_do_not_matter(monkeypatch, chunk, steps):
     whole = regress(source_of(x, DIMS, chunk=10**9), OWN, lags(2))
     monkeypatch.setattr(lag_bases, "CHUNK_VALUES", 0)
     monkeypatch.setattr(lag_bases, "LEAST_STEPS", steps)
-    monkeypatch.setattr(readings, "KEPT_VALUES", 0 if steps == 53 else 10**9)
+    monkeypatch.setattr(lag_columns, "KEPT_VALUES", 0 if steps == 53 else 10**9)
     cut = regress(source_of(x, DIMS, chunk=chunk), OWN, lags(2))
     np.testing.assert_allclose(cut.transition, whole.transition, atol=1e-11)
     for pair, block in whole.blocks.items():
@@ -308,6 +308,53 @@ def test_auto_with_one_lag_at_most_and_with_dependent_states():
     assert audit.found.df[2, 1] == 1
     known = audit.statistics[:, 2, 1]
     assert known.var() > 0.5  # of W/1, not of W/3
+
+
+@pytest.mark.parametrize("kept", [0, 10**9])
+@pytest.mark.parametrize("steps", [300, 280])
+def test_a_copy_is_the_regression_of_shifted_series_written_out(monkeypatch, kept, steps):
+    """Missing rows, a break in the data, cut records; columns kept or made again, and one QR."""
+    monkeypatch.setattr(lag_columns, "KEPT_VALUES", kept)
+    monkeypatch.setattr(lag_bases, "CHUNK_VALUES", 0)
+    monkeypatch.setattr(lag_bases, "LEAST_STEPS", 64)
+    x = series(300, 5, (1, 1))
+    observed = np.ones((300, 2), dtype=bool)
+    observed[[40, 41, 170], [0, 0, 1]] = False
+    table = tabulate(source_of(x, (1, 1), observed=observed, starts=(0, 120)))
+    own, K, row = np.array([3, 2]), lags(2, (1, 1)), np.array([0, 95])
+    lagged = lag_columns.LagColumns(table.shifted(np.zeros(2, dtype=int), steps), own, K)
+    found = regress(table.shifted(row, steps), own, K, lagged=lagged, shifts=row)
+    whole = [np.where(seen, v, np.nan) for v, seen in zip(x.T, observed.T, strict=True)]
+    rows = []
+    for t in range(steps):
+        place = [(t - shift) % steps for shift in row]
+
+        def past(m, count, place=place):
+            """Lags of a client on its own clock, None where they cross a break."""
+            steps_back = [(place[m] - k) % steps for k in range(1, count + 1)]
+            later = [place[m], *steps_back]
+            crossed = any(later[k] in (0, 120) for k in range(1, count))
+            values = [whole[m][at] for at in steps_back]
+            return None if crossed or np.isnan(values).any() else values
+
+        mine, theirs = past(0, own[0]), past(1, 3)
+        begins = place[0] in (0, 120)
+        if mine is None or theirs is None or begins or np.isnan(whole[0][place[0]]):
+            continue
+        rows.append([whole[0][place[0]], 1.0, *mine, *theirs])
+    y, X = np.array(rows)[:, 0], np.array(rows)[:, 1:]
+    assert found.num_rows[0] == len(y)
+    fit = sm.OLS(y, X).fit(cov_type="HC3")
+    tested = [4, 5]
+    a, V = fit.params[tested], fit.cov_params()[np.ix_(tested, tested)]
+    assert found.statistic(0, 1)[0] == pytest.approx(a @ np.linalg.solve(V, a) / 2, rel=1e-8)
+
+
+def test_columns_of_other_data_are_refused():
+    x = series(200, 1, (1, 1))
+    lagged = lag_columns.LagColumns(source_of(x[:150], (1, 1)), np.array([1, 1]), lags(1, (1, 1)))
+    with pytest.raises(RuntimeError, match="other data"):
+        regress(source_of(x, (1, 1)), np.array([1, 1]), lags(1, (1, 1)), lagged=lagged)
 
 
 def two_steps_later():
