@@ -206,7 +206,7 @@ def call(kit, monkeypatch):
 
 def test_one_run_at_a_time_has_the_sites_records(kit, call):
     """Several jobs at once could each ask a question before any of them was written down."""
-    from fedgranger.flare.job import FlareClient
+    from fedgranger.flare.client_job import FlareClient
 
     write_settings(kit, ClientSettings(str(data_of(kit))))
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
@@ -220,14 +220,14 @@ def test_one_run_at_a_time_has_the_sites_records(kit, call):
 
 
 def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeypatch):
-    from fedgranger.flare import job
+    from fedgranger.flare import client_job
 
     def fail(*_):
         raise RuntimeError("sensor 'secret'")
 
-    monkeypatch.setattr(job, "read_secret", fail)
+    monkeypatch.setattr(client_job, "read_secret", fail)
     write_settings(kit, ClientSettings(str(data_of(kit))))
-    client = job.FlareClient()
+    client = client_job.FlareClient()
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
     for _ in range(2):
         answer = decode(client.handle(request))
@@ -237,7 +237,7 @@ def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeyp
 
 @pytest.mark.parametrize("caller", ["client2", "", "server.x"])
 def test_only_the_server_may_call_a_client(kit, caller, call):
-    from fedgranger.flare.job import FlareClient
+    from fedgranger.flare.client_job import FlareClient
 
     call.caller = caller
     client = FlareClient()

@@ -40,7 +40,8 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
     from nvflare.collab import CollabRecipe
     from nvflare.recipe import SimEnv
 
-    from fedgranger.flare.job import FlareClient, FlareServer
+    from fedgranger.flare.client_job import FlareClient
+    from fedgranger.flare.server_job import FlareServer
 
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as name:

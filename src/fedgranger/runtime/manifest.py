@@ -9,13 +9,14 @@ import numpy as np
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.quality import local_fit
-from fedgranger.client.season import Season
+from fedgranger.client.season import season_fact, whole_periods
 from fedgranger.config import RunConfig
 from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.protocol import Training
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["describe"]
@@ -78,10 +79,10 @@ def _season(season: Season, client: str) -> dict[str, Any]:
     if not season.lengths:
         return {"periods": []}
     return {
-        "periods": season.periods.tolist(),
+        "periods": whole_periods(season).tolist(),
         "kind": season.kind,
         "share": round(season.share, 6),
-        "fact": season.fact(client),
+        "fact": season_fact(season, client),
     }
 
 
