@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.audit import AuditLog, read_lines, verify
+from fedgranger.federation.audit_log import AuditLog, read_lines, verify
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.policy import SitePolicy, policy_text
 from fedgranger.federation.preview import explained, look_ahead
@@ -81,11 +81,11 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
 
 
 def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
-    from fedgranger.cli.federation import party
+    from fedgranger.cli.federation import site_commands
     from fedgranger.flare.settings import read_series, read_settings
 
-    monkeypatch.setattr(party, "check_kit", lambda _: None)
-    monkeypatch.setattr(party, "become_supervisor", lambda _: None)
+    monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
+    monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)
     command("start", kit, "--data", counter_of(kit), "--difference", "auto,s1")
     settings = read_settings(kit, "pump")
     assert settings.difference == "auto,s1"
@@ -139,7 +139,9 @@ def test_the_preview_asks_the_question_of_the_default_run():
 
 def test_without_a_policy_nothing_starts(kit, monkeypatch):
     (kit / "policy.toml").unlink()
-    monkeypatch.setattr("fedgranger.cli.federation.party.check_kit", lambda _: None)  # no key here
+    monkeypatch.setattr(
+        "fedgranger.cli.federation.site_commands.check_kit", lambda _: None
+    )  # no key here
     for words in (["preview"], ["start"]):
         assert "no policy" in command(*words, kit, "--data", data_of(kit), code=2)
     assert not (kit / "local" / "fedgranger.json").exists()

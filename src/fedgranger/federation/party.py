@@ -26,9 +26,9 @@ from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
 from fedgranger.errors import ConfigError, FedGrangerError
 from fedgranger.federation import answers
+from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
-from fedgranger.federation.options import ClientOptions, check_run_name
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.preparation import Preparation
 from fedgranger.federation.questions import Questions, WaitingError, question_of

@@ -15,7 +15,7 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
-from fedgranger.federation.options import ClientOptions, FederationOptions
+from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of

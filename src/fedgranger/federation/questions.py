@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid
-from fedgranger.federation.options import ClientOptions
+from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.store import DamagedRecordError, Store
 

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 from fedgranger.errors import RunError
-from fedgranger.federation.audit import AuditLog
+from fedgranger.federation.audit_log import AuditLog
 from fedgranger.flare.connection import Connection
 from fedgranger.flare.guard import ROLES
 from fedgranger.flare.rights import check_rights

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     REVOKED,
     check_not_revoked,
     common_name,

@@ -13,9 +13,9 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Coordinator, drive
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import Plan, RunStopped
 from fedgranger.federation.store import DiskFiles, Store

@@ -19,7 +19,7 @@ from fedgranger.flare.job_files import write_job
 from fedgranger.flare.kits import admin_name, role_of
 
 if TYPE_CHECKING:
-    from fedgranger.federation.options import FederationOptions
+    from fedgranger.federation.agreed_options import FederationOptions
 
 __all__ = ["Federation", "connect", "run_job"]
 

@@ -17,7 +17,7 @@ from fedgranger.flare.authority import (
     signing_key,
     write_parties,
 )
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     REVOKED,
     common_name,
     day,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedgranger.data.panel import Panel
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import OUTCOME
 from fedgranger.flare.settings import (

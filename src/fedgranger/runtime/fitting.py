@@ -31,8 +31,8 @@ from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, InferenceWarning
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.protocol import (
     EngineHooks,
     Plan,

@@ -11,8 +11,8 @@ from fedgranger.client.season import apply_season, take_out, whole_periods
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.errors import DataError
+from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
 from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.federation.validation import check_answer

@@ -20,7 +20,7 @@ from fedgranger.cli.federation.common import (
 )
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
-from fedgranger.flare.certificates import MEMBERS, day, fingerprint, read_certificate
+from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate
 from fedgranger.flare.identity import describe, require_flare, root_path
 from fedgranger.flare.private_files import write_private
 

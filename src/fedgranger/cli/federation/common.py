@@ -13,7 +13,7 @@ from rich.markup import escape
 from fedgranger.cli.console import err
 from fedgranger.cli.lazy import lazy_group
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.flare.certificates import check_certificates
+from fedgranger.flare.certificate_checks import check_certificates
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries

@@ -17,16 +17,16 @@ from rich.table import Table
 from fedgranger.cli.console import err, friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, say
 from fedgranger.cli.options import merge, with_run_options
-from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
+from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer
 from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["check", "run"]

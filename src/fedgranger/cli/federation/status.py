@@ -14,7 +14,7 @@ from rich.table import Table
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import read_certificate
+from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health
 from fedgranger.flare.identity import certificate_path
 from fedgranger.flare.kits import require_flare, role_of

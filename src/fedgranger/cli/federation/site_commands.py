@@ -196,8 +196,8 @@ def log(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
 ) -> None:
     """Show everything that left this site or was refused; at the server, what was refused."""
-    from fedgranger.federation.audit import read_lines
-    from fedgranger.federation.audit import verify as check_chain
+    from fedgranger.federation.audit_log import read_lines
+    from fedgranger.federation.audit_log import verify as check_chain
 
     role_of(kit)  # any party has one
     path = state_folder(kit) / "audit.jsonl"
