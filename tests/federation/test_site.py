@@ -13,7 +13,7 @@ from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.audit_log import AuditLog, read_lines, verify
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.policy import SitePolicy, policy_text
-from fedgranger.federation.preview import explained, look_ahead
+from fedgranger.federation.preview import explained, make_preview
 from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.settings import ClientSettings, write_settings
@@ -114,7 +114,7 @@ def test_preview_measures_what_a_server_could_hold():
     """The share is that of least squares on the states around a step; rounds add to it."""
     client = fg.simulate(2, 301, seed=0)[0]["client1"]
     series = LocalSeries(client, np.arange(301))
-    none, two, many = (look_ahead(series, SitePolicy(), rounds) for rounds in (0, 2, 4))
+    none, two, many = (make_preview(series, SitePolicy(), rounds) for rounds in (0, 2, 4))
     np.testing.assert_array_equal(none.after, none.default)
     assert (two.after >= two.default - 1e-12).all()
     assert (two.after.mean() - two.default.mean()) > 1e-3
@@ -130,7 +130,7 @@ def test_preview_measures_what_a_server_could_hold():
 
 
 def test_the_preview_asks_the_question_of_the_default_run():
-    found = look_ahead(LocalSeries(CLIENT, np.arange(NUM_STEPS)), SitePolicy(), 0)
+    found = make_preview(LocalSeries(CLIENT, np.arange(NUM_STEPS)), SitePolicy(), 0)
     server = Attacker(SitePolicy())
     server.offer(options())
     assert server.begin(1).arrays["error_cov"].shape == (found.state_dim, found.state_dim)

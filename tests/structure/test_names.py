@@ -11,6 +11,13 @@ from fedgranger_research.commands import COMMANDS as STUDIES
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 PAGE = ROOT / "docs" / "notation.md"
+PRIVATE_WORDS = {
+    *("hear", "heard", "look", "looked", "meet", "mend", "mended", "met", "pose", "posed", "said"),
+    *("say", "story", "stream", "streams", "tell", "told"),
+}
+"""Words of ours for what has a name in the field: message, sentence, report, check, client."""
+OF_THE_ENGINE = {"STREAM", "Stream", "stream", "streams"}
+"""FLARE's own names, in the modules that guard it."""
 INNER_LOOPS = {
     *("equation", "influence", "lag_bases", "lag_columns", "products", "readings"),
     *("state_moments", "states", "strength", "whitening"),
@@ -75,6 +82,18 @@ def test_every_word_is_explained_once():
     words = [word.strip() for row in rows for word in row.split(",")]
     assert len(words) > 40
     assert [word for word, count in Counter(words).items() if count > 1] == []
+
+
+def parts(name):
+    """The words of an identifier, in lower case."""
+    return re.findall(r"[a-z]+", re.sub(r"([A-Z][a-z])", r"_\1", name).lower())
+
+
+def test_identifiers_use_the_words_of_the_field():
+    for path in (SOURCE / "fedgranger").rglob("*.py"):
+        allowed = OF_THE_ENGINE if path.parent.name == "flare" else set()
+        used = set(identifiers(path)) - allowed
+        assert [name for name in used if PRIVATE_WORDS & set(parts(name))] == [], path
 
 
 def test_module_names_occur_once():

@@ -152,9 +152,9 @@ def server_protocol(
 ) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
-    told = {name: plan.options.for_client(name).to_text() for name in names}
+    client_options = {name: plan.options.for_client(name).to_text() for name in names}
     ranges = yield request_each(
-        "offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names}
+        "offer", {n: {"nonce": plan.nonce, "options": client_options[n]} for n in names}
     )
     _check_clocks(ranges, plan.options, clock())
     grid = agree({name: _time_range(packet) for name, packet in ranges.items()})

@@ -137,8 +137,8 @@ class _LocalRun:
 
     @functools.cached_property
     def _setup(self) -> Setup:
-        sites = [client.prepared.site for client in self._clients.values()]
-        return assemble(tuple(site for site in sites if site), self._config, self._window)
+        clients = [client.prepared.site for client in self._clients.values()]
+        return assemble(tuple(client for client in clients if client), self._config, self._window)
 
     @functools.cached_property
     def _seasonless(self) -> Panel:

@@ -29,7 +29,7 @@ def learn_normal(
         source: their states.
         inference: with tested edges only their causes may explain a client; without, all others.
     """
-    models = {stream.name: stream.model for stream in setup.streams}
+    models = {client.name: client.model for client in setup.client_data}
     try:
         monitors = {
             name: fit_monitor(panel[name], panel.segment_starts, model)
