@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
-from fedgranger.federation.options import ExchangeOptions
+from fedgranger.federation.agreed_options import ExchangeOptions
 from fedgranger.option_fields import option_of
 
 PAGE = Path(__file__).with_name("options.md")

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.client.monitor import Monitor
-from fedgranger.client.season import Season
 from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
 from fedgranger.inference.decision import decide, false_edge_bound, normal_score
@@ -20,6 +18,7 @@ from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeIn
 from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
+from fedgranger.normal_operation import Monitor, Season
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation

@@ -13,8 +13,8 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.coordinator import Coordinator, drive
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import merge, with_options
-from fedgranger.cli.run import check_folder, leave_if_untested, print_answer, run_fit
+from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer, run_fit
 from fedgranger.cli.tables import bytes_table, ledger_table
 from fedgranger.config import check_choice
 from fedgranger.errors import RunError

@@ -21,6 +21,7 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeGrid, TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, InferenceError, UnstableRecursionError
+from fedgranger.federation.agreed_options import FederationOptions, check_run_name
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import (
     Answers,
@@ -31,7 +32,6 @@ from fedgranger.federation.exchanges import (
     request_models,
     train,
 )
-from fedgranger.federation.options import FederationOptions, check_run_name
 from fedgranger.federation.store import Records
 from fedgranger.federation.validation import read_fraction, read_stretches
 from fedgranger.inference.edge_tables import EdgeInference
@@ -152,9 +152,9 @@ def server_protocol(
 ) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
-    told = {name: plan.options.for_client(name).to_text() for name in names}
+    client_options = {name: plan.options.for_client(name).to_text() for name in names}
     ranges = yield request_each(
-        "offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names}
+        "offer", {n: {"nonce": plan.nonce, "options": client_options[n]} for n in names}
     )
     _check_clocks(ranges, plan.options, clock())
     grid = agree({name: _time_range(packet) for name, packet in ranges.items()})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedgranger.data.panel import Panel
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import OUTCOME
 from fedgranger.flare.settings import (
@@ -40,7 +40,8 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
     from nvflare.collab import CollabRecipe
     from nvflare.recipe import SimEnv
 
-    from fedgranger.flare.job import FlareClient, FlareServer
+    from fedgranger.flare.client_job import FlareClient
+    from fedgranger.flare.server_job import FlareServer
 
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as name:

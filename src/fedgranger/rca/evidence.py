@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgranger.client.monitor import MEMORY, Monitor
+from fedgranger.client.monitor import MEMORY, monitor_message
+from fedgranger.client.season import apply_season
 from fedgranger.data.panel import Panel, segment_starts, step_lengths
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference, examine_states
 from fedgranger.linalg.smoothing import smooth
 from fedgranger.messages import MonitorMessage
+from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 
 __all__ = [
@@ -107,7 +109,9 @@ def gather(result: Result, panel: Panel) -> Evidence:
     check_interval(result, panel.time)
     panel = without_season(result, panel)
     starts = segment_starts(panel.time, training_interval(result))
-    messages = {name: monitor.report(panel[name], starts) for name, monitor in monitors.items()}
+    messages = {
+        name: monitor_message(monitor, panel[name], starts) for name, monitor in monitors.items()
+    }
     thresholds = {name: monitor.threshold for name, monitor in monitors.items()}
     return combine(reference, messages, thresholds, starts)
 
@@ -119,7 +123,7 @@ def without_season(result: Result, panel: Panel) -> Panel:
         DataError: a sensor is absent, or the time axis is of another kind than in training.
     """
     clients = tuple(
-        result.seasons[client.name].apply(client, panel.time)
+        apply_season(result.seasons[client.name], client, panel.time)
         if client.name in result.seasons
         else client
         for client in panel

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.client.monitor import monitor_message
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.rca.evidence import (
@@ -154,7 +155,8 @@ class OnlineAnalysis:
         extended = used if self._last is None else _joined_panels(self._last, used)
         starts = segment_starts(extended.time, training_interval(self._result))
         messages = {
-            name: monitor.report(extended[name], starts) for name, monitor in self._monitors.items()
+            name: monitor_message(monitor, extended[name], starts)
+            for name, monitor in self._monitors.items()
         }
         thresholds = {name: monitor.threshold for name, monitor in self._monitors.items()}
         evidence = combine(self._reference, messages, thresholds, starts)

@@ -31,8 +31,8 @@ from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, InferenceWarning
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.protocol import (
     EngineHooks,
     Plan,
@@ -137,8 +137,8 @@ class _LocalRun:
 
     @functools.cached_property
     def _setup(self) -> Setup:
-        sites = [client.prepared.site for client in self._clients.values()]
-        return assemble(tuple(site for site in sites if site), self._config, self._window)
+        clients = [client.prepared.site for client in self._clients.values()]
+        return assemble(tuple(client for client in clients if client), self._config, self._window)
 
     @functools.cached_property
     def _seasonless(self) -> Panel:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.client.monitor import Monitor, fit_monitor
+from fedgranger.client.monitor import fit_monitor
 from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import FedGrangerError
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_reference
 from fedgranger.inference.states import StateSource
+from fedgranger.normal_operation import Monitor
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["learn_normal"]
@@ -28,7 +29,7 @@ def learn_normal(
         source: their states.
         inference: with tested edges only their causes may explain a client; without, all others.
     """
-    models = {stream.name: stream.model for stream in setup.streams}
+    models = {client.name: client.model for client in setup.client_data}
     try:
         monitors = {
             name: fit_monitor(panel[name], panel.segment_starts, model)

@@ -17,7 +17,7 @@ from fedgranger.cli.options import merge, with_options
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings
-from fedgranger_research.recordings.study import RecordingStudy
+from fedgranger_research.recordings.recording_study import RecordingStudy
 from fedgranger_research.recordings.summary import pair_table, summarise_controls
 
 __all__ = ["recordings"]

@@ -16,18 +16,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, check_kit, say
+from fedgranger.cli.federation.common import Kit, check_kit, print_sentence
 from fedgranger.cli.options import merge, with_options
-from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
+from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer
 from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.federation.options import ExchangeOptions, FederationOptions
+from fedgranger.federation.agreed_options import ExchangeOptions, FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["check", "run"]
@@ -55,7 +55,7 @@ def check(
     options = FederationOptions(RunConfig(solver="none"), wait_seconds=wait_seconds)
     check_kit(kit)
     with connect(kit) as session:
-        outcome = run_job(session, "check", names, options, None, mode="check", log=say)
+        outcome = run_job(session, "check", names, options, None, mode="check", log=print_sentence)
     ranges = outcome.get("ranges", {})
     table = Table(box=None, header_style="bold")
     for column in ("client", "version", "clock", "rows begin", "rows end", "interval"):
@@ -109,7 +109,7 @@ def run(
     _check_named(run_config, names)
     digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
     if run_config.solver != "none":
-        say(
+        print_sentence(
             "FedGC's rounds show the server p more combinations of a client's d sensors each: "
             "after about d/p rounds it holds every sensor up to a linear map. Clients whose "
             "policy.toml does not allow rounds will refuse."
@@ -118,7 +118,13 @@ def run(
     check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(
-            session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
+            session,
+            f"run-{digest[:12]}",
+            names,
+            options,
+            out_folder,
+            log=print_sentence,
+            report=_show,
         )
     if outcome["status"] != "done":
         raise RunError(outcome["sentence"])

@@ -26,8 +26,8 @@ from fedgranger.cli.federation.common import (
     check_kit,
     client_of,
     federation,
-    look_at_data,
-    say,
+    print_sentence,
+    read_and_check,
 )
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
@@ -65,7 +65,9 @@ def start(
     check_kit(kit)
     if role == "client":
         sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-        settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
+        settings, *_ = read_and_check(
+            kit, data, time_column, interval, missing, constant, **sensors
+        )
         write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
@@ -92,11 +94,13 @@ def preview(
     ] = False,
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
-    from fedgranger.federation.preview import look_ahead
+    from fedgranger.federation.preview import make_preview
 
     sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-    _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
-    found = look_ahead(series, policy, rounds)
+    _, policy, series = read_and_check(
+        kit, data, time_column, interval, missing, constant, **sensors
+    )
+    found = make_preview(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:
         _record_consent(kit, found, policy, series)
@@ -196,8 +200,8 @@ def log(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
 ) -> None:
     """Show everything that left this site or was refused; at the server, what was refused."""
-    from fedgranger.federation.audit import read_lines
-    from fedgranger.federation.audit import verify as check_chain
+    from fedgranger.federation.audit_log import read_lines
+    from fedgranger.federation.audit_log import verify as check_chain
 
     role_of(kit)  # any party has one
     path = state_folder(kit) / "audit.jsonl"
@@ -209,7 +213,9 @@ def log(
     else:
         out.print(_log_table(lines))
     if verify:
-        say(f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}")
+        print_sentence(
+            f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
+        )
 
 
 def _log_table(lines: list[dict[str, Any]]) -> Table:

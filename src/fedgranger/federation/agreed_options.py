@@ -140,8 +140,8 @@ class ClientOptions:
 
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
-        told = {"test": self.config.test, "message_steps": self.message_steps}
-        return json.dumps({**told, **self.states, **self.rounds}, sort_keys=True)
+        common = {"test": self.config.test, "message_steps": self.message_steps}
+        return json.dumps({**common, **self.states, **self.rounds}, sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> ClientOptions:
