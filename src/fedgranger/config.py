@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import (
     Options,
@@ -207,7 +208,7 @@ class EdgeTestOptions(Options):
     subject = "edge_tests"
     test: str = choice(
         "auto",
-        ("auto", "debiased", "readings", "asymptotic", "none"),
+        ("auto", *EDGE_TESTS, "none"),
         "which question is put to the clients' states. \"debiased\": does the cause's latent state "
         "drive the effect's, measurement error taken out; \"readings\": do the cause's past states "
         "help to predict the effect beyond its own past, with p-values from copies whose clocks "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 
@@ -22,9 +23,8 @@ __all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", 
 NAMES = ("cause", "effect")
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
-WORDS = {"debiased": "latent", "readings": "readings"}
 OTHER_FILES = tuple(
-    f"{kind}_{word}.csv" for kind in ("edges", "entries") for word in WORDS.values()
+    f"{kind}_{test.file_word}.csv" for kind in ("edges", "entries") for test in EDGE_TESTS.values()
 )
 
 
@@ -50,7 +50,7 @@ def other_tables(found: EdgeInference | None) -> dict[str, pd.DataFrame]:
     """Tables of the test that is not the run's answer, by file name."""
     if found is None or found.beside is None:
         return {}
-    word = WORDS[found.beside.facts["test"]]
+    word = EDGE_TESTS[found.beside.facts["test"]].file_word
     tables = {"edges": found.beside.edges, "entries": found.beside.entries}
     return {f"{name}_{word}.csv": table for name, table in tables.items()}
 
@@ -63,7 +63,8 @@ def read_inference(
     other = facts.get("beside")
     if found is None or other is None:
         return found
-    return found._replace(beside=_read(folder, other, arrays, f"_{WORDS[other['test']]}"))
+    word = EDGE_TESTS[other["test"]].file_word
+    return found._replace(beside=_read(folder, other, arrays, f"_{word}"))
 
 
 def _read(

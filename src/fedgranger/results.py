@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.config import RunConfig, check_choice, read_toml
+from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import RunError
 from fedgranger.inference.decision import decide, false_edge_bound, normal_score
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
@@ -72,7 +73,7 @@ class Result:
         for name in (effect, cause):
             if name not in self.clients:
                 raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
-        check_choice("estimate", estimate, ("fedgc", "debiased", "readings"))
+        check_choice("estimate", estimate, ("fedgc", *STATE_TESTS))
         m, n = self.clients.index(effect), self.clients.index(cause)
         rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
         if estimate == "fedgc":
@@ -166,8 +167,8 @@ class Result:
         return self._tested(estimate).facts
 
     def _check_estimate(self, estimate: str) -> None:
-        check_choice("estimate", estimate, ("auto", "debiased", "readings", "fedgc"))
-        if estimate in ("debiased", "readings"):
+        check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
+        if estimate in STATE_TESTS:
             self._tested(estimate)
         if estimate == "fedgc":
             self._fedgc()

@@ -15,6 +15,7 @@ from fedgranger.cli.console import err, friendly, out
 from fedgranger.cli.tables import score_table
 from fedgranger.data.known_graph import KnownGraph, read_known_graph
 from fedgranger.data.truth import Truth
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.evaluation.metrics import evaluate as score
 from fedgranger.results import Result
 from fedgranger.run_folder import write_atomically
@@ -47,7 +48,7 @@ def evaluate(
         typer.echo(json.dumps(scores))
         return
     out.print(_edge_score_table(scores) if known.truth is None else score_table(scores))
-    tested = scores.get("debiased") or scores.get("readings") or scores.get("asymptotic") or {}
+    tested = next((scores[kind] for kind in EDGE_TESTS if kind in scores), {})
     coverage = tested.get("coverage", {})
     for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
         if coverage.get(name) is not None:
@@ -58,7 +59,7 @@ def _score_edges(result: Result, path: Path) -> dict[str, Any]:
     """Scores against a graph that says nothing about entries: only those of whole edges."""
     known = read_known_graph(path, result.clients)
     scores = score(result, _as_truth(result, known))
-    for kind in ("debiased", "readings", "asymptotic", "fedgc"):
+    for kind in (*EDGE_TESTS, "fedgc"):
         for level in ENTRY_LEVELS:
             scores.get(kind, {}).pop(level, None)
         scores.get(kind, {}).get("coverage", {})["all_entries"] = None
@@ -79,7 +80,7 @@ def _as_truth(result: Result, known: KnownGraph) -> Truth:
 
 def _edge_score_table(scores: dict[str, Any]) -> Table:
     """One column per estimate; what is undefined or was not decided is a dash."""
-    kinds = [kind for kind in ("debiased", "readings", "asymptotic", "fedgc") if kind in scores]
+    kinds = [kind for kind in (*EDGE_TESTS, "fedgc") if kind in scores]
     labels = {
         "F1": "f1",
         "AUC-ROC": "auc_roc",

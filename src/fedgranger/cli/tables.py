@@ -10,6 +10,7 @@ import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.answer import (
     absence,
     answer_sentence,
@@ -102,7 +103,7 @@ def score_table(scores: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="bold")
     for name in ("estimate", "level", "true", *columns):
         table.add_column(name, justify="left" if name in ("estimate", "level") else "right")
-    for kind in ("debiased", "readings", "asymptotic", "fedgc"):
+    for kind in (*EDGE_TESTS, "fedgc"):
         for level, label in levels.items():
             if kind in scores:
                 score = scores[kind][level]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.data.truth import Truth
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.decision import adjust
 from fedgranger.inference.edge_tables import EdgeInference
@@ -142,7 +143,11 @@ def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
     }
     methods = {facts["state_model"] for facts in result.manifest["data"]["clients"].values()}
     tested = result.manifest["inference"]
-    if methods <= {"given", "known"} and tested["lags"] == 1 and tested["test"] != "readings":
+    if (
+        methods <= {"given", "known"}
+        and tested["lags"] == 1
+        and EDGE_TESTS[tested["test"]].estimates_transition
+    ):
         true = true_entries(entries, truth)
         out["all_entries"] = _share((low <= true) & (true <= high))
     return out

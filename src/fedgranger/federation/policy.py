@@ -18,6 +18,7 @@ import numpy as np
 
 from fedgranger.config import check_choice, read_toml, unknown_key
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation.agreed_options import ClientOptions
 
@@ -71,7 +72,7 @@ class SitePolicy:
     largest_state_dim: int = 4
     smallest_sensors_per_state: float | int = 2.0
     standardise: bool = True
-    tests: tuple[str, ...] = ("debiased", "readings")
+    tests: tuple[str, ...] = STATE_TESTS
     rounds: int = 0
     questions: int = 1
     runs_per_day: int = 24
@@ -104,7 +105,7 @@ class SitePolicy:
         if not isinstance(self.tests, tuple):
             raise ConfigError(f"tests is {self.tests!r}; it must be a list of names")
         for name in self.tests:
-            check_choice("an entry of tests", name, ("debiased", "readings"))
+            check_choice("an entry of tests", name, STATE_TESTS)
         for name in ("first_time", "last_time"):
             _moment(name, getattr(self, name))
 
@@ -129,9 +130,7 @@ class SitePolicy:
             )
         if self.standardise and not config.standardise:
             raise PolicyError("its policy lets out standardised states only; use standardise=true")
-        wanted_tests = {"auto": ("debiased", "readings"), "none": ()}.get(
-            config.test, (config.test,)
-        )
+        wanted_tests = {"auto": STATE_TESTS, "none": ()}.get(config.test, (config.test,))
         for name in wanted_tests:
             if name not in self.tests:
                 raise PolicyError(f"its policy does not allow the test '{name}'")

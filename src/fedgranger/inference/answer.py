@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
+
 __all__ = [
-    "OTHER_ANSWERS",
-    "QUESTIONS",
     "RANKING_WORDS",
-    "TEST_NAMES",
     "EdgeCounts",
     "absence",
     "answer_sentence",
@@ -26,25 +25,6 @@ __all__ = [
     "untested_reasons",
 ]
 
-TEST_NAMES = {
-    "debiased": "latent test",
-    "readings": "readings' test",
-    "asymptotic": "test of FedGC's limit",
-}
-QUESTIONS = {
-    "debiased": (
-        "does the latent influence exist, that is, does the cause's true state move the effect's "
-        "once measurement noise is taken out, given all clients' pasts"
-    ),
-    "readings": (
-        "do the cause's past states help to predict the effect beyond the effect's own past and "
-        "the other clients"
-    ),
-    "asymptotic": (
-        "is FedGC's own limit different from zero (which is not the same as an influence)"
-    ),
-}
-OTHER_ANSWERS = {"debiased": "edges_latent.csv", "readings": "edges_readings.csv"}
 RANKING_WORDS = (
     "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
     "a large one is no evidence of an edge."
@@ -126,14 +106,15 @@ def untested_reasons(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str 
 def question_sentences(facts: Mapping[str, Any]) -> list[str]:
     """Which question was tested, why that one, and where the other answer is."""
     kind = str(facts.get("test"))
-    if kind not in QUESTIONS or "reason" in facts:
+    if kind not in EDGE_TESTS or "reason" in facts:
         return []
-    out = [f"Tested: {QUESTIONS[kind]}?"]
+    out = [f"Tested: {EDGE_TESTS[kind].question}?"]
     if facts.get("test_reason"):
         out.append(f"Why this test: {facts['test_reason']}.")
     beside = (facts.get("beside") or {}).get("test")
-    if beside in OTHER_ANSWERS:
-        out.append(f"The {TEST_NAMES[beside]} was made too: {OTHER_ANSWERS[beside]}.")
+    if beside in EDGE_TESTS:
+        other = EDGE_TESTS[beside]
+        out.append(f"The {other.title} was made too: edges_{other.file_word}.csv.")
     return out
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.inference.answer import TEST_NAMES
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.record_traits import shared_cycles, traits_in_words
 
 __all__ = [
@@ -85,7 +85,7 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
         return []
     low, high = found["band"]
     out = [
-        f"{TEST_NAMES[found['test']].capitalize()}: in {found['copies']} copies with shifted "
+        f"{EDGE_TESTS[found['test']].title.capitalize()}: in {found['copies']} copies with shifted "
         "clocks, where no edge can be true, its own p-values are below 0.05 in "
         f"{share(found['rate'])} and below 0.01 in {share(found['rate_01'])} of the pairs "
         f"(believed at 5 %: between {low:g} and {high:g}; ± is the Monte Carlo error, counted by "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedgranger.inference.answer import TEST_NAMES
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.audit_words import (
     TITLE,
     audit_sentences,
@@ -40,9 +40,9 @@ def audit_view(manifest: Mapping[str, Any]) -> Audit | None:
 def _test_audit(key: str, facts: Mapping[str, Any], conclusion: str) -> TestAudit:
     found, sentences = section_of(facts, "audit"), audit_sentences(facts)
     words = [*sentences, quantile_sentence(found)] if sentences else []
-    control = control_sentences(facts)
+    control, kind = control_sentences(facts), str(facts.get("test"))
     return TestAudit(
-        name=TEST_NAMES.get(str(facts.get("test")), "other test"),
+        name=EDGE_TESTS[kind].title if kind in EDGE_TESTS else "other test",
         verdict=conclusion,
         sentences=tuple(filter(None, words)),
         chart=p_quantiles(key, section_of(found, "quantiles")) if sentences else None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.answer import (
     RANKING_WORDS,
     nothing_tested,
@@ -23,11 +24,6 @@ __all__ = ["DRAWN", "build_payload", "to_script_text"]
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
 ENTRY_NUMBERS = {"estimate": "estimate", "low": "ci_low", "high": "ci_high", "p": "p_value"}
-LABELS = {
-    "debiased": "latent influence",
-    "readings": "readings, shifted clocks",
-    "asymptotic": "FedGC's limit (asymptotic)",
-}
 DRAWN = {
     "test": (
         "Drawn are the edges that the test supports. An arrow points from cause to effect; the "
@@ -131,7 +127,7 @@ def _edge_test(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> dict[str, Any]:
     has_range = any(value is not None for value in (*low, *high))
     return {
         "id": kind,
-        "label": LABELS.get(kind, "edge test"),
+        "label": EDGE_TESTS[kind].label if kind in EDGE_TESTS else "edge test",
         "strength": _numbers(pairs, "strength"),
         **({"low": low, "high": high} if has_range else {}),
         "statistic": _numbers(pairs, "statistic"),
