@@ -18,7 +18,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
-from fedgranger.report.run_page import write_run_report
+from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.fitting import fit_panel
