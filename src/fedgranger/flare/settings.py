@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedgranger.federation.policy import SitePolicy
 
 __all__ = [
+    "READING",
     "SIMULATED",
     "SIMULATED_CONFIG",
     "ClientSettings",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 FILE = "fedgranger.json"
+READING = ("time_column", "missing", "constant", "difference", "leave_out", "suspect")
+"""Settings that decide how the data are read."""
 SIMULATED = "FEDGRANGER_SIMULATION"
 """Environment variable: a folder with the settings of every simulated client."""
 SIMULATED_CONFIG = "simulation.json"
@@ -53,8 +56,9 @@ class ClientSettings:
         interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
         missing: "error", or "mask" to treat empty cells and codes as missing samples.
         constant: "error", or "drop" to leave out sensors that never change.
-        difference: "auto", "none" or sensors whose change per row is used.
-        leave_out: sensors that are not used.
+        difference: sensors whose change per row is used: "auto" (counters and wandering ones),
+            "none", or sensor,sensor; "auto,sensor" for both.
+        leave_out: sensors that are not used: sensor,sensor.
         suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
     """
 
@@ -132,12 +136,7 @@ def read_series(
     data, times, notes = read_client(
         name,
         Path(settings.data),
-        time_column=settings.time_column,
-        missing=settings.missing,
-        constant=settings.constant,
-        difference=settings.difference,
-        leave_out=settings.leave_out,
-        suspect=settings.suspect,
+        **{name: getattr(settings, name) for name in READING},
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
 

@@ -13,16 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import friendly, out
+from fedgranger.cli.declared_options import with_options_of
 from fedgranger.cli.federation.common import (
-    Constant,
     DataFile,
-    Difference,
     Interval,
     Kit,
-    LeaveOut,
-    Missing,
-    Suspect,
-    TimeColumn,
     check_kit,
     client_of,
     federation,
@@ -31,7 +26,13 @@ from fedgranger.cli.federation.common import (
 )
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
-from fedgranger.flare.settings import audit_log, state_folder, write_settings
+from fedgranger.flare.settings import (
+    READING,
+    ClientSettings,
+    audit_log,
+    state_folder,
+    write_settings,
+)
 from fedgranger.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
@@ -45,17 +46,13 @@ LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "r
 
 
 @federation.command()
+@with_options_of(ClientSettings, READING)
 @friendly
 def start(
     kit: Kit,
     data: DataFile = None,
-    time_column: TimeColumn = "auto",
     interval: Interval = None,
-    missing: Missing = "error",
-    constant: Constant = "error",
-    difference: Difference = "auto",
-    leave_out: LeaveOut = "",
-    suspect: Suspect = "error",
+    **options: str,
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
@@ -64,10 +61,7 @@ def start(
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-        settings, *_ = read_and_check(
-            kit, data, time_column, interval, missing, constant, **sensors
-        )
+        settings, *_ = read_and_check(kit, data, interval, **options)
         write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
@@ -77,29 +71,22 @@ def start(
 
 
 @federation.command()
+@with_options_of(ClientSettings, READING)
 @friendly
 def preview(
     kit: Kit,
     data: DataFile = None,
-    time_column: TimeColumn = "auto",
     interval: Interval = None,
-    missing: Missing = "error",
-    constant: Constant = "error",
-    difference: Difference = "auto",
-    leave_out: LeaveOut = "",
-    suspect: Suspect = "error",
     rounds: Annotated[int, typer.Option(help="FedGC rounds to compare with.", min=0)] = 3,
     consent: Annotated[
         bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
     ] = False,
+    **options: str,
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
     from fedgranger.federation.preview import make_preview
 
-    sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-    _, policy, series = read_and_check(
-        kit, data, time_column, interval, missing, constant, **sensors
-    )
+    _, policy, series = read_and_check(kit, data, interval, **options)
     found = make_preview(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:
