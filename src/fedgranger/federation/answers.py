@@ -37,9 +37,9 @@ def hello(prepared: ClientSide) -> Answer:
 
 def model(prepared: ClientSide) -> Answer:
     """What FedGC's rounds need to know of a client before the first."""
-    if prepared.site is None:
+    if prepared.for_rounds is None:
         raise RuntimeError("the run has no rounds of FedGC")
-    found = prepared.site.hello
+    found = prepared.for_rounds.hello
     arrays = {
         "self_transition": np.asarray(found.self_transition),
         "state_gain": np.asarray(found.state_gain),
