@@ -137,4 +137,4 @@ class Attacker:
 
 def options(message_steps=50_000, **changed):
     config = formula_config(**{"solver": "none", **changed})
-    return FederationOptions(config, message_steps).for_client("client1")
+    return FederationOptions(config, message_steps=message_steps).for_client("client1")

@@ -62,7 +62,9 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
     steps = grid.num_steps
     largest = policy.largest_for(series.client.num_sensors)
     size = policy.largest_message_steps
-    asked = FederationOptions(RunConfig(solver="none"), size).for_client(series.client.name)
+    asked = FederationOptions(RunConfig(solver="none"), message_steps=size).for_client(
+        series.client.name
+    )
     policy.check_options(asked, series.client.num_sensors)
     capped = min(asked.config.max_state_dim, largest)
     own = ClientOptions(replace(asked.config, max_state_dim=capped), asked.message_steps)

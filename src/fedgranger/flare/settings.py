@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
+from fedgranger.option_fields import Options, choice, text
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
 
 __all__ = [
-    "READING",
     "SIMULATED",
     "SIMULATED_CONFIG",
     "ClientSettings",
@@ -38,8 +38,6 @@ __all__ = [
 ]
 
 FILE = "fedgranger.json"
-READING = ("time_column", "missing", "constant", "difference", "leave_out", "suspect")
-"""Settings that decide how the data are read."""
 SIMULATED = "FEDGRANGER_SIMULATION"
 """Environment variable: a folder with the settings of every simulated client."""
 SIMULATED_CONFIG = "simulation.json"
@@ -47,29 +45,39 @@ SIMULATED_CONFIG = "simulation.json"
 
 
 @dataclass(frozen=True)
-class ClientSettings:
+class ClientSettings(Options):
     """How a client reads its data.
 
     Attributes:
         data: path of its CSV or Parquet file.
-        time_column: name of the time column, "auto" or "none".
         interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
-        missing: "error", or "mask" to treat empty cells and codes as missing samples.
-        constant: "error", or "drop" to leave out sensors that never change.
-        difference: sensors whose change per row is used: "auto" (counters and wandering ones),
-            "none", or sensor,sensor; "auto,sensor" for both.
-        leave_out: sensors that are not used: sensor,sensor.
-        suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
     """
 
+    subject = "data"
     data: str
-    time_column: str = "auto"
+    time_column: str = text("auto", 'name of the time column, "auto" or "none"')
     interval: float | None = None
-    missing: str = "error"
-    constant: str = "error"
-    difference: str = "auto"
-    leave_out: str = ""
-    suspect: str = "error"
+    missing: str = choice(
+        "error",
+        ("error", "mask"),
+        '"error", or "mask" to treat empty cells and codes like -9999 as missing samples',
+    )
+    constant: str = choice(
+        "error",
+        ("error", "drop", "keep"),
+        '"error", "drop" to leave out sensors that never change, or "keep"',
+    )
+    difference: str = text(
+        "auto",
+        'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
+        'sensor,sensor; "auto,sensor" for both',
+    )
+    leave_out: str = text("", "sensors that are not used: sensor,sensor")
+    suspect: str = choice(
+        "error",
+        ("error", "keep"),
+        '"error" refuses clocks and codes for missing samples; "keep" uses them as measured',
+    )
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -136,7 +144,7 @@ def read_series(
     data, times, notes = read_client(
         name,
         Path(settings.data),
-        **{name: getattr(settings, name) for name in READING},
+        **settings.to_mapping(),
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
 

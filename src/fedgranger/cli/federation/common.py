@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -82,11 +83,11 @@ def client_of(kit: Path) -> str:
 
 
 def read_and_check(
-    kit: Path, data: Path | None, interval: float | None, **options: str
+    kit: Path, data: Path | None, interval: float | None, given: Mapping[str, Any]
 ) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
     """Read a client's policy and data as its runs will, before anybody else is involved.
 
-    `options` are further settings, see `ClientSettings`.
+    `given` are further settings, see `ClientSettings`.
     """
     from fedgranger.federation.policy import POLICY_FILE, read_policy
     from fedgranger.flare.settings import ClientSettings, read_series
@@ -96,7 +97,7 @@ def read_and_check(
         raise ConfigError(f"client '{name}' needs its data: --data FILE")
     policy = read_policy(kit / POLICY_FILE)
     file = str(data.resolve())
-    settings = ClientSettings(file, interval=interval, **options)
+    settings = ClientSettings(file, interval=interval, **given)
     series, notes = read_series(name, settings, policy)
     for note in notes:
         print_sentence(note)

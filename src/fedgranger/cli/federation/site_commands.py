@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -13,7 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.cli.declared_options import with_options_of
 from fedgranger.cli.federation.common import (
     DataFile,
     Interval,
@@ -24,10 +24,10 @@ from fedgranger.cli.federation.common import (
     print_sentence,
     read_and_check,
 )
+from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
 from fedgranger.flare.settings import (
-    READING,
     ClientSettings,
     audit_log,
     state_folder,
@@ -46,13 +46,14 @@ LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "r
 
 
 @federation.command()
-@with_options_of(ClientSettings, READING)
 @friendly
+@functools.partial(with_options, kind=ClientSettings)
 def start(
     kit: Kit,
     data: DataFile = None,
     interval: Interval = None,
-    **options: str,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
@@ -61,7 +62,7 @@ def start(
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        settings, *_ = read_and_check(kit, data, interval, **options)
+        settings, *_ = read_and_check(kit, data, interval, given)
         write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
@@ -71,8 +72,8 @@ def start(
 
 
 @federation.command()
-@with_options_of(ClientSettings, READING)
 @friendly
+@functools.partial(with_options, kind=ClientSettings)
 def preview(
     kit: Kit,
     data: DataFile = None,
@@ -81,12 +82,13 @@ def preview(
     consent: Annotated[
         bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
     ] = False,
-    **options: str,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
     from fedgranger.federation.preview import make_preview
 
-    _, policy, series = read_and_check(kit, data, interval, **options)
+    _, policy, series = read_and_check(kit, data, interval, given)
     found = make_preview(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:
