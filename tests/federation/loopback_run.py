@@ -5,12 +5,12 @@ from functools import partial
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.coordinator import Coordinator, drive
-from fedgranger.federation.loopback import LoopbackEngine
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import DiskFiles, Store
+from tests.federation.loopback import LoopbackEngine
 
 __all__ = ["OPEN", "Federation", "Ticking", "silent_after"]
 

@@ -6,11 +6,11 @@ import pytest
 import fedgranger as fg
 from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.coordinator import drive
-from fedgranger.federation.loopback import LoopbackEngine
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from tests.configs import formula_config
+from tests.federation.loopback import LoopbackEngine
 from tests.federation.loopback_run import Federation, Ticking, silent_after
 
 

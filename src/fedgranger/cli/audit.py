@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Json, Run, friendly, out
 from fedgranger.errors import RunError
 
 __all__ = ["audit"]
@@ -20,11 +19,11 @@ CONTROL_FACTS = ("positive_control", "innovation_sensor")
 
 @friendly
 def audit(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     top: Annotated[
         int, typer.Option(help="Pairs shown with their smallest influence, hardest first.", min=0)
     ] = 10,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Show how often the tests find edges where none can be, where and why, and what they miss."""
     from fedgranger.inference.answer import nothing_tested

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Correction, Json, friendly, out
 from fedgranger.config import check_choice
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.errors import ConfigError, RunError
@@ -44,10 +44,8 @@ def compare(
         ),
     ],
     alpha: Annotated[float | None, typer.Option(help="Another level than the runs'.")] = None,
-    correction: Annotated[
-        str | None, typer.Option(help="Another correction: bh, by, holm or none.")
-    ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    correction: Correction = None,
+    json_output: Json = False,
     all_pairs: Annotated[
         bool, typer.Option("--all", help="List pairs without an edge, too.")
     ] = False,

@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -28,7 +29,18 @@ from fedgranger.errors import (
     StabilityWarning,
 )
 
-__all__ = ["INTERRUPTED", "NOTHING_TESTED", "err", "friendly", "out", "progress_report"]
+__all__ = [
+    "INTERRUPTED",
+    "NOTHING_TESTED",
+    "Correction",
+    "Json",
+    "Level",
+    "Run",
+    "err",
+    "friendly",
+    "out",
+    "progress_report",
+]
 
 # In a pipe or a file tables need no folding at 80 columns.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -38,6 +50,10 @@ NOTHING_TESTED = 3
 """Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
 OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
 Command = TypeVar("Command", bound=Callable[..., Any])
+Run = Annotated[Path, typer.Argument(help="Run folder.")]
+Level = Annotated[float | None, typer.Option(help="Another level than the run's.")]
+Correction = Annotated[str | None, typer.Option(help="Another correction: bh, by, holm or none.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 def friendly(command: Command) -> Command:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Run, friendly, out
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import count_edges, nothing_tested
@@ -24,7 +23,7 @@ LEVELS = (0.001, 0.01, 0.05, 0.1, 0.2)
 
 @friendly
 def diagnose(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     strength: Annotated[
         float | None,
         typer.Option(help="The power for this strength, too.", min=0.0),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Correction, Json, Level, Run, friendly, out
 from fedgranger.cli.tables import edge_table, untested_lines
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
@@ -19,12 +18,10 @@ __all__ = ["edges"]
 
 @friendly
 def edges(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     top: Annotated[int | None, typer.Option(help="Show only the first N.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Another level than the run's.")] = None,
-    correction: Annotated[
-        str | None, typer.Option(help="Another correction: bh, by, holm or none.")
-    ] = None,
+    alpha: Level = None,
+    correction: Correction = None,
     estimate: Annotated[
         str,
         typer.Option(
@@ -35,7 +32,7 @@ def edges(
     bound: Annotated[
         bool, typer.Option("--bound", help="Bound the chance that any reported edge is false.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json_output: Json = False,
 ) -> None:
     """List the edges of a run, most certain first."""
     if top is not None and top < 1:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import err, friendly, out
+from fedgranger.cli.console import Json, Run, err, friendly, out
 from fedgranger.cli.tables import score_table
 from fedgranger.data.known_graph import KnownGraph, read_known_graph
 from fedgranger.data.truth import Truth
@@ -28,7 +28,7 @@ ENTRY_LEVELS = ("entries_across", "entries_all")
 
 @friendly
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     truth: Annotated[
         Path,
         typer.Option(
@@ -36,7 +36,7 @@ def evaluate(
             "node-link .json."
         ),
     ],
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Compare a run with what is known to be true; also written to RUN/evaluation.json."""
     result = Result.load(run)

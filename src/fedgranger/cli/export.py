@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import err, friendly
+from fedgranger.cli.console import Correction, Level, Run, err, friendly
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.export.formats import FORMATS, export_text
 from fedgranger.results import Result
@@ -19,7 +19,7 @@ __all__ = ["export"]
 
 @friendly
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     format_name: Annotated[
         str,
         typer.Option(
@@ -29,10 +29,8 @@ def export(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="File to write; default the terminal.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Another level than the run's.")] = None,
-    correction: Annotated[
-        str | None, typer.Option(help="Another correction: bh, by, holm or none.")
-    ] = None,
+    alpha: Level = None,
+    correction: Correction = None,
     all_edges: Annotated[
         bool, typer.Option("--all-edges", help="Every pair of clients, not only supported edges.")
     ] = False,

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Run, friendly, out
 from fedgranger.errors import RunError
-from fedgranger.report.run_page import write_run_report
+from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["report"]
@@ -19,7 +19,7 @@ __all__ = ["report"]
 
 @friendly
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Run,
     target: Annotated[
         Path | None, typer.Option("--out", help="File to write; default RUN/report.html.")
     ] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -18,7 +19,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
-from fedgranger.report.run_page import write_run_report
+from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.fitting import fit_panel
@@ -93,16 +94,8 @@ def run_fit(
         KeyboardInterrupt: never; it leaves a checkpoint and exits with code 130.
     """
     models = None if data.models is None else read_models(Path(data.models))
-    panel = Panel.read(
-        source,
-        partition=data.partition,
-        time_column=data.time_column,
-        missing=data.missing,
-        constant=data.constant,
-        difference=data.difference,
-        leave_out=data.leave_out,
-        suspect=data.suspect,
-    )
+    reading = {name: value for name, value in asdict(data).items() if name != "models"}
+    panel = Panel.read(source, **reading)
     for note in panel.notes:
         err.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
     try:

@@ -10,7 +10,7 @@ from fedgranger.client.filtered_data import CHUNK_STEPS
 from fedgranger.client.learner import Learner
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
-from fedgranger.client.season import take_out, whole_periods
+from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
@@ -31,7 +31,7 @@ class ClientSide(NamedTuple):
         own_lags: how far back its own past matters to it.
         season: what repeats and was removed; of it only the whole steps leave.
         notes: sentences on the season, for the people at the site.
-        site: filtered states and step sizes, for FedGC's rounds; None when the run has none.
+        for_rounds: filtered states and step sizes, for FedGC's rounds; None when the run has none.
         learner: its part of the rounds, with its θ⁰; None until it is made.
     """
 
@@ -43,7 +43,7 @@ class ClientSide(NamedTuple):
     own_lags: int
     season: Season
     notes: tuple[str, ...]
-    site: PreparedClient | None
+    for_rounds: PreparedClient | None
     learner: Learner | None = None
 
 
@@ -73,12 +73,12 @@ def set_up_client(
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
-    hello = state_hello(data, model, starts, whole_periods(season))
+    hello = state_hello(data, model, starts, period_steps(season))
     states, observed = _states(data, model)
     window = resolve_window(config, len(time) - 1)
-    site = prepare_client(data, starts, config, window, model) if is_filtered else None
+    for_rounds = prepare_client(data, starts, config, window, model) if is_filtered else None
     error_cov, own_lags = np.asarray(hello.error_cov), int(hello.own_lags)
-    return ClientSide(data, model, states, observed, error_cov, own_lags, season, notes, site)
+    return ClientSide(data, model, states, observed, error_cov, own_lags, season, notes, for_rounds)
 
 
 def resolve_window(config: RunConfig, num_pairs: int) -> int:

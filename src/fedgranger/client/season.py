@@ -31,17 +31,17 @@ __all__ = [
     "apply_season",
     "fit_season",
     "pattern",
+    "period_steps",
     "remove",
     "season_fact",
     "take_out",
-    "whole_periods",
 ]
 
 NOTHING_LEFT = 1e-14
 """A sensor of which less than this share of the variance remains does nothing but repeat."""
 
 
-def whole_periods(season: Season) -> np.ndarray:
+def period_steps(season: Season) -> np.ndarray:
     """Whole steps after which each period repeats, int64: what the server receives."""
     steps = {whole_steps(length / season.interval) for length in season.lengths}
     return np.array(sorted(steps), dtype=np.int64)
@@ -188,7 +188,7 @@ def take_out(
         if not keep.any():
             raise DataError(
                 f"client '{client.name}': its sensors do nothing but repeat every "
-                f"{whole_periods(season).tolist()} steps, so nothing is left; use period='none'"
+                f"{period_steps(season).tolist()} steps, so nothing is left; use period='none'"
             )
         lost = [name for name, kept in zip(client.sensors, keep, strict=True) if not kept]
         notes += [f"sensor '{name}' does nothing but repeat and was left out" for name in lost]

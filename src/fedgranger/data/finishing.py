@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, check_missing, finish_client
 from fedgranger.data.findings import Finding, examine
@@ -68,8 +69,8 @@ def prepare_panel(
     panel: Panel, *, missing: str, constant: str, difference: str, leave_out: str, suspect: str
 ) -> Panel:
     """Check and treat a panel that was made in Python; see `Panel.prepared`."""
-    input_checks.check_choice("missing", missing, ("error", "mask"))
-    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    check_choice("missing", missing, ("error", "mask"))
+    check_choice("constant", constant, ("error", "drop", "keep"))
     known = {client.name: client.sensors for client in panel}
     choices = choose(
         known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import DataError
 
 __all__ = [
     "TimeAxis",
-    "check_choice",
     "check_names",
     "find_time_column",
     "nearest",
@@ -45,13 +44,6 @@ def nearest(word: str, options: Iterable[str]) -> str:
     """Return " (nearest: 'x')" with the most similar option, or "" when nothing is similar."""
     found = difflib.get_close_matches(word, list(options), n=1, cutoff=0.4)
     return f" (nearest: '{found[0]}')" if found else ""
-
-
-def check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not among the allowed ones."""
-    if value not in allowed:
-        choices = " or ".join(f"'{choice}'" for choice in allowed)
-        raise ConfigError(f"{option}='{value}' is unknown{nearest(value, allowed)}; pass {choices}")
 
 
 def check_names(where: str, names: Sequence[str]) -> None:

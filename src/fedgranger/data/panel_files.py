@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
+from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, finish_client, is_same_axis
 from fedgranger.data.client_tables import Table, is_table, load_table
@@ -45,8 +46,8 @@ def read_panel(
     suspect: str = "error",
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read` for the arguments."""
-    input_checks.check_choice("missing", missing, ("error", "mask"))
-    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    check_choice("missing", missing, ("error", "mask"))
+    check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
     if partition is None:
@@ -96,8 +97,8 @@ def read_client(
     Returns:
         The data, their time axis (row numbers without a time column), and notes.
     """
-    input_checks.check_choice("missing", missing, ("error", "mask"))
-    input_checks.check_choice("constant", constant, ("error", "drop", "keep"))
+    check_choice("missing", missing, ("error", "mask"))
+    check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
@@ -267,7 +268,7 @@ def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
     Numbers are written with as many digits as it takes to read the same float64 again. A file
     appears under its name only when it is complete.
     """
-    input_checks.check_choice("format", format, ("csv", "parquet"))
+    check_choice("format", format, ("csv", "parquet"))
     for client in panel:
         if UNSAFE_NAME.search(client.name) or len(client.name) > 100:
             raise DataError(

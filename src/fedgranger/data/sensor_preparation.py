@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.config import check_choice
 from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
-from fedgranger.data.input_checks import check_choice
 from fedgranger.data.treatment import Treatment, chosen_sensors, treat_columns
 from fedgranger.errors import ConfigError, DataError
 

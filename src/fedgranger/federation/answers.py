@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
-from fedgranger.client.season import whole_periods
+from fedgranger.client.season import period_steps
 from fedgranger.data.time_axis import TimeRange
 
 __all__ = ["DONE", "Answer", "hello", "model", "range_fields", "round_message", "states"]
@@ -31,15 +31,15 @@ def range_fields(axis: TimeRange) -> tuple[dict[str, Any], dict[str, np.ndarray]
 
 def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
-    arrays = {"error_cov": prepared.error_cov, "periods": whole_periods(prepared.season)}
+    arrays = {"error_cov": prepared.error_cov, "periods": period_steps(prepared.season)}
     return "hello", {"own_lags": prepared.own_lags}, arrays
 
 
 def model(prepared: ClientSide) -> Answer:
     """What FedGC's rounds need to know of a client before the first."""
-    if prepared.site is None:
+    if prepared.for_rounds is None:
         raise RuntimeError("the run has no rounds of FedGC")
-    found = prepared.site.hello
+    found = prepared.for_rounds.hello
     arrays = {
         "self_transition": np.asarray(found.self_transition),
         "state_gain": np.asarray(found.state_gain),

@@ -36,11 +36,11 @@ def prepare_party(
             interval=float(grid.interval),
             is_filtered=config.solver != "none",
         )
-        if found.site is None:
+        if found.for_rounds is None:
             return found
         window = resolve_window(config, grid.num_steps - 1)
         theta = start(found.model.augmentation_shape)
-        learner = make_learner(found.site, config, window, options.message_steps, theta)
+        learner = make_learner(found.for_rounds, config, window, options.message_steps, theta)
         return found._replace(learner=learner)
 
 

@@ -16,7 +16,6 @@ __all__ = ["STATUS", "Connection", "probe"]
 
 STATUS = "status.json"
 PATIENCE_SECONDS = 4.0
-PROBE_SECONDS = 20.0
 SHORT_SECONDS = 3.0
 """A connection that the server ends sooner was not wanted."""
 

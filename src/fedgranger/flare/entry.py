@@ -19,9 +19,8 @@ from fedgranger.flare.guard import ROLES
 from fedgranger.flare.rights import check_rights
 from fedgranger.flare.settings import audit_log
 
-__all__ = ["MODULE", "main"]
+__all__ = ["main"]
 
-MODULE = "fedgranger.flare.entry"
 ORIGINALS = {
     "client": "nvflare.private.fed.app.client.client_train",
     "client-job": "nvflare.private.fed.app.client.worker_process",

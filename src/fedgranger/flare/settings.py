@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
+from fedgranger.option_fields import Options, choice, text
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -44,28 +45,39 @@ SIMULATED_CONFIG = "simulation.json"
 
 
 @dataclass(frozen=True)
-class ClientSettings:
+class ClientSettings(Options):
     """How a client reads its data.
 
     Attributes:
         data: path of its CSV or Parquet file.
-        time_column: name of the time column, "auto" or "none".
         interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
-        missing: "error", or "mask" to treat empty cells and codes as missing samples.
-        constant: "error", or "drop" to leave out sensors that never change.
-        difference: "auto", "none" or sensors whose change per row is used.
-        leave_out: sensors that are not used.
-        suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
     """
 
+    subject = "data"
     data: str
-    time_column: str = "auto"
+    time_column: str = text("auto", 'name of the time column, "auto" or "none"')
     interval: float | None = None
-    missing: str = "error"
-    constant: str = "error"
-    difference: str = "auto"
-    leave_out: str = ""
-    suspect: str = "error"
+    missing: str = choice(
+        "error",
+        ("error", "mask"),
+        '"error", or "mask" to treat empty cells and codes like -9999 as missing samples',
+    )
+    constant: str = choice(
+        "error",
+        ("error", "drop", "keep"),
+        '"error", "drop" to leave out sensors that never change, or "keep"',
+    )
+    difference: str = text(
+        "auto",
+        'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
+        'sensor,sensor; "auto,sensor" for both',
+    )
+    leave_out: str = text("", "sensors that are not used: sensor,sensor")
+    suspect: str = choice(
+        "error",
+        ("error", "keep"),
+        '"error" refuses clocks and codes for missing samples; "keep" uses them as measured',
+    )
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -132,12 +144,7 @@ def read_series(
     data, times, notes = read_client(
         name,
         Path(settings.data),
-        time_column=settings.time_column,
-        missing=settings.missing,
-        constant=settings.constant,
-        difference=settings.difference,
-        leave_out=settings.leave_out,
-        suspect=settings.suspect,
+        **settings.to_mapping(),
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
 

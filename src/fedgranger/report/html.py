@@ -4,6 +4,7 @@ All markup is in `templates/`, everything that is drawn is drawn by the scripts 
 the numbers in the page. Without scripts the page has all its words and tables.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -26,10 +27,11 @@ from fedgranger.report.root_cause import root_cause_view
 from fedgranger.report.selection import check_edges, has_test
 from fedgranger.report.training import training_view
 from fedgranger.report.view import Page, charts_of
+from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
 from fedgranger.text import printable
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "write_report", "write_run_report"]
 
 SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
 
@@ -121,6 +123,45 @@ def write_report(
         raise RunError(
             f"report {path}: cannot be written ({error.strerror}); choose a folder you may write to"
         ) from error
+
+
+def write_run_report(path: Path, result: Result, folder: Path | None = None) -> None:
+    """Write the page of a run.
+
+    Args:
+        path: file to write.
+        result: the run.
+        folder: its folder, where a root-cause analysis may lie; default the page's.
+    """
+    has_tests = result.inference is not None
+    other = result.inference.beside if result.inference is not None else None
+    uncertainty = result.uncertainty
+    write_report(
+        path,
+        result.edges(),
+        result.manifest,
+        result.trace,
+        entries=result.entries() if has_tests else None,
+        fedgc=result.fedgc_edges(),
+        beside=None if other is None else result.edges(estimate=other.facts["test"]),
+        uncertainty=None if uncertainty is None else uncertainty.table,
+        prior_time=None if uncertainty is None else uncertainty.prior_time,
+        root_causes=_root_causes(folder or path.parent),
+    )
+
+
+def _root_causes(folder: Path) -> dict[str, Any] | None:
+    path = folder / ROOT_CAUSE_FILE
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        root_cause_view(found)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(
+            f"{path}: cannot be read ({error}); run 'fedgranger rca' again or delete it"
+        ) from None
+    return found
 
 
 @cache

@@ -137,7 +137,7 @@ class _LocalRun:
 
     @functools.cached_property
     def _setup(self) -> Setup:
-        clients = [client.prepared.site for client in self._clients.values()]
+        clients = [client.prepared.for_rounds for client in self._clients.values()]
         return assemble(tuple(client for client in clients if client), self._config, self._window)
 
     @functools.cached_property
@@ -278,10 +278,10 @@ def _prepare(
         interval=regular.interval,
         model=model,
     )
-    if config.training_solver != "newton" or config.solver == "none" or found.site is None:
+    if config.training_solver != "newton" or config.solver == "none" or found.for_rounds is None:
         return found
     theta = initial_augmentation(name, found.model.augmentation_shape, config)
-    learner = make_learner(found.site, config, panel.num_steps, panel.num_steps, theta)
+    learner = make_learner(found.for_rounds, config, panel.num_steps, panel.num_steps, theta)
     return found._replace(learner=learner)
 
 

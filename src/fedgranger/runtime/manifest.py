@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.quality import local_fit
-from fedgranger.client.season import season_fact, whole_periods
+from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
 from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
@@ -79,7 +79,7 @@ def _season(season: Season, client: str) -> dict[str, Any]:
     if not season.lengths:
         return {"periods": []}
     return {
-        "periods": whole_periods(season).tolist(),
+        "periods": period_steps(season).tolist(),
         "kind": season.kind,
         "share": round(season.share, 6),
         "fact": season_fact(season, client),

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from fedgranger.messages import ClientMessage, ServerMessage
 
-__all__ = ["ServerInfo", "ServerParams", "ServerState", "answer", "predict", "stack_states", "step"]
+__all__ = ["ServerInfo", "ServerParams", "ServerState", "answer", "stack_states", "step"]
 
 
 class ServerParams(eqx.Module):
@@ -44,16 +44,6 @@ class ServerInfo(NamedTuple):
 
     server_loss: Float[Array, ""]
     num_steps: Float[Array, ""]
-
-
-def predict(
-    params: ServerParams,
-    state: ServerState,
-    own_states: Float[Array, "window state_dim"],
-    all_states: Float[Array, "window total_dim"],
-) -> Float[Array, "window state_dim"]:
-    """Predict client m's next state: A_mm h_m + Σ_n Â_mn h_n."""
-    return own_states @ params.self_transition.T + all_states @ state.granger_row.T
 
 
 def step(

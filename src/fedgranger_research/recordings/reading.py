@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, check_missing
 from fedgranger.data.client_tables import is_table, load_table
@@ -35,7 +36,7 @@ def read_recordings(
         time_column: name of the time column, `"auto"` or `"none"`.
         missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
     """
-    input_checks.check_choice("missing", missing, ("error", "mask"))
+    check_choice("missing", missing, ("error", "mask"))
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder or a table")
     if unit_column is not None:

@@ -9,10 +9,10 @@ from fedgranger.client.clock import clock_of, whole_steps
 from fedgranger.client.season import (
     apply_season,
     fit_season,
+    period_steps,
     remove,
     season_fact,
     take_out,
-    whole_periods,
 )
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
@@ -63,8 +63,8 @@ def test_pure_sine_leaves_nothing(kind, time):
         left, np.broadcast_to(client.values.mean(axis=0), left.shape), atol=1e-10
     )
     np.testing.assert_allclose(season.shares, 1.0, atol=1e-12)
-    assert whole_periods(season).tolist() == [24]
-    assert whole_periods(season).dtype == np.int64
+    assert period_steps(season).tolist() == [24]
+    assert period_steps(season).dtype == np.int64
 
 
 def test_harmonics_vs_lstsq():
@@ -189,7 +189,7 @@ def test_odd_interval_keeps_the_length_of_the_day():
     season = fit_season(client, stamps, (86_400e9,))
     left = remove(season, client.values, stamps)
     assert np.ptp(left, axis=0).max() < 1e-10
-    assert whole_periods(season).tolist() == [1440]
+    assert period_steps(season).tolist() == [1440]
 
 
 def test_none_and_no_season_return_the_same_data():
@@ -199,7 +199,7 @@ def test_none_and_no_season_return_the_same_data():
         assert found is client
         assert notes == ()
         assert season_fact(season, "boiler") == ""
-        assert whole_periods(season).tolist() == []
+        assert period_steps(season).tolist() == []
         assert apply_season(Season.from_mapping(season.to_mapping()), client, STAMPS) is client
 
 

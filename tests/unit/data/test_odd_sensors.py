@@ -140,7 +140,7 @@ def test_a_differenced_ramp_is_constant(tmp_path):
         ({"difference": "none,a.x"}, ("contradicts itself",)),
         ({"leave_out": "x"}, ("--leave-out", "'x'", "a.s1")),
         ({"leave_out": "b.s1,b.s2,b.s3"}, ("all sensors of client 'b'",)),
-        ({"suspect": "kep"}, ("suspect='kep'", "nearest: 'keep'")),
+        ({"suspect": "kep"}, ("suspect is 'kep'", "did you mean 'keep'?")),
     ],
 )
 def test_wrong_options(tmp_path, options, words):

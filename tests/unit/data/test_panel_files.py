@@ -80,7 +80,7 @@ def test_file_without_partition(tmp_path):
     ("option", "value", "near"), [("missing", "masc", "'mask'"), ("constant", "dorp", "'drop'")]
 )
 def test_unknown_option_names_the_nearest(tmp_path, option, value, near):
-    refused(tmp_path, option, value, f"nearest: {near}", error=ConfigError, **{option: value})
+    refused(tmp_path, option, value, f"did you mean {near}", error=ConfigError, **{option: value})
 
 
 # ---------------------------------------------------------------- broken files
@@ -583,7 +583,7 @@ def test_write_refuses_time_sensor_and_unknown_format(tmp_path):
     panel = Panel.from_arrays({"a": np.eye(2)}, sensors={"a": ["time", "x"]})
     with pytest.raises(DataError, match=r"client 'a': sensor 'time' would clash.*rename"):
         panel.write(tmp_path)
-    with pytest.raises(ConfigError, match=r"format='parket'.*nearest: 'parquet'"):
+    with pytest.raises(ConfigError, match=r"format is 'parket'.*did you mean 'parquet'"):
         panel.write(tmp_path, format="parket")
 
 

@@ -17,9 +17,8 @@ from fedgranger.report.charts import (
     p_quantiles,
     variance_chart,
 )
-from fedgranger.report.html import render_report
+from fedgranger.report.html import render_report, write_run_report
 from fedgranger.report.payload import build_payload, to_script_text
-from fedgranger.report.run_page import write_run_report
 from tests.browser.pages import (
     made_audit,
     made_manifest,

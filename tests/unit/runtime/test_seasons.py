@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.season import apply_season, take_out, whole_periods
+from fedgranger.client.season import apply_season, period_steps, take_out
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.errors import DataError
@@ -122,7 +122,7 @@ def test_a_party_does_what_one_process_does(plain, kind):
     grid = TimeGrid(mine.time_kind, mine.first, mine.interval, mine.stretches)
     options = FederationOptions(CONFIG).for_client("client2")
     prepared = prepare_party(series, grid, options, np.zeros)
-    assert whole_periods(prepared.season).tolist() == [24]
+    assert period_steps(prepared.season).tolist() == [24]
     assert prepared.notes == together[2]
     seen = prepared.data.row_observed
     np.testing.assert_allclose(prepared.data.values[seen], together[0].values, rtol=0, atol=1e-9)

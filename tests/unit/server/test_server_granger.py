@@ -86,12 +86,3 @@ def test_small_step_lowers_the_loss():
     row, _, before = run(params(gamma=0.001))
     _, _, after = run(params(gamma=0.001), row=row)
     assert float(after.server_loss) < float(before.server_loss)
-
-
-def test_predict_is_own_block_plus_cross_blocks():
-    got = granger.predict(
-        params(), ServerState(jnp.asarray(ROW)), jnp.asarray(H_C), jnp.asarray(STATES)
-    )
-    for t in range(W):
-        cross = ROW[:, 2:4] @ STATES[t, 2:4]
-        np.testing.assert_allclose(got[t], A @ H_C[t] + cross, rtol=1e-12, atol=1e-14)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -24,15 +25,9 @@ __all__ = [
     "HEAVY_COMMANDS",
     "AuthorityFolder",
     "AuthorityKey",
-    "Constant",
     "DataFile",
-    "Difference",
     "Interval",
     "Kit",
-    "LeaveOut",
-    "Missing",
-    "Suspect",
-    "TimeColumn",
     "check_kit",
     "client_of",
     "federation",
@@ -59,22 +54,8 @@ federation = typer.Typer(
 )
 Kit = Annotated[Path, typer.Argument(help="A start-up kit made by 'federation init'.")]
 DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]
-TimeColumn = Annotated[str, typer.Option(help="Name of the time column.")]
 Interval = Annotated[
     float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
-]
-Missing = Annotated[str, typer.Option(help="error, or mask empty cells and codes like -9999.")]
-Constant = Annotated[str, typer.Option(help="error, or drop constant sensors.")]
-Difference = Annotated[
-    str,
-    typer.Option(
-        help="Sensors whose change per row is used: auto (counters and wandering ones), none, or "
-        "sensor,sensor; auto,sensor for both."
-    ),
-]
-LeaveOut = Annotated[str, typer.Option(help="Sensors not to use: sensor,sensor.")]
-Suspect = Annotated[
-    str, typer.Option(help="error, or keep clocks and codes for missing samples as measured.")
 ]
 AuthorityFolder = Annotated[Path, typer.Argument(help="The folder 'authority' of the organiser.")]
 AuthorityKey = Annotated[
@@ -102,17 +83,11 @@ def client_of(kit: Path) -> str:
 
 
 def read_and_check(
-    kit: Path,
-    data: Path | None,
-    time_column: str,
-    interval: float | None,
-    missing: str,
-    constant: str,
-    **sensors: str,
+    kit: Path, data: Path | None, interval: float | None, given: Mapping[str, Any]
 ) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
     """Read a client's policy and data as its runs will, before anybody else is involved.
 
-    `sensors` are the options on single ones: difference, leave_out, suspect.
+    `given` are further settings, see `ClientSettings`.
     """
     from fedgranger.federation.policy import POLICY_FILE, read_policy
     from fedgranger.flare.settings import ClientSettings, read_series
@@ -122,7 +97,7 @@ def read_and_check(
         raise ConfigError(f"client '{name}' needs its data: --data FILE")
     policy = read_policy(kit / POLICY_FILE)
     file = str(data.resolve())
-    settings = ClientSettings(file, time_column, interval, missing, constant, **sensors)
+    settings = ClientSettings(file, interval=interval, **given)
     series, notes = read_series(name, settings, policy)
     for note in notes:
         print_sentence(note)

@@ -27,7 +27,7 @@ from fedgranger.federation.agreed_options import ExchangeOptions, FederationOpti
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
-from fedgranger.report.run_page import write_run_report
+from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["check", "run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -14,24 +15,24 @@ from rich.table import Table
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import (
-    Constant,
     DataFile,
-    Difference,
     Interval,
     Kit,
-    LeaveOut,
-    Missing,
-    Suspect,
-    TimeColumn,
     check_kit,
     client_of,
     federation,
     print_sentence,
     read_and_check,
 )
+from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
-from fedgranger.flare.settings import audit_log, state_folder, write_settings
+from fedgranger.flare.settings import (
+    ClientSettings,
+    audit_log,
+    state_folder,
+    write_settings,
+)
 from fedgranger.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
@@ -46,16 +47,13 @@ LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "r
 
 @federation.command()
 @friendly
+@functools.partial(with_options, kind=ClientSettings)
 def start(
     kit: Kit,
     data: DataFile = None,
-    time_column: TimeColumn = "auto",
     interval: Interval = None,
-    missing: Missing = "error",
-    constant: Constant = "error",
-    difference: Difference = "auto",
-    leave_out: LeaveOut = "",
-    suspect: Suspect = "error",
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
@@ -64,10 +62,7 @@ def start(
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-        settings, *_ = read_and_check(
-            kit, data, time_column, interval, missing, constant, **sensors
-        )
+        settings, *_ = read_and_check(kit, data, interval, given)
         write_settings(kit, settings)
     elif data is not None:
         raise ConfigError("the server has no data; leave --data out")
@@ -78,28 +73,22 @@ def start(
 
 @federation.command()
 @friendly
+@functools.partial(with_options, kind=ClientSettings)
 def preview(
     kit: Kit,
     data: DataFile = None,
-    time_column: TimeColumn = "auto",
     interval: Interval = None,
-    missing: Missing = "error",
-    constant: Constant = "error",
-    difference: Difference = "auto",
-    leave_out: LeaveOut = "",
-    suspect: Suspect = "error",
     rounds: Annotated[int, typer.Option(help="FedGC rounds to compare with.", min=0)] = 3,
     consent: Annotated[
         bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
     ] = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
     from fedgranger.federation.preview import make_preview
 
-    sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-    _, policy, series = read_and_check(
-        kit, data, time_column, interval, missing, constant, **sensors
-    )
+    _, policy, series = read_and_check(kit, data, interval, given)
     found = make_preview(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import Json, friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
@@ -24,7 +24,6 @@ from fedgranger.flare.settings import read_members
 __all__ = ["health", "status"]
 
 SHOWN_JOBS = 5
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
 @federation.command()

@@ -16,7 +16,7 @@ class LoopbackEngine:
     def exchange(
         self,
         requests: Mapping[str, bytes],
-        timeout: float,  # noqa: ARG002
+        timeout: float,
     ) -> Iterable[tuple[str, bytes]]:
         """Ask one client after the other."""
         return [(name, self._clients[name](payload)) for name, payload in requests.items()]
