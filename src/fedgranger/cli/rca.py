@@ -16,7 +16,7 @@ from fedgranger.config import check_choice
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.rca import SCORERS, OnlineAnalysis, Ranking, gather, rank
-from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.new_data import strength_matrix
 from fedgranger.report.run import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically

@@ -13,7 +13,7 @@ from fedgranger.client.prepared_client import PreparedClient, identify_client, p
 from fedgranger.client.season import Season, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, step_lengths
 
 __all__ = ["ClientSide", "resolve_window", "set_up_client"]
 
@@ -29,6 +29,8 @@ class ClientSide(NamedTuple):
         error_cov: of the states.
         own_lags: how far back its own past matters to it.
         season: what repeats and was removed; of it only the whole steps leave.
+        starts: steps that do not follow their predecessor.
+        interval: ticks per step.
         notes: sentences on the season, for the people at the site.
         site: filtered states and step sizes, for FedGC's rounds; None when the run has none.
         learner: its part of the rounds, with its θ⁰; None until it is made.
@@ -41,6 +43,8 @@ class ClientSide(NamedTuple):
     error_cov: np.ndarray
     own_lags: int
     season: Season
+    starts: np.ndarray
+    interval: float
     notes: tuple[str, ...]
     site: PreparedClient | None
     learner: Learner | None = None
@@ -77,7 +81,10 @@ def set_up_client(
     window = resolve_window(config, len(time) - 1)
     site = prepare_client(data, starts, config, window, model) if is_filtered else None
     error_cov, own_lags = np.asarray(hello.error_cov), int(hello.own_lags)
-    return ClientSide(data, model, states, observed, error_cov, own_lags, season, notes, site)
+    step = float(np.median(step_lengths(time)))
+    return ClientSide(
+        data, model, states, observed, error_cov, own_lags, season, starts, step, notes, site
+    )
 
 
 def resolve_window(config: RunConfig, num_pairs: int) -> int:

@@ -104,7 +104,7 @@ class Season:
             )
         observed = client.observed[:, columns]
         values = np.where(observed, self.remove(client.values[:, columns], time), 0.0)
-        return ClientData(client.name, self.sensors, values, observed)
+        return ClientData(client.name, self.sensors, values, observed, client.treatment)
 
     def fact(self, client: str) -> str:
         """One sentence for people; empty when nothing was taken out."""

@@ -5,7 +5,8 @@
 ['deviation', 'paper', 'surprise', 'unexplained']
 """
 
-from fedgranger.rca.evidence import Evidence, gather
+from fedgranger.rca.evidence import Evidence
+from fedgranger.rca.new_data import gather
 from fedgranger.rca.online import OnlineAnalysis
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.ranking_metrics import Accuracy, evaluate_rankings

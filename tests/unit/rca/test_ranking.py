@@ -11,7 +11,7 @@ import fedgranger as fg
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.new_data import strength_matrix
 from fedgranger.rca.ranking import onsets
 from tests.anomalies import NAMES, made_panel, made_run
 
