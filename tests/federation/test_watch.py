@@ -1,6 +1,5 @@
 """Sites that watch their own new data find what one process finds, to the last bit."""
 
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -13,10 +12,7 @@ from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.codec import decode, encode
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.policy import SitePolicy
-from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.site_normal import load_normal
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import WatchOptions

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import threading
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from nvflare.collab import collab
@@ -25,21 +24,22 @@ from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, rea
 from fedgranger.federation.preparation import prepare_party, seeded_preparation
 from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.validation import check_answer, check_sender
+from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.private_files import write_private
-from fedgranger.flare.session import OUTCOME, PROGRESS
+from fedgranger.flare.session import PROGRESS
 from fedgranger.flare.settings import (
     audit_log,
+    kept_result,
+    read_new_series,
     read_series,
     read_settings,
     read_simulation,
+    records_folder,
     site_log,
     state_folder,
 )
-
-if TYPE_CHECKING:
-    from fedgranger.federation.coordinator import Coordinator
+from fedgranger.flare.site_alarms import add_alarm
 
 __all__ = ["FlareClient", "FlareServer"]
 
@@ -116,17 +116,18 @@ def _party(folder: Path) -> Party:
         text = "\n".join(rows) + "\n"
         write_private(folder / "edges.csv", text.encode())
 
-    return Party(
-        series,
-        Store(DiskFiles(folder)),
-        prepare_party if simulated is None else seeded_preparation(simulated),
-        policy=policy,
-        secret=read_secret(folder / "secret"),
-        clock=time.time,
-        log=lambda sentence: site_log(folder, sentence),
-        audit=audit_log(kit).add,
-        on_finish=finish,
-    )
+    store = Store(DiskFiles(records_folder(kit, name)))
+    site: dict[str, Any] = {
+        "policy": policy,
+        "secret": read_secret(folder / "secret"),
+        "clock": time.time,
+        "log": lambda sentence: site_log(folder, sentence),
+    }
+    read = (lambda: read_new_series(name, settings, policy)) if settings.watch else None
+    watcher = Watcher(read, store, on_alarm=lambda alarm: add_alarm(folder, alarm), **site)
+    prepare = prepare_party if simulated is None else seeded_preparation(simulated)
+    audit = audit_log(kit).add
+    return Party(series, store, prepare, audit=audit, on_finish=finish, watcher=watcher, **site)
 
 
 def _kit() -> Path:
@@ -166,9 +167,9 @@ class FlareServer:
     def run(self) -> str:
         """Drive one run to its end; a lost client ends the job so that it is submitted again."""
         # 60 MB of statistics that no client needs
-        from fedgranger.federation.coordinator import Coordinator, drive
-        from fedgranger.federation.outcome import to_result
+        from fedgranger.federation.coordinator import Coordinator
         from fedgranger.federation.protocol import Plan, RunStopped
+        from fedgranger.flare.server_work import ask_ranges, asking_of, end, make_run, make_watch
 
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
         workspace = collab.workspace
@@ -181,14 +182,19 @@ class FlareServer:
         store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
         lines: list[str] = []
-        started = time.time()
+        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
 
         def log(sentence: str) -> None:
             lines.append(sentence)
             logger.warning(sentence)
 
+        outcome: dict[str, Any] = {"status": "done", "sentence": ""}
         with jax.enable_x64(True):
-            coordinator = Coordinator(plan, store, log=log)
+            try:
+                asking = asking_of(given, kept)
+            except FedGrangerError as error:
+                return end(folder, {"status": "refused", "sentence": str(error)}, lines)
+            coordinator = Coordinator(plan, store, log=log, protocol=asking)
 
             def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
                 return {
@@ -200,43 +206,15 @@ class FlareServer:
 
             collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
             engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
-            outcome: dict[str, Any] = {"status": "done", "sentence": ""}
             try:
                 if given["mode"] == "check":
-                    outcome["ranges"] = _ask_ranges(coordinator, engine)
+                    outcome["ranges"] = ask_ranges(coordinator, engine)
+                elif given["mode"] == "watch":
+                    make_watch(coordinator, engine, given, folder)
                 else:
-                    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
-                    left_out = (*given["left_out"], *coordinator.dropped)
-                    seconds = time.time() - started
-                    result = to_result(coordinator, found, "flare", seconds, left_out)
-                    result.save(folder)
-                    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+                    make_run(coordinator, engine, given, folder, kept)
             except RunStopped as stop:
                 outcome = {"status": "stopped", "sentence": str(stop)}
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}
-        outcome["lines"] = lines
-        (folder / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
-        return outcome["status"]
-
-
-def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]:
-    """The first question only: what every client says of its time axis, clock and version."""
-    found: dict[str, Any] = {}
-    for _ in range(3):
-        asked = {k: v for k, v in coordinator.requests().items() if k not in found}
-        if not asked:
-            break
-        before = time.time()
-        for client, payload in engine.exchange(asked, 30.0):
-            packet = decode(payload)
-            check_sender(packet, coordinator.plan.run, client)
-            if packet.kind != "refusal":
-                check_answer("offer", {}, None, packet)
-            found[client] = {
-                **packet.values,
-                **{name: array.tolist() for name, array in packet.arrays.items()},
-                "kind": packet.kind,
-                "asked": before,
-            }
-    return found
+        return end(folder, outcome, lines)

@@ -24,11 +24,15 @@ __all__ = [
     "SIMULATED_CONFIG",
     "ClientSettings",
     "audit_log",
+    "kept_result",
     "read_members",
+    "read_new_series",
     "read_series",
     "read_settings",
     "read_simulation",
+    "records_folder",
     "settings_text",
+    "simulated_records",
     "site_log",
     "state_folder",
     "write_members",
@@ -56,6 +60,7 @@ class ClientSettings:
         difference: "auto", "none" or sensors whose change per row is used.
         leave_out: sensors that are not used.
         suspect: "error" refuses clocks and codes for missing samples, "keep" uses them.
+        watch: path of the file with its new data, or "": nothing is watched.
     """
 
     data: str
@@ -66,6 +71,7 @@ class ClientSettings:
     difference: str = "auto"
     leave_out: str = ""
     suspect: str = "error"
+    watch: str = ""
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -115,6 +121,23 @@ def read_simulation(kit: Path) -> RunConfig | None:
     return RunConfig.from_mapping(values)
 
 
+def simulated_records(folder: Path, name: str) -> Path:
+    """Where a simulated client keeps its records."""
+    return folder / "sites" / name
+
+
+def records_folder(kit: Path, name: str) -> Path:
+    """Where a client keeps its records: in its kit, or in the folder of a simulation."""
+    simulated = _simulated(kit)
+    return state_folder(kit) if simulated is None else simulated_records(simulated, name)
+
+
+def kept_result(kit: Path, run: str) -> Path:
+    """Where the server keeps what a run found, for a watch over new data later."""
+    simulated = _simulated(kit)
+    return (state_folder(kit) / run if simulated is None else simulated) / "result"
+
+
 def write_policy(kit: Path) -> None:
     """Put the default policy into a client's kit."""
     from fedgranger.federation.policy import POLICY_FILE, policy_text
@@ -140,6 +163,23 @@ def read_series(
         suspect=settings.suspect,
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
+
+
+def read_new_series(name: str, settings: ClientSettings, policy: SitePolicy) -> LocalSeries:
+    """Read a client's new data as measured: what is normal for it says how they are treated."""
+    from fedgranger.data.panel_files import read_client
+    from fedgranger.data.time_axis import LocalSeries
+
+    data, times, _ = read_client(
+        name,
+        Path(settings.watch),
+        time_column=settings.time_column,
+        missing="mask",
+        constant="keep",
+        difference="none",
+        suspect="keep",
+    )
+    return policy.within(LocalSeries(data, times, settings.interval))
 
 
 def audit_log(kit: Path) -> AuditLog:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,17 +21,17 @@ class Report(Protocol):
     """One client's `messages.MonitorMessage`, as any kind of array."""
 
     @property
-    def states(self) -> np.ndarray:
+    def states(self) -> Any:
         """(time, states); zero where not observed."""
         ...
 
     @property
-    def surprise(self) -> np.ndarray:
+    def surprise(self) -> Any:
         """(time,); NaN for a step without a predecessor."""
         ...
 
     @property
-    def is_observed(self) -> np.ndarray:
+    def is_observed(self) -> Any:
         """(time,)."""
         ...
 

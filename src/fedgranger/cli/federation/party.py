@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,13 +32,14 @@ from fedgranger.cli.federation.common import (
 )
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
-from fedgranger.flare.settings import audit_log, state_folder, write_settings
+from fedgranger.flare.settings import audit_log, read_new_series, state_folder, write_settings
 from fedgranger.flare.supervisor import become_supervisor
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
+    from fedgranger.flare.settings import ClientSettings
 
 __all__ = ["allow", "log", "preview", "start"]
 
@@ -56,6 +58,9 @@ def start(
     difference: Difference = "auto",
     leave_out: LeaveOut = "",
     suspect: Suspect = "error",
+    watch: Annotated[
+        Path | None, typer.Option(help="The client's file of new data, for 'federation watch'.")
+    ] = None,
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
     require_flare()
@@ -65,13 +70,26 @@ def start(
     check_kit(kit)
     if role == "client":
         sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-        settings, *_ = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
-        write_settings(kit, settings)
-    elif data is not None:
-        raise ConfigError("the server has no data; leave --data out")
+        settings, policy, _ = look_at_data(
+            kit, data, time_column, interval, missing, constant, **sensors
+        )
+        write_settings(kit, settings if watch is None else _watched(name, settings, policy, watch))
+    elif data is not None or watch is not None:
+        raise ConfigError("the server has no data; leave --data and --watch out")
     who = "server" if role == "server" else f"client '{name}'"
     out.print(f"{escape(who)} starts; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
     become_supervisor(kit)
+
+
+def _watched(
+    name: str, settings: ClientSettings, policy: SitePolicy, watch: Path
+) -> ClientSettings:
+    """The settings with the file of new data, which must be one that can be read."""
+    settings = replace(settings, watch=str(watch.resolve()))
+    if not policy.watch:
+        say("policy.toml does not let new data be watched; set 'watch = true' there")
+    read_new_series(name, settings, policy)
+    return settings
 
 
 @federation.command()
