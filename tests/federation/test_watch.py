@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fedgranger as fg
@@ -12,52 +11,22 @@ from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.site_normal import load_normal
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import WatchOptions
-from fedgranger.rca import OnlineAnalysis
+from fedgranger.messages import monitor_bytes
+from fedgranger.rca import gather
 from fedgranger.rca.new_data import knowledge_of, require_normal
 from tests.anomalies import NAMES, made_panel
-from tests.configs import formula_config
-from tests.federation.loopback_run import OPEN, Federation
-
-CONFIG = formula_config(state_dim=1, solver="none", period="none")
-TRAINING = made_panel(600)
-NEW = made_panel(300, seed=4, shocked="b", at=160, length=40)
+from tests.federation.loopback_run import Federation, Ticking
+from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
 
 
 @cache
 def alone():
     return fg.fit(TRAINING, CONFIG)
-
-
-def trained(folder, policy=OPEN, wrap=lambda name, handle: handle, panel=TRAINING, config=CONFIG):
-    """Parties after a run, and its result as the server has it."""
-    federation = Federation(panel, folder, config, wrap, policy)
-    found = federation.run()
-    return federation, to_result(federation.server, found, "loopback", 0.0, ())
-
-
-def give(federation, panel):
-    for client in panel:
-        federation.news[client.name] = LocalSeries(client, panel.time)
-
-
-def in_process(result, panel, steps=50, **options):
-    """The alarms that `fedgranger rca` finds."""
-    analysis, found = OnlineAnalysis(result, **options), {}
-    for first in range(0, panel.num_steps, steps):
-        for alarm in analysis.feed(panel.slice(first, min(first + steps, panel.num_steps))):
-            found[alarm.step] = alarm
-    return tuple(found.values())
-
-
-def assert_same(found, wanted):
-    assert [alarm.step for alarm in found] == [alarm.step for alarm in wanted]
-    for one, other in zip(found, wanted, strict=True):
-        pd.testing.assert_frame_equal(one.ranking.table, other.ranking.table, check_exact=True)
-        assert one.ranking.to_mapping() == other.ranking.to_mapping()
 
 
 def test_the_server_of_a_federation_expects_what_one_process_expects(tmp_path):
@@ -153,3 +122,77 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     assert wanted
     assert watched.grid.num_steps == later.num_steps
     assert_same(watched.alarms, wanted)
+
+
+def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
+    federation, result = trained(tmp_path)
+    give(federation, NEW)
+    found = federation.watch(knowledge_of(result))
+    (alarm,) = found.alarms
+    for name in NAMES:
+        last = federation.alarms[name][-1]
+        assert last == {
+            "step": alarm.step,
+            "time": str(NEW.time[alarm.step]),
+            **alarm.ranking.to_mapping(),
+        }
+    assert any("'b' comes first in" in line for line in federation.log)
+
+
+def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):
+    federation, result = trained(tmp_path)
+    give(federation, NEW)
+    federation.wire.clear()
+    federation.audit.clear()
+    federation.watch(knowledge_of(result))
+    totals = federation.server.ledger.totals()
+    for name in NAMES:
+        answers = [answer for client, _, answer in federation.wire if client == name]
+        assert totals[name]["bytes_up"] == sum(map(len, answers))
+        noted = [facts["digest"] for client, _, facts in federation.audit if client == name]
+        assert noted == [digest(answer) for answer in answers]
+    kinds = {decode(answer).kind for _, _, answer in federation.wire}
+    assert kinds == {"news", "done", "monitor"}
+    monitors = [a for c, _, a in federation.wire if c == "a" and decode(a).kind == "monitor"]
+    payload = sum(array.nbytes for a in monitors for array in decode(a).arrays.values())
+    assert payload == monitor_bytes(1) * NEW.num_steps
+    period = [facts["period"] for _, _, facts in federation.audit if facts["request"] == "report"]
+    assert set(period) == {"0 to 299, 300 steps of 1"}
+
+
+def test_a_longer_file_is_watched_from_its_beginning_with_the_same_numbers(tmp_path):
+    """Sites let their file grow and the watch is given again: as one process on the whole file."""
+    federation, result = trained(tmp_path)
+    give(federation, NEW.slice(0, 180))
+    first = federation.watch(knowledge_of(result), nonce="monday")
+    give(federation, NEW)
+    second = federation.watch(knowledge_of(result), nonce="tuesday")
+    assert_same(first.alarms, in_process(alone(), NEW.slice(0, 180)))
+    assert_same(second.alarms, in_process(alone(), NEW))
+
+
+def test_a_watch_goes_on_without_a_client_whose_steps_then_count_as_missing(tmp_path):
+    federation, result = trained(tmp_path, on_missing="drop", wait_seconds=5)
+    give(federation, NEW)
+    federation.wrap = lambda name, handle: (lambda _: b"") if name == "a" else handle
+    found = federation.watch(knowledge_of(result), engine=Ticking(federation))
+    assert federation.server.dropped == ("a",)
+    silent = replace(NEW["a"], observed=np.zeros_like(NEW["a"].observed))
+    without = replace(NEW, clients=(silent, NEW["b"], NEW["c"]))
+    assert_same(found.alarms, in_process(alone(), without))
+
+
+def test_what_repeats_is_taken_out_after_sensors_were_differenced():
+    """As in training: new data of a counter with a daily cycle are as calm as the training data."""
+    steps = np.arange(1200)
+    rng = np.random.default_rng(1)
+    flow = 5 + 2 * np.sin(2 * np.pi * steps / 24) + 0.3 * rng.standard_normal(1200)
+    noise = rng.standard_normal((1200, 3)) + np.sin(2 * np.pi * steps / 24)[:, None]
+    clients = {"a": np.column_stack([np.cumsum(flow), noise]), "b": rng.standard_normal((1200, 3))}
+    panel = fg.Panel.from_arrays(clients)
+    training = panel.slice(0, 900).prepared()
+    assert training["a"].treatment.differenced
+    result = fg.fit(training, replace(CONFIG, period=(24,)))
+    found = gather(result, panel.slice(900, 1200))
+    assert np.nanmedian(found.surprise[:, 0]) < 2
+    assert (found.smoothed() <= found.threshold).all()

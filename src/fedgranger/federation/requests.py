@@ -103,25 +103,34 @@ def read_alarm(text: str) -> dict[str, Any]:
     """
     try:
         alarm = json.loads(text)
-        is_alarm = set(alarm) == ALARM_KEYS and type(alarm["step"]) is int
-        is_alarm = is_alarm and type(alarm["is_defined"]) is bool and len(alarm["ranking"]) > 0
-        is_alarm = is_alarm and all(set(row) == ROW_KEYS for row in alarm["ranking"])
-        for row in alarm["ranking"] if is_alarm else ():
-            for key in ROW_KEYS - {"client", "explained_by"}:
-                _number(row[key])
-    except (ValueError, TypeError, KeyError, RecursionError):
+        is_alarm = isinstance(alarm, dict) and set(alarm) == ALARM_KEYS and _are_fields(alarm)
+    except (ValueError, TypeError, RecursionError):
         is_alarm, alarm = False, {}
     if not is_alarm:
         raise MessageError("the alarm cannot be read")
     for row in alarm["ranking"]:
-        for name in (row["client"], row["explained_by"]):
-            if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
-                raise MessageError("the alarm names a client that cannot be one")
+        named = [row["client"], *([] if row["explained_by"] is None else [row["explained_by"]])]
+        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in named):
+            raise MessageError("the alarm names a client that cannot be one")
     for sentence in (alarm["name"], alarm["time"], *alarm["evidence"]):
         is_text = isinstance(sentence, str) and len(sentence) <= LONGEST_SENTENCE
         if not is_text or not sentence.isprintable():
             raise MessageError("the alarm holds a sentence that cannot be shown")
     return alarm
+
+
+def _are_fields(alarm: dict[str, Any]) -> bool:
+    """Whether the fields of an alarm are of the types that they should be."""
+    kinds = {"step": int, "is_defined": bool, "ranking": list, "evidence": list}
+    if any(type(alarm[name]) is not kind for name, kind in kinds.items()) or not alarm["ranking"]:
+        return False
+    rows = alarm["ranking"]
+    if not all(isinstance(row, dict) and set(row) == ROW_KEYS for row in rows):
+        return False
+    for row in rows:
+        for key in ROW_KEYS - {"client", "explained_by"}:
+            _number(row[key])
+    return True
 
 
 def _number(value: Any) -> float:
