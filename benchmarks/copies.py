@@ -63,7 +63,7 @@ def main():
     given = parser.parse_args()
     panel, _ = fg.simulate(given.clients, given.steps, seed=0)
     setup = set_up(panel, RunConfig(state_dim=2), {}, lambda *_: None)
-    source = state_source(panel, {stream.name: stream.model for stream in setup.streams})
+    source = state_source(panel, {stream.name: stream.model for stream in setup.client_data})
     table = tabulate(source)
     shifts = draw_shifts(given.clients, source.num_steps, given.copies, 0, 1)
     print(f"{given.clients} clients, {given.steps} steps, {given.copies} copies")

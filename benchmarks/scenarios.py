@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fedgranger.data.scenarios import DECLARED_NOISE
-from fedgranger_research.studies.calibration import Setting, summarise
-from fedgranger_research.studies.study import load_records, run_study
+from fedgranger_research.studies.calibration_study import load_records, run_study
+from fedgranger_research.studies.calibration_trials import Setting, summarise
 
 TARGET = Path("benchmarks/results/scenarios.json")
 NAMES = (

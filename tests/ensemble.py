@@ -57,7 +57,7 @@ def run_ensemble(
 ) -> list[Sample]:
     """Run all replicas and sample them when the rounds `marks` begin."""
     key = jax.random.key(seed)
-    M, (p, d) = len(setup.streams), setup.padded_dims
+    M, (p, d) = len(setup.client_data), setup.padded_dims
     key, prior_key, noise_key = jax.random.split(key, 3)
     state = _draw_prior(setup, config, prior_key, replicas)
     factors = _factors(setup, noise)
@@ -65,7 +65,7 @@ def run_ensemble(
     current = jnp.einsum("mde,rme->rmd", factors[0], first)
     out, now = [], 0
     CA = np.zeros((M, d, p))
-    for m, stream in enumerate(setup.streams):
+    for m, stream in enumerate(setup.client_data):
         part = stream.model.predicted_observation
         CA[m, : part.shape[0], : part.shape[1]] = part
     CA = jnp.asarray(CA)
@@ -85,11 +85,11 @@ def run_ensemble(
 
 def _draw_prior(setup: Setup, config: RunConfig, key: Array, replicas: int) -> RoundState:
     p, d = setup.padded_dims
-    M = len(setup.streams)
+    M = len(setup.client_data)
     theta_key, granger_key = jax.random.split(key)
     real = np.zeros((M, p, d))
     rows = np.zeros((M, p))
-    for m, stream in enumerate(setup.streams):
+    for m, stream in enumerate(setup.client_data):
         real[m, : stream.model.state_dim, : stream.model.num_sensors] = 1.0
         rows[m, : stream.model.state_dim] = 1.0
     coupling = np.asarray(setup.params.server.coupling)
@@ -109,9 +109,9 @@ def _draw_prior(setup: Setup, config: RunConfig, key: Array, replicas: int) -> R
 def _factors(setup: Setup, noise: MeasurementNoise) -> Array:
     """Square roots of the noise covariances in sensor coordinates, (time, client, d, d)."""
     _, d = setup.padded_dims
-    num_steps = len(setup.streams[0].values)
-    out = np.zeros((num_steps + setup.window + 1, len(setup.streams), d, d))
-    for m, stream in enumerate(setup.streams):
+    num_steps = len(setup.client_data[0].values)
+    out = np.zeros((num_steps + setup.window + 1, len(setup.client_data), d, d))
+    for m, stream in enumerate(setup.client_data):
         cov = noise.between(m, 0, num_steps, full=True)
         values, vectors = np.linalg.eigh(cov)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.client.monitor import Monitor
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.inference.reference import Reference
+from fedgranger.normal_operation import Monitor
 
 __all__ = [
     "NORMAL_FILE",

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.client.monitor import Monitor
-from fedgranger.client.season import Season
 from fedgranger.config import RunConfig, check_choice, read_toml
 from fedgranger.errors import RunError
-from fedgranger.inference.decision import decide, false_edge_bound
+from fedgranger.inference.decision import decide, false_edge_bound, normal_score
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
+from fedgranger.normal_operation import Monitor, Season
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
@@ -105,8 +104,7 @@ class Result:
             alpha: level for `is_edge`; default the run's own.
             correction: for `q_value`; default the run's own.
             sort: most certain first, instead of by client order: by p-value, where p-values end at
-                what the copies support by how far the interval stays away from 0, and without
-                tests by strength.
+                what the copies support by the statistic, and without tests by strength.
         """
         self._check_estimate(estimate)
         if estimate == "fedgc":
@@ -121,11 +119,13 @@ class Result:
                 self.config.couplings,
             )
         if sort:
-            away = table["ci_low"].astype(float) / table["strength"]
-            order = table.assign(away=away).sort_values(
-                ["p_value", "away", "strength"], ascending=[True, False, False], kind="stable"
+            score = normal_score(
+                *(table[name].to_numpy(dtype=np.float64) for name in ("statistic", "df"))
             )
-            table = order.drop(columns="away").reset_index(drop=True)
+            order = table.assign(score=score).sort_values(
+                ["p_value", "score", "strength"], ascending=[True, False, False], kind="stable"
+            )
+            table = order.drop(columns="score").reset_index(drop=True)
         return table
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:

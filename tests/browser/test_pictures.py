@@ -235,10 +235,10 @@ def test_ticks_are_few_and_inside(full_report, open_page, values):
 def test_a_perfect_fit_lies_on_its_line(full_report, open_page):
     page = open_page(full_report)
     normal = stats.norm.ppf((np.arange(41) + 0.5) / 41).tolist()
-    even = [0.001, 0.01, 0.1, 0.5]
+    uniform = [0.001, 0.01, 0.1, 0.5]
     for call, data, count in (
         ("drawNormal", {"points": [[x, x] for x in normal]}, 41),
-        ("drawEven", {"rows": [[u, u, u, u] for u in even]}, 4),
+        ("drawUniform", {"rows": [[u, u, u, u] for u in uniform]}, 4),
     ):
         (x0, y0, x1, y1), dots = page.script(
             f"""const marks = {call}(arguments[0]);

@@ -276,8 +276,8 @@ BAD_INPUT = {
     "no run": (["edges", "nowhere"], "no such run folder"),
     "no truth": (["evaluate", "RUN", "--truth", "none.json"], "none.json"),
     "other truth": (["evaluate", "RUN", "--truth", "other.json"], "different clients"),
-    "bad edges": (["simulate", "s", "--edges", "a>b"], "--edges"),
-    "bad dims": (["simulate", "s", "--state-dims", "two"], "--state-dims"),
+    "bad edges": (["simulate", "s", "--edges", "a>b"], "edges has the entry ('a>b',)"),
+    "bad dims": (["simulate", "s", "--state-dims", "two"], "state_dims is 'two'; give one number"),
     "unstable": (["simulate", "s", "--spectral-radius", "1.2"], "spectral_radius is 1.2"),
     "full folder": (["simulate", "DATA"], "is not empty"),
     "foreign folder": (["fit", "DATA", "--out", "one"], "not empty"),
@@ -399,7 +399,7 @@ def test_simulate_scenario_with_a_wrong_noise(tmp_path):
 
 
 def test_simulate_counter_leaves_out_the_model_of_its_client(tmp_path):
-    found = call("simulate", tmp_path / "a", "--counter", "--clients", 3, "--steps", 50)
+    found = call("simulate", tmp_path / "a", "--counter", "true", "--clients", 3, "--steps", 50)
     assert found.exit_code == 0, found.stderr
     assert "counter" in (tmp_path / "a" / "client1.csv").read_text().splitlines()[0]
     models = json.loads((tmp_path / "a" / "models.json").read_text())

@@ -33,7 +33,7 @@ def invoke(*args):
         ("counter", ("--difference", "a.z"), "names 'a.z', which is no sensor (nearest: 'a.x')"),
         ("counter", ("--difference", "none,a.x"), "contradicts itself"),
         ("counter", ("--leave-out", "x"), "--leave-out) names 'x', which is no sensor"),
-        ("counter", ("--suspect", "drop"), "suspect='drop' is unknown"),
+        ("counter", ("--suspect", "drop"), "suspect is 'drop'; choose one of error, keep"),
         (
             "clock",
             ("--suspect", "keep", "--difference", "a.x"),

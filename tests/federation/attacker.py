@@ -4,8 +4,8 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
 from fedgranger.federation.codec import Packet, decode, encode
-from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.store import Store
@@ -137,4 +137,4 @@ class Attacker:
 
 def options(message_steps=50_000, **changed):
     config = formula_config(**{"solver": "none", **changed})
-    return FederationOptions(config, message_steps).for_client("client1")
+    return FederationOptions(config, message_steps=message_steps).for_client("client1")

@@ -3,9 +3,9 @@
 from functools import partial
 
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.loopback import LoopbackEngine
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation

@@ -14,8 +14,8 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.coordinator import Coordinator, drive
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
@@ -24,7 +24,8 @@ from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import WatchOptions, watch_protocol
-from fedgranger.rca.new_data import knowledge_of, require_normal
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.new_data import require_normal
 from tests.federation.attacker import Memory
 
 

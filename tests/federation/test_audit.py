@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from fedgranger.errors import RunError
-from fedgranger.federation.audit import AuditLog, read_lines, verify
+from fedgranger.federation.audit_log import AuditLog, read_lines, verify
 
 
 @pytest.fixture

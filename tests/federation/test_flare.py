@@ -171,12 +171,14 @@ def test_options_come_from_the_command_then_the_file_and_the_help_names_the_defa
 
 
 def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):
-    from fedgranger.cli.federation.common import look_at_data
+    from fedgranger.cli.federation.common import read_and_check
     from fedgranger.flare.settings import read_settings, write_settings
 
     rows = "\n".join(f"2026-01-01T00:00:{s:02d},{s * s},{s % 7}" for s in range(30))
     (tmp_path / "pump.csv").write_text(f"time,a,b\n{rows}\n")
-    settings, *_ = look_at_data(kits["tank"], tmp_path / "pump.csv", "auto", 1.0, "error", "error")
+    settings, *_ = read_and_check(
+        kits["tank"], tmp_path / "pump.csv", "auto", 1.0, "error", "error"
+    )
     write_settings(kits["tank"], settings)
     found = read_settings(kits["tank"], "tank")
     assert found.data == str(tmp_path / "pump.csv")

@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nvflare.private.fed.utils.identity_utils import IdentityAsserter, IdentityVerifier
 
 from fedgranger.flare.authority import ROOT_DAYS, read_authority
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     check_certificates,
     check_not_revoked,
     read_certificate,

@@ -9,7 +9,7 @@ from fedgranger.federation.coordinator import drive
 from fedgranger.federation.outcome import to_result
 from fedgranger.inference.audit_words import control_sentences
 from fedgranger.report.html import write_report
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from tests.configs import formula_config
 from tests.federation.loopback_run import Federation, Ticking, silent_after
 

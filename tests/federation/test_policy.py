@@ -9,7 +9,7 @@ import fedgranger as fg
 from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.policy import (
     UNLIMITED,
     PolicyError,

@@ -6,7 +6,7 @@ One federation serves both tests, in this order.
 import pytest
 
 import fedgranger as fg
-from fedgranger.federation.audit import read_lines, verify
+from fedgranger.federation.audit_log import read_lines, verify
 from tests.federation.flare import RealFederation, same_as_alone
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.federation.options import ClientOptions
+from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from tests.federation.attacker import CLIENT, NUM_STEPS, Attacker, options, prepare
 

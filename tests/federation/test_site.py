@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.audit import AuditLog, read_lines, verify
+from fedgranger.federation.audit_log import AuditLog, read_lines, verify
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.policy import SitePolicy, policy_text
-from fedgranger.federation.preview import explained, look_ahead
+from fedgranger.federation.preview import explained, make_preview
 from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.settings import ClientSettings, write_settings
@@ -81,11 +81,11 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
 
 
 def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
-    from fedgranger.cli.federation import party
+    from fedgranger.cli.federation import site_commands
     from fedgranger.flare.settings import read_series, read_settings
 
-    monkeypatch.setattr(party, "check_kit", lambda _: None)
-    monkeypatch.setattr(party, "become_supervisor", lambda _: None)
+    monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
+    monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)
     command("start", kit, "--data", counter_of(kit), "--difference", "auto,s1")
     settings = read_settings(kit, "pump")
     assert settings.difference == "auto,s1"
@@ -114,7 +114,7 @@ def test_preview_measures_what_a_server_could_hold():
     """The share is that of least squares on the states around a step; rounds add to it."""
     client = fg.simulate(2, 301, seed=0)[0]["client1"]
     series = LocalSeries(client, np.arange(301))
-    none, two, many = (look_ahead(series, SitePolicy(), rounds) for rounds in (0, 2, 4))
+    none, two, many = (make_preview(series, SitePolicy(), rounds) for rounds in (0, 2, 4))
     np.testing.assert_array_equal(none.after, none.default)
     assert (two.after >= two.default - 1e-12).all()
     assert (two.after.mean() - two.default.mean()) > 1e-3
@@ -130,7 +130,7 @@ def test_preview_measures_what_a_server_could_hold():
 
 
 def test_the_preview_asks_the_question_of_the_default_run():
-    found = look_ahead(LocalSeries(CLIENT, np.arange(NUM_STEPS)), SitePolicy(), 0)
+    found = make_preview(LocalSeries(CLIENT, np.arange(NUM_STEPS)), SitePolicy(), 0)
     server = Attacker(SitePolicy())
     server.offer(options())
     assert server.begin(1).arrays["error_cov"].shape == (found.state_dim, found.state_dim)
@@ -139,7 +139,9 @@ def test_the_preview_asks_the_question_of_the_default_run():
 
 def test_without_a_policy_nothing_starts(kit, monkeypatch):
     (kit / "policy.toml").unlink()
-    monkeypatch.setattr("fedgranger.cli.federation.party.check_kit", lambda _: None)  # no key here
+    monkeypatch.setattr(
+        "fedgranger.cli.federation.site_commands.check_kit", lambda _: None
+    )  # no key here
     for words in (["preview"], ["start"]):
         assert "no policy" in command(*words, kit, "--data", data_of(kit), code=2)
     assert not (kit / "local" / "fedgranger.json").exists()
@@ -206,7 +208,7 @@ def call(kit, monkeypatch):
 
 def test_one_run_at_a_time_has_the_sites_records(kit, call):
     """Several jobs at once could each ask a question before any of them was written down."""
-    from fedgranger.flare.job import FlareClient
+    from fedgranger.flare.client_job import FlareClient
 
     write_settings(kit, ClientSettings(str(data_of(kit))))
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
@@ -220,14 +222,14 @@ def test_one_run_at_a_time_has_the_sites_records(kit, call):
 
 
 def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeypatch):
-    from fedgranger.flare import job
+    from fedgranger.flare import client_job
 
     def fail(*_):
         raise RuntimeError("sensor 'secret'")
 
-    monkeypatch.setattr(job, "read_secret", fail)
+    monkeypatch.setattr(client_job, "read_secret", fail)
     write_settings(kit, ClientSettings(str(data_of(kit))))
-    client = job.FlareClient()
+    client = client_job.FlareClient()
     request = encode(Packet("offer", "run", "pump", {"nonce": "n", "options": options().to_text()}))
     for _ in range(2):
         answer = decode(client.handle(request))
@@ -237,7 +239,7 @@ def test_whatever_is_wrong_with_a_site_the_server_is_not_told(kit, call, monkeyp
 
 @pytest.mark.parametrize("caller", ["client2", "", "server.x"])
 def test_only_the_server_may_call_a_client(kit, caller, call):
-    from fedgranger.flare.job import FlareClient
+    from fedgranger.flare.client_job import FlareClient
 
     call.caller = caller
     client = FlareClient()

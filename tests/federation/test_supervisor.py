@@ -220,7 +220,7 @@ def test_what_has_not_come_is_told_after_ten_seconds_and_then_in_growing_pauses(
             status.write_text('{"state": "connecting", "sentence": "not connected: nobody"}')
         if second == 500:
             status.write_text('{"state": "connected", "sentence": "connected to h:1"}')
-        for sentence in news.look(float(second)):
+        for sentence in news.check(float(second)):
             said[second] = sentence
     assert said == {
         5: "not connected: nobody",
@@ -240,13 +240,13 @@ def test_a_log_that_was_moved_aside_is_read_on(kit):
     news = News(kit, 0.0)
     with log.open("a") as file:
         file.write("2026-01-01 00:00:01 a run began\n2026-01-01 00:00:02 hal")
-    assert news.look(1.0) == ["a run began"]
+    assert news.check(1.0) == ["a run began"]
     with log.open("a") as file:
         file.write("f a line\n")
-    assert news.look(2.0) == ["half a line"]
+    assert news.check(2.0) == ["half a line"]
     log.rename(log.with_name("log.1.txt"))
     log.write_text("2026-01-01 00:00:03 new\n")
-    assert news.look(3.0) == ["new"]
+    assert news.check(3.0) == ["new"]
 
 
 def test_a_log_is_moved_aside_when_it_is_large(tmp_path):

@@ -18,7 +18,8 @@ from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.messages import monitor_bytes
 from fedgranger.rca import gather
-from fedgranger.rca.new_data import knowledge_of, require_normal
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.new_data import require_normal
 from tests.anomalies import NAMES, made_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained

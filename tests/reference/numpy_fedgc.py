@@ -64,20 +64,20 @@ def run(clients, thetas, rows, *, window, num_steps, ridge_theta, ridge_granger)
 
 def from_setup(setup):
     """Take a prepared run apart into plain arrays."""
-    states = [stream.filtered_states for stream in setup.streams]
+    states = [data.filtered_states for data in setup.client_data]
     return [
         Client(
-            stream.model.self_transition,
-            stream.model.observation_matrix,
-            stream.scaled(0, len(stream.values)),
-            stream.filtered_states,
+            data.model.self_transition,
+            data.model.observation_matrix,
+            data.scaled(0, len(data.values)),
+            data.filtered_states,
             np.concatenate(states[:m] + states[m + 1 :], axis=1),
-            stream.is_observed,
+            data.is_observed,
             setup.client_step_sizes[m].local,
             setup.client_step_sizes[m].feedback,
             setup.server_step_sizes[m].server,
         )
-        for m, stream in enumerate(setup.streams)
+        for m, data in enumerate(setup.client_data)
     ]
 
 
@@ -88,7 +88,7 @@ def state_to_plain(setup, state):
     granger = np.asarray(state.server.granger_row)
     dims = setup.state_dims
     thetas = [
-        theta[m, : dims[m], : stream.model.num_sensors] for m, stream in enumerate(setup.streams)
+        theta[m, : dims[m], : data.model.num_sensors] for m, data in enumerate(setup.client_data)
     ]
     rows = []
     for m, own in enumerate(dims):

@@ -18,7 +18,7 @@ RIDGE = 0.05
 
 def per_step_equations(setup, m):
     """(K_t, b_t) of row m for every step: x⁺ = x − K_t x + b_t, x = [vec θ; vec Â]."""
-    stream = setup.streams[m]
+    stream = setup.client_data[m]
     A, CA = stream.model.self_transition, stream.model.predicted_observation
     sizes, gamma = setup.client_step_sizes[m], setup.server_step_sizes[m].server
     p = len(A)
@@ -29,7 +29,7 @@ def per_step_equations(setup, m):
         ]
     )
     y = stream.scaled(0, setup.num_pairs + 1)
-    others = [s.filtered_states for n, s in enumerate(setup.streams) if n != m]
+    others = [s.filtered_states for n, s in enumerate(setup.client_data) if n != m]
     g = np.concatenate(others, axis=1)
     size_theta, size_granger = p * y.shape[1], p * g.shape[1]
     ridge = np.diag(
@@ -75,7 +75,7 @@ def test_full_batch_vs_linear_solve(system):
     setup = set_up(panel, config)
     *_, (snapshot, _) = train(setup, config)
     assert snapshot.progress.distance <= 1e-8
-    for m in range(len(setup.streams)):
+    for m in range(len(setup.client_data)):
         x_star = solve(setup, m)
         error = np.abs(as_vector(setup, snapshot.state, m) - x_star).max()
         assert error < 1e-6 * np.abs(x_star).max()

@@ -68,7 +68,7 @@ def test_gradients_vs_autodiff():
     after, _ = rounds.step(setup.params, state, windows)
 
     stacked = stack_states(windows.filtered_states)
-    for m, stream in enumerate(setup.streams):
+    for m, stream in enumerate(setup.client_data):
         A = jnp.asarray(stream.model.self_transition)
         C = jnp.asarray(stream.model.observation_matrix)
         y = jnp.asarray(stream.scaled(0, 40))

@@ -59,7 +59,7 @@ def real():
 
 
 def noise_of(setup, variance):
-    return {s.name: np.full(s.model.num_sensors, variance) for s in setup.streams}
+    return {s.name: np.full(s.model.num_sensors, variance) for s in setup.client_data}
 
 
 def test_three_clients_two_states_and_no_constant_sensor(regime):
@@ -69,7 +69,7 @@ def test_three_clients_two_states_and_no_constant_sensor(regime):
     assert setup.num_rounds == 201
     assert config.state_model == "paper"
     # P2_T00 is constant everywhere, P1_T01 in the rows that are used
-    assert [s.model.num_sensors for s in setup.streams] == [30, 11, 5]
+    assert [s.model.num_sensors for s in setup.client_data] == [30, 11, 5]
 
 
 def test_rows_every_100_s_begin_anew_with_each_recording(tmp_path):
@@ -211,7 +211,7 @@ def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real, tmp_path)
         write_recording(real / file, tmp_path / file)
         panel = datasets.load("hai", tmp_path / file).train
         config = RunConfig(state_model="paper", state_dim=2)
-        streams = set_up(panel, config).streams
+        streams = set_up(panel, config).client_data
         found.append([spectral_radius(s.model.self_transition) for s in streams])
     slow, fast = found
     assert max(slow) < 0.992

@@ -17,7 +17,7 @@ from fedgranger_research.recordings.panels import (
     odd_control,
 )
 from fedgranger_research.recordings.reading import read_recordings
-from fedgranger_research.recordings.study import RecordingStudy
+from fedgranger_research.recordings.recording_study import RecordingStudy
 from fedgranger_research.recordings.trial import study_config
 
 CLIENTS = ("a", "b", "c")

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger_research.cli import reproduce as cli
-from fedgranger_research.reproduction import qq
+from fedgranger_research.reproduction import quantiles
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 
 runner = CliRunner()
@@ -107,7 +107,7 @@ def test_interrupt_says_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(self, report):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(qq.Resample, "run", interrupted)
+    monkeypatch.setattr(quantiles.Resample, "run", interrupted)
     outcome = call("figure", "qq", "--output", tmp_path, "--quick")
     assert outcome.exit_code == 130
     assert "repeat the command to continue" in outcome.stderr

@@ -10,7 +10,7 @@ from fedgranger.client.params import known_models
 from fedgranger.runtime.inprocess import train
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
-from fedgranger_research.reproduction import qq, scalability
+from fedgranger_research.reproduction import quantiles, scalability
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 from fedgranger_research.reproduction.levels import ends, firsts, number, select, settling, share
 from fedgranger_research.reproduction.limits import row_limits
@@ -235,15 +235,15 @@ def test_qq_quantiles_and_power():
         ]
         columns = ["resample", "effect", "cause", "row", "col", "is_present", "estimate"]
         tables.append(pd.DataFrame(rows, columns=columns))
-    table = qq.collect(tables)
+    table = quantiles.collect(tables)
     assert table["is_shown"].sum() == 4 * 4 * 30
     entry = table.iloc[:30]
     assert entry["standardised"].is_monotonic_increasing
     assert entry["standardised"].std() == pytest.approx(1)
-    power = qq.shapiro_power(30)
+    power = quantiles.shapiro_power(30)
     assert 0.9 < power["an exponential"] <= 1
     assert power["a Student t with 5 degrees of freedom"] < 0.5
-    text = qq.markdown(table)
+    text = quantiles.markdown(table)
     assert f"| an exponential | {share(power['an exponential'])} |" in text
     assert "the 100 entries of absent blocks" in text
 
@@ -254,7 +254,7 @@ def test_resumes_to_identical_files(tmp_path, monkeypatch):
     item = FIGURES["qq"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     reproduce(item, whole, quick=True)
-    run, calls = qq.Resample.run, []
+    run, calls = quantiles.Resample.run, []
 
     def interrupted(self, report=lambda *_: None):
         calls.append(self.index)
@@ -262,7 +262,7 @@ def test_resumes_to_identical_files(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return run(self, report)
 
-    monkeypatch.setattr(qq.Resample, "run", interrupted)
+    monkeypatch.setattr(quantiles.Resample, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reproduce(item, broken, quick=True)
     assert not (broken / "qq.csv").exists()

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.errors import DataError
-from fedgranger_research.reproduction.root_cause import root_cause_item
+from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import reproduce
 from tests.published_files import development_data, write_tep
 

@@ -118,12 +118,12 @@ def test_segments_are_never_joined():
     time[120:] += 50
     gapped = fg.Panel(panel.clients, time)
     setup = set_up(gapped, formula_config(state_dim=2))
-    for stream in setup.streams:
+    for stream in setup.client_data:
         assert not stream.has_next[119]
         assert stream.has_next[:119].all()
         tail = stream._replace(values=stream.values[120:])
         alone = set_up(gapped.slice(120, 200), formula_config(state_dim=2), models_of(setup))
-        restarted = next(s for s in alone.streams if s.name == tail.name)
+        restarted = next(s for s in alone.client_data if s.name == tail.name)
         np.testing.assert_allclose(stream.filtered_states[120:], restarted.filtered_states)
 
 
@@ -140,4 +140,4 @@ def pairs_of(result):
 
 
 def models_of(setup):
-    return {stream.name: stream.model for stream in setup.streams}
+    return {stream.name: stream.model for stream in setup.client_data}

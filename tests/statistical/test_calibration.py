@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger_research.studies import calibration
-from fedgranger_research.studies.calibration import Setting, run_data_set, summarise
+from fedgranger_research.studies import calibration_trials
+from fedgranger_research.studies.calibration_trials import Setting, run_data_set, summarise
 
 
 def null_p_values(records):
@@ -40,18 +40,20 @@ def test_p_values_are_not_grossly_off():
 
 def test_measurement_error_must_be_taken_out(monkeypatch):
     """Noise of the size of the signal: without the correction a third of the null edges appear."""
-    monkeypatch.setitem(calibration.SCENARIOS, "loud", {"measurement_var": 2.0, "sensor_dims": 4})
+    monkeypatch.setitem(
+        calibration_trials.SCENARIOS, "loud", {"measurement_var": 2.0, "sensor_dims": 4}
+    )
     setting = Setting("loud", 1000, known_models=True)
     p = null_p_values([run_data_set(setting, seed) for seed in range(12)])
     limit = allowed(0.05, len(p))[1]
     assert (p <= 0.05).mean() < limit
-    right = calibration.state_source
+    right = calibration_trials.state_source
 
     def uncorrected(*args):
         source = right(*args)
         return source._replace(error_covs=tuple(np.zeros_like(E) for E in source.error_covs))
 
-    monkeypatch.setattr(calibration, "state_source", uncorrected)
+    monkeypatch.setattr(calibration_trials, "state_source", uncorrected)
     p = null_p_values([run_data_set(setting, seed) for seed in range(12)])
     assert (p <= 0.05).mean() > 2 * limit
 

@@ -5,11 +5,19 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from fedgranger.cli.app import COMMANDS
+from fedgranger_research.commands import COMMANDS as STUDIES
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 PAGE = ROOT / "docs" / "notation.md"
-ONCE = ("client", "data", "inference", "linalg", "rca", "server")
-"""Packages whose modules have names of their own."""
+PRIVATE_WORDS = {
+    *("hear", "heard", "look", "looked", "meet", "mend", "mended", "met", "pose", "posed", "said"),
+    *("say", "story", "stream", "streams", "tell", "told"),
+}
+"""Words of ours for what has a name in the field: message, sentence, report, check, client."""
+OF_THE_ENGINE = {"STREAM", "Stream", "stream", "streams"}
+"""FLARE's own names, in the modules that guard it."""
 INNER_LOOPS = {
     *("equation", "influence", "lag_bases", "lag_columns", "products", "readings"),
     *("state_moments", "states", "strength", "whitening"),
@@ -76,9 +84,23 @@ def test_every_word_is_explained_once():
     assert [word for word, count in Counter(words).items() if count > 1] == []
 
 
+def parts(name):
+    """The words of an identifier, in lower case."""
+    return re.findall(r"[a-z]+", re.sub(r"([A-Z][a-z])", r"_\1", name).lower())
+
+
+def test_identifiers_use_the_words_of_the_field():
+    for path in (SOURCE / "fedgranger").rglob("*.py"):
+        allowed = OF_THE_ENGINE if path.parent.name == "flare" else set()
+        used = set(identifiers(path)) - allowed
+        assert [name for name in used if PRIVATE_WORDS & set(parts(name))] == [], path
+
+
 def test_module_names_occur_once():
+    """A module in cli/ has the name of its command (glossary: command); no other name is shared."""
+    commands = {module for found in (COMMANDS, STUDIES) for module, _ in found.values()}
     modules = [path for path in SOURCE.rglob("*.py") if not path.name.startswith("__")]
-    count = Counter(path.stem for path in modules)
-    for path in modules:
-        if path.parent.name in ONCE and path.parent.parent.name == "fedgranger":
-            assert count[path.stem] == 1, path
+    names = {path: ".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in modules}
+    assert len(commands & set(names.values())) > 10
+    count = Counter(path.stem for path, name in names.items() if name not in commands)
+    assert [word for word, number in count.items() if number > 1] == []

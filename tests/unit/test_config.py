@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import fields
 
 import pytest
+import tomli_w
 
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import ConfigError
@@ -74,7 +75,9 @@ def test_toml_round_trip(config, tmp_path):
     path = tmp_path / "run.toml"
     path.write_bytes(config.to_toml().encode())
     assert RunConfig.from_mapping(read_toml(path)) == config
-    assert tomllib.loads(config.to_toml()) == config.to_mapping()
+    assert tomllib.loads(config.to_toml()) == config.to_tables()
+    path.write_text(tomli_w.dumps(config.to_mapping()))  # tables are not needed
+    assert RunConfig.from_mapping(read_toml(path)) == config
 
 
 def test_state_dim_of_client():
@@ -183,7 +186,7 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
         ),
         ("alpha", 0.0, f"alpha is 0.0; {BETWEEN}"),
         ("alpha", 1, f"alpha is 1; {BETWEEN}"),
-        ("alpha", -0.1, "alpha is -0.1; it must be at least 0"),
+        ("alpha", -0.1, f"alpha is -0.1; {BETWEEN}"),
         ("alpha", "5 %", f"alpha is '5 %'; {NUMBER}"),
         ("alpha", math.nan, f"alpha is nan; {NUMBER}"),
         ("confidence", 95, f"confidence is 95; {BETWEEN}"),
@@ -291,3 +294,25 @@ def test_toml_path_that_is_no_file(tmp_path, name):
 def test_automatic_solver_is_newton_unless_steps_are_asked_about(options, expected):
     assert RunConfig(**options).training_solver == expected
     assert RunConfig().solver == "auto"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"training": {"lags": 2}}, "lags is in table [training]; it belongs to [edge_tests]"),
+        ({"lags": 2, "edge_tests": {"lags": 3}}, "lags is given twice; leave one of them out"),
+        ({"edge_tests": {"lag": 2}}, "unknown option 'lag'; did you mean 'lags'?"),
+        ({"edge_test": {"lags": 2}}, "unknown option 'edge_test'; did you mean 'test'?"),
+        ({"prior": 3}, "prior is 3; it must be text"),
+        ({"seed": 2**63}, f"seed is {2**63}; it must be below {2**63}"),
+    ],
+)
+def test_tables_by_subject(values, message):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_mapping(values)
+    assert str(caught.value) == message
+
+
+def test_an_option_may_stand_in_its_table_or_alone():
+    nested = {"prior": {"prior": "laplace"}, "edge_tests": {"lags": 2}, "passes": 3}
+    assert RunConfig.from_mapping(nested) == RunConfig(prior="laplace", lags=2, passes=3)

@@ -58,8 +58,8 @@ def _print_part(part: dict[str, Any], top: int) -> None:
         quantile_sentence,
     )
 
-    said = [*audit_sentences(part), quantile_sentence(part["audit"])]
-    for line in filter(None, said):
+    sentences = [*audit_sentences(part), quantile_sentence(part["audit"])]
+    for line in filter(None, sentences):
         out.print(escape(line), soft_wrap=True)
     out.print(_by_client(part["audit"]))
     for line in control_sentences(part):

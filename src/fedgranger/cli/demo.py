@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.run import print_answer, run_fit
+from fedgranger.cli.run_fit import print_answer, run_fit
 from fedgranger.cli.simulate import check_target, write_simulation
 from fedgranger.cli.tables import bytes_table, score_table
 from fedgranger.config import RunConfig

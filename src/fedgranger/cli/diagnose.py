@@ -87,8 +87,8 @@ def _lag_lines(facts: dict[str, Any]) -> list[str]:
     """The lag criterion's table, what arrives later, and what gaps cost."""
     lines = []
     if scores := facts.get("lag_criterion"):
-        told = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
-        lines.append(f"\nlag criterion (BIC, the smallest is taken): {told}")
+        listed = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
+        lines.append(f"\nlag criterion (BIC, the smallest is taken): {listed}")
     lines += [
         f"arrives late: something of {one['cause']}'s at {one['effect']} {one['steps']} steps "
         f"later (p = {one['p_value']:.2g})"

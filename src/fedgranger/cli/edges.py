@@ -57,8 +57,8 @@ def edges(
         out.print(edge_table(table, top))
         return
     facts = result.test_facts(estimate)
-    said = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
-    out.print(escape(" ".join(said)), soft_wrap=True)
+    sentences = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
+    out.print(escape(" ".join(sentences)), soft_wrap=True)
     if is_tested:
         out.print(edge_table(table, top))
         for line in untested_lines(table, facts):

@@ -9,8 +9,8 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
-from fedgranger.cli.options import merge, with_run_options
-from fedgranger.cli.run import check_folder, leave_if_untested, print_answer, run_fit
+from fedgranger.cli.options import merge, with_options
+from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer, run_fit
 from fedgranger.cli.tables import bytes_table, ledger_table
 from fedgranger.config import check_choice
 from fedgranger.errors import RunError
@@ -19,7 +19,7 @@ __all__ = ["fit"]
 
 
 @friendly
-@with_run_options
+@with_options
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],

@@ -1,10 +1,9 @@
-"""Run options on the command line and in TOML files, both made from `RunConfig`."""
+"""Declared options on the command line and in TOML files."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -15,58 +14,73 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.config import RunConfig, read_toml, unknown_key
+from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import ConfigError
+from fedgranger.option_fields import Option, Options, choice, option_of, text
 
-__all__ = ["DataOptions", "merge", "with_run_options"]
+__all__ = ["DataOptions", "FitOptions", "merge", "with_options"]
 
 
 @dataclass(frozen=True)
-class DataOptions:
-    """How to read the data.
+class DataOptions(Options):
+    """How to read the data."""
 
-    Attributes:
-        partition: file that maps each client to its columns, when DATA is one table.
-        time_column: name of the time column, "auto" or "none".
-        missing: "error", or "mask" to treat empty cells and codes such as -9999 as missing samples.
-        constant: "error", or "drop" to leave out sensors that never change.
-        difference: sensors whose change per row is used: "auto" for those that count or wander,
-            "none", or client.sensor,client.sensor; "auto,client.sensor" for both.
-        leave_out: sensors that are not used: client.sensor,client.sensor.
-        suspect: "error" refuses clocks, row numbers and codes for missing samples; "keep" uses
-            them as measured.
-        models: JSON file with known local models.
-    """
+    subject = "data"
+    partition: str | None = text(
+        None, "file that maps each client to its columns, when DATA is one table"
+    )
+    time_column: str = text("auto", 'name of the time column, "auto" or "none"')
+    missing: str = choice(
+        "error",
+        ("error", "mask"),
+        '"error", or "mask" to treat empty cells and codes such as -9999 as missing samples',
+    )
+    constant: str = choice(
+        "error",
+        ("error", "drop", "keep"),
+        '"error", "drop" to leave out sensors that never change, or "keep"',
+    )
+    difference: str = text(
+        "auto",
+        'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
+        'client.sensor,client.sensor; "auto,client.sensor" for both',
+    )
+    leave_out: str = text("", "sensors that are not used: client.sensor,client.sensor")
+    suspect: str = choice(
+        "error",
+        ("error", "keep"),
+        '"error" refuses clocks, row numbers and codes for missing samples; "keep" uses them as '
+        "measured",
+    )
+    models: str | None = text(None, "JSON file with known local models")
 
-    partition: str | None = None
-    time_column: str = "auto"
-    missing: str = "error"
-    constant: str = "error"
-    difference: str = "auto"
-    leave_out: str = ""
-    suspect: str = "error"
-    models: str | None = None
+
+@dataclass(frozen=True)
+class FitOptions(RunConfig, DataOptions):
+    """What a TOML file of `fit` may hold."""
 
 
-def with_run_options(
+def with_options(
     command: Callable[..., Any],
-    kinds: tuple[type, ...] = (DataOptions, RunConfig),
+    kind: type[Options] = FitOptions,
     defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[..., Any]:
-    """Add one option per field of the kinds; pass those given as a dict.
+    """Add one option per declared field; pass those given as a dict.
 
     The command receives them as `given`, with values parsed but not yet checked; `defaults` are
-    those of the command that differ from the fields', for the help.
+    those of the command that differ from the declared ones, for the help.
     """
-    names = [field.name for kind in kinds for field in fields(kind)]
-    help_texts = {
-        name: text for kind in kinds for name, text in _help_texts(kind, defaults).items()
-    }
+    declared = {one.name: one for one in fields(kind) if one.name in kind.names()}
+    subjects = {name: subject for subject, own in kind.subjects().items() for name in own}
 
     @functools.wraps(command)
     def run(**kwargs: Any) -> Any:
-        texts = {name: kwargs.pop(name) for name in names}
-        given = {name: _parse(name, text) for name, text in texts.items() if text is not None}
+        texts = {name: kwargs.pop(name) for name in declared}
+        given = {
+            name: _parse(option_of(declared[name]), words)
+            for name, words in texts.items()
+            if words is not None
+        }
         return command(**kwargs, given=given)
 
     signature = inspect.signature(command, eval_str=True)
@@ -79,14 +93,14 @@ def with_run_options(
             annotation=Annotated[
                 str | None,
                 typer.Option(
-                    f"--{name.replace('_', '-')}",
-                    help=help_texts[name],
+                    f"--{(option_of(one).word or name).replace('_', '-')}",
+                    help=_help(option_of(one), defaults.get(name, one.default)),
                     metavar="VALUE",
-                    rich_help_panel="Data" if name in _help_texts(DataOptions) else "Run options",
+                    rich_help_panel=subjects[name].replace("_", " ").capitalize(),
                 ),
             ],
         )
-        for name in names
+        for name, one in declared.items()
     ]
     run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
@@ -99,46 +113,27 @@ def merge(
     defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[DataOptions, RunConfig]:
     """Combine a command's defaults, a TOML file and the command line; what comes later wins."""
-    values = {**defaults, **(read_toml(file) if file else {}), **given}
-    data_names = [field.name for field in fields(DataOptions)]
-    known = data_names + [field.name for field in fields(RunConfig)]
-    for key in values:
-        if key not in known:
-            raise ConfigError(unknown_key(key, known) + (f" ({file})" if file else ""))
-    data = {key: values.pop(key) for key in data_names if key in values}
-    for key, value in data.items():
-        if not isinstance(value, str):
-            raise ConfigError(f"{key} is {value!r}; it must be text")
-    return DataOptions(**data), RunConfig.from_mapping(values)
-
-
-def _parse(name: str, text: str) -> Any:
-    """Read numbers and true/false as such, everything else as text."""
-    if name in ("partition", "time_column", "difference", "leave_out", "models", "period"):
-        return text
-    if name == "state_dim" and "=" in text:
-        pairs = [part.partition("=") for part in text.split(",")]
-        return {client.strip(): _value(dim.strip()) for client, _, dim in pairs}
-    if name == "couplings" and text != "all":
-        return [[side.strip() for side in part.split("->")] for part in text.split(",")]
-    return _value(text)
-
-
-def _value(text: str) -> Any:
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        from_file = FitOptions.flat(read_toml(file)) if file else {}
+    except ConfigError as error:
+        where = "" if str(file) in str(error) else f" ({file})"
+        raise ConfigError(f"{error}{where}") from None
+    values = {**defaults, **from_file, **given}
+    data = {name: values.pop(name) for name in DataOptions.names() if name in values}
+    return DataOptions.from_mapping(data), RunConfig.from_mapping(values)
+
+
+def _parse(option: Option, words: str) -> Any:
+    """Read numbers and true/false as such, unless the option reads its own."""
+    if option.parse is not None:
+        return option.parse(words)
+    try:
+        value = tomllib.loads(f"value = {words}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
-    return value if isinstance(value, bool | int | float) else text
+        return words
+    return value if isinstance(value, bool | int | float) else words
 
 
-def _help_texts(kind: type, changed: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str]:
-    """Take each option's help from the class docstring, so that it is written once."""
-    section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE)
-    defaults = {field.name: changed.get(field.name, field.default) for field in fields(kind)}
-    return {
-        name: escape(" ".join(text.split()))
-        + ("" if defaults[name] in (None, "") else f" Default: {defaults[name]}.")
-        for name, text in entries
-    }
+def _help(option: Option, default: Any) -> str:
+    end = "" if default in (None, "") else f" Default: {default}."
+    return escape(f"{option.help[0].upper()}{option.help[1:]}.{end}")

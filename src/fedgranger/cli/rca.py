@@ -17,9 +17,9 @@ from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import SCORERS, OnlineAnalysis, Ranking, gather, rank
-from fedgranger.rca.new_data import strength_matrix
+from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking import rankings_text
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
 

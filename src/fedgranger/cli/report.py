@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.errors import RunError
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["report"]

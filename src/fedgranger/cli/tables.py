@@ -40,9 +40,9 @@ def headline(result: Result) -> str:
     edges = result.edges()
     asked = [RANKING] if result.inference is None and result.granger is not None else []
     doubt = reservation(facts)
-    said = [answer_sentence(edges, facts), *asked, *question_sentences(facts)]
+    sentences = [answer_sentence(edges, facts), *asked, *question_sentences(facts)]
     caution = [f"Caution: {doubt}"] if doubt else []
-    return " ".join([*said, *absence(result.manifest), *caution])
+    return " ".join([*sentences, *absence(result.manifest), *caution])
 
 
 def untested_lines(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:

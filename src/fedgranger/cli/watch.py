@@ -93,15 +93,15 @@ def _state(run: Path, log: Log) -> str:
 
 def _follow(run: Path, interval: float) -> Log:
     """Show the run until it ends; return its log."""
-    said = ""
+    last_line = ""
     live = Live(console=out, auto_refresh=False, transient=True) if out.is_terminal else None
     with live or contextlib.nullcontext():
         while _state(run, log := read_log(run)) == "running":
             if live is not None:
                 live.update(snapshot(run, log, time.time()), refresh=True)
-            elif (line := plain_line(log)) != said:
+            elif (line := plain_line(log)) != last_line:
                 typer.echo(f"{time.strftime('%H:%M:%S')} {line}")
-                said = line
+                last_line = line
             time.sleep(interval)
     return log
 

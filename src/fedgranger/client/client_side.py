@@ -10,10 +10,11 @@ from fedgranger.client.filtered_data import CHUNK_STEPS
 from fedgranger.client.learner import Learner
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
-from fedgranger.client.season import Season, take_out
+from fedgranger.client.season import take_out, whole_periods
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.normal_operation import Season
 
 __all__ = ["ClientSide", "resolve_window", "set_up_client"]
 
@@ -76,7 +77,7 @@ def set_up_client(
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
-    hello = state_hello(data, model, starts, season.periods)
+    hello = state_hello(data, model, starts, whole_periods(season))
     states, observed = _states(data, model)
     window = resolve_window(config, len(time) - 1)
     site = prepare_client(data, starts, config, window, model) if is_filtered else None

@@ -13,11 +13,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.monitor import Monitor, fit_monitor
-from fedgranger.client.season import Season
+from fedgranger.client.monitor import fit_monitor, monitor_message, treat
+from fedgranger.client.season import apply_season
 from fedgranger.data.panel import ClientData, step_lengths
 from fedgranger.errors import DataError
 from fedgranger.messages import MonitorMessage
+from fedgranger.normal_operation import Monitor, Season
 
 __all__ = ["PAST_STEPS", "OwnNormal", "check_interval", "is_same_interval", "learn_own_normal"]
 
@@ -58,10 +59,10 @@ class OwnNormal(NamedTuple):
                 is of another kind.
         """
         with threadpool_limits(1):  # the same sums at every site
-            client = self.monitor.treated(client, starts)
+            client = treat(self.monitor, client, starts)
             if self.season is not None:
-                client = self.season.apply(client, time)
-            return self.monitor.report(client, starts, skip)
+                client = apply_season(self.season, client, time)
+            return monitor_message(self.monitor, client, starts, skip)
 
 
 def learn_own_normal(side: ClientSide) -> OwnNormal:

@@ -15,9 +15,7 @@ the row numbers, and then new data must go on counting from where the old ones b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,133 +25,95 @@ from fedgranger.client.season_fit import CHUNK_STEPS, fit_profile, fit_waves, ph
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
+from fedgranger.normal_operation import Season
 
-__all__ = ["Season", "find_periods", "fit_season", "take_out"]
+__all__ = [
+    "apply_season",
+    "fit_season",
+    "pattern",
+    "remove",
+    "season_fact",
+    "take_out",
+    "whole_periods",
+]
 
 NOTHING_LEFT = 1e-14
 """A sensor of which less than this share of the variance remains does nothing but repeat."""
 
 
-@dataclass(frozen=True, eq=False)
-class Season:
-    """What repeats in a client's sensors; stays at the client, but for the whole steps.
+def whole_periods(season: Season) -> np.ndarray:
+    """Whole steps after which each period repeats, int64: what the server receives."""
+    steps = {whole_steps(length / season.interval) for length in season.lengths}
+    return np.array(sorted(steps), dtype=np.int64)
 
-    Attributes:
-        kind: "harmonics" or "profile".
-        sensors: one name per column.
-        lengths: of the periods, in ticks of the time axis (nanoseconds of time stamps).
-        interval: ticks per step.
-        is_stamped: the time axis has time stamps.
-        weights: (column, sensor): of cosines and sines, or per phase.
-        offset: mean of g over the samples it was fitted to, per sensor.
-        shares: of every sensor's variance that repeats.
+
+def pattern(season: Season, time: np.ndarray) -> np.ndarray:
+    """g(t) minus its mean, (time, sensor)."""
+    clock = clock_of(time, season.interval)
+    out = np.empty((len(time), len(season.sensors)))
+    for k in range(0, len(time), CHUNK_STEPS):
+        part = clock._replace(ticks=clock.ticks[k : k + CHUNK_STEPS])
+        g = (
+            waves(part, season.lengths) @ season.weights
+            if season.kind == "harmonics"
+            else sum(season.weights[rows] for rows in phases(part, season.lengths))
+        )
+        out[k : k + CHUNK_STEPS] = g - season.offset
+    return out
+
+
+def remove(season: Season, values: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Values without what repeats; columns as in `sensors`."""
+    return values if not season.lengths else values - pattern(season, time)
+
+
+def apply_season(season: Season, client: ClientData, time: np.ndarray) -> ClientData:
+    """The same for a client's data, new ones too: sensors are found by name.
+
+    Raises:
+        DataError: a sensor is absent, or the time axis is of another kind.
     """
-
-    kind: str
-    sensors: tuple[str, ...]
-    lengths: tuple[float, ...]
-    interval: float
-    is_stamped: bool
-    weights: np.ndarray
-    offset: np.ndarray
-    shares: np.ndarray
-
-    @property
-    def periods(self) -> np.ndarray:
-        """Whole steps after which each period repeats, int64: what the server receives."""
-        steps = {whole_steps(length / self.interval) for length in self.lengths}
-        return np.array(sorted(steps), dtype=np.int64)
-
-    @property
-    def share(self) -> float:
-        """Mean share of the sensors' variance that repeats."""
-        return float(self.shares.mean()) if len(self.shares) else 0.0
-
-    def pattern(self, time: np.ndarray) -> np.ndarray:
-        """g(t) minus its mean, (time, sensor)."""
-        clock = clock_of(time, self.interval)
-        out = np.empty((len(time), len(self.sensors)))
-        for k in range(0, len(time), CHUNK_STEPS):
-            part = clock._replace(ticks=clock.ticks[k : k + CHUNK_STEPS])
-            g = (
-                waves(part, self.lengths) @ self.weights
-                if self.kind == "harmonics"
-                else sum(self.weights[rows] for rows in phases(part, self.lengths))
-            )
-            out[k : k + CHUNK_STEPS] = g - self.offset
-        return out
-
-    def remove(self, values: np.ndarray, time: np.ndarray) -> np.ndarray:
-        """Values without what repeats; columns as in `sensors`."""
-        return values if not self.lengths else values - self.pattern(time)
-
-    def apply(self, client: ClientData, time: np.ndarray) -> ClientData:
-        """The same for a client's data, new ones too: sensors are found by name.
-
-        Raises:
-            DataError: a sensor is absent, or the time axis is of another kind.
-        """
-        if not self.lengths:
-            return client
-        columns = sensor_columns(client, self.sensors)
-        if (time.dtype.kind == "M") != self.is_stamped:
-            kinds = ("time stamps", "numbers")
-            raise DataError(
-                f"client '{client.name}': the season was fitted on {kinds[not self.is_stamped]} "
-                f"and the new data have {kinds[self.is_stamped]} as time; give the same kind"
-            )
-        observed = client.observed[:, columns]
-        values = np.where(observed, self.remove(client.values[:, columns], time), 0.0)
-        return ClientData(client.name, self.sensors, values, observed, client.treatment)
-
-    def fact(self, client: str) -> str:
-        """One sentence for people; empty when nothing was taken out."""
-        if not self.lengths:
-            return ""
-        return (
-            f"of the scatter among {client}'s sensors {_percent(self.share)} repeats every "
-            f"{self._say()} and was removed"
+    if not season.lengths:
+        return client
+    columns = sensor_columns(client, season.sensors)
+    if (time.dtype.kind == "M") != season.is_stamped:
+        kinds = ("time stamps", "numbers")
+        raise DataError(
+            f"client '{client.name}': the season was fitted on {kinds[not season.is_stamped]} "
+            f"and the new data have {kinds[season.is_stamped]} as time; give the same kind"
         )
+    observed = client.observed[:, columns]
+    values = np.where(observed, remove(season, client.values[:, columns], time), 0.0)
+    return ClientData(client.name, season.sensors, values, observed, client.treatment)
 
-    def note(self) -> str:
-        """The same beside the client's name, with how it was done."""
-        how = "harmonics" if self.kind == "harmonics" else "mean per phase"
-        counts = {num_harmonics(length / self.interval) for length in self.lengths}
-        how = f"{max(counts)} {how}" if self.kind == "harmonics" else how
-        hint = "" if self.is_stamped else "; rows are the clock, so new data must go on counting"
-        return (
-            f"{_percent(self.share)} of the scatter of its sensors repeats every {self._say()} and "
-            f"was removed ({how}; period='none' leaves it in{hint})"
-        )
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        arrays = ("weights", "offset", "shares")
-        plain = {name: getattr(self, name).tolist() for name in arrays}
-        names = ("kind", "interval", "is_stamped")
-        plain |= {name: getattr(self, name) for name in names}
-        return {**plain, "sensors": list(self.sensors), "lengths": list(self.lengths)}
+def season_fact(season: Season, client: str) -> str:
+    """One sentence for people; empty when nothing was taken out."""
+    if not season.lengths:
+        return ""
+    return (
+        f"of the scatter among {client}'s sensors {_percent(season.share)} repeats every "
+        f"{_in_steps(season)} and was removed"
+    )
 
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> Season:
-        """Undo `to_mapping`."""
-        weights = np.array(mapping["weights"], dtype=np.float64)
-        return cls(
-            str(mapping["kind"]),
-            tuple(mapping["sensors"]),
-            tuple(float(length) for length in mapping["lengths"]),
-            float(mapping["interval"]),
-            bool(mapping["is_stamped"]),
-            weights.reshape(-1, len(mapping["sensors"])),
-            np.array(mapping["offset"], dtype=np.float64),
-            np.array(mapping["shares"], dtype=np.float64),
-        )
 
-    def _say(self) -> str:
-        steps = [f"{length / self.interval:.6g}" for length in self.lengths]
-        return " and ".join([", ".join(steps[:-1]), steps[-1]] if len(steps) > 1 else steps) + (
-            " steps"
-        )
+def season_note(season: Season) -> str:
+    """The same beside the client's name, with how it was done."""
+    how = "harmonics" if season.kind == "harmonics" else "mean per phase"
+    counts = {num_harmonics(length / season.interval) for length in season.lengths}
+    how = f"{max(counts)} {how}" if season.kind == "harmonics" else how
+    hint = "" if season.is_stamped else "; rows are the clock, so new data must go on counting"
+    return (
+        f"{_percent(season.share)} of the scatter of its sensors repeats every "
+        f"{_in_steps(season)} and was removed ({how}; period='none' leaves it in{hint})"
+    )
+
+
+def _in_steps(season: Season) -> str:
+    steps = [f"{length / season.interval:.6g}" for length in season.lengths]
+    return " and ".join([", ".join(steps[:-1]), steps[-1]] if len(steps) > 1 else steps) + (
+        " steps"
+    )
 
 
 def fit_season(
@@ -178,7 +138,7 @@ def fit_season(
         )
     shape = (clock.interval, clock.is_stamped, fit(client, clock, lengths))
     season = Season(kind, client.sensors, lengths, *shape, *np.zeros((2, d)))
-    g = season.pattern(time)
+    g = pattern(season, time)
     offset, shares = np.zeros(d), np.zeros(d)
     for j, observed in enumerate(client.observed.T):
         if not observed.any():
@@ -222,13 +182,13 @@ def take_out(
     season = fit_season(client, time, lengths, kind=config.season, interval=interval)
     if not lengths:
         return client, season, ()
-    notes = [season.note()]
+    notes = [season_note(season)]
     keep = 1 - season.shares > NOTHING_LEFT
     if not keep.all():
         if not keep.any():
             raise DataError(
                 f"client '{client.name}': its sensors do nothing but repeat every "
-                f"{season.periods.tolist()} steps, so nothing is left; use period='none'"
+                f"{whole_periods(season).tolist()} steps, so nothing is left; use period='none'"
             )
         lost = [name for name, kept in zip(client.sensors, keep, strict=True) if not kept]
         notes += [f"sensor '{name}' does nothing but repeat and was left out" for name in lost]
@@ -239,7 +199,7 @@ def take_out(
             offset=season.offset[keep],
             shares=season.shares[keep],
         )
-    return season.apply(client, time), season, tuple(notes)
+    return apply_season(season, client, time), season, tuple(notes)
 
 
 def _percent(share: float) -> str:

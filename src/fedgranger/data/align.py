@@ -20,8 +20,8 @@ from fedgranger.data.time_axis import (
     axis_range,
     grid_time,
     on_grid,
+    period_text,
     places_on,
-    say_period,
 )
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
@@ -253,7 +253,7 @@ def _on_common_axis(
         if used < len(axis):
             notes.append(
                 f"client '{name}': {len(axis) - used} of {len(axis)} rows are not on the common "
-                f"time axis ({say_period(grid)}) and were left out"
+                f"time axis ({period_text(grid)}) and were left out"
             )
         if used < grid.num_steps:
             notes.append(

@@ -14,9 +14,9 @@ from fedgranger.data.panel import ClientData, Panel, segment_starts
 from fedgranger.data.sensor_preparation import (
     SensorChoices,
     choose,
+    finding_sentences,
     labels_of,
     prepare,
-    say_findings,
     without,
 )
 
@@ -97,7 +97,7 @@ def with_findings(panel: Panel) -> Panel:
         values = np.where(client.observed, client.values, np.nan)
         label = labels_of(client.name, is_alone=False)
         found += examine(client.name, client.sensors, values, panel.time, label)
-    notes = say_findings(found, None)
+    notes = finding_sentences(found, None)
     if notes:
         notes.append("nothing was done about these sensors: Panel.prepared() does it")
     return replace(panel, findings=tuple(found), notes=(*panel.notes, *notes))

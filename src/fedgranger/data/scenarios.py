@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedgranger.errors import ConfigError
+from fedgranger.option_fields import check_choice
 
 __all__ = ["DECLARED_NOISE", "SCENARIOS", "scenario_options"]
 
@@ -50,6 +50,5 @@ DECLARED_NOISE: dict[str, float] = {"declaredhalf": 0.5, "declaredtwice": 2.0}
 
 def scenario_options(name: str) -> dict[str, Any]:
     """Options of `simulate` for a scenario."""
-    if name not in SCENARIOS:
-        raise ConfigError(f"scenario is {name!r}; choose one of {', '.join(SCENARIOS)}")
+    check_choice("scenario", name, tuple(SCENARIOS))
     return dict(SCENARIOS[name])

@@ -19,7 +19,15 @@ from fedgranger.data.input_checks import check_choice
 from fedgranger.data.treatment import Treatment, chosen_sensors, treat_columns
 from fedgranger.errors import ConfigError, DataError
 
-__all__ = ["SensorChoices", "choose", "labels_of", "prepare", "propose", "say_findings", "without"]
+__all__ = [
+    "SensorChoices",
+    "choose",
+    "finding_sentences",
+    "labels_of",
+    "prepare",
+    "propose",
+    "without",
+]
 
 WANDERING = (*DIFFERENCED, "slow")
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
@@ -119,7 +127,7 @@ def prepare(
                 raise _refusal(finding)
     treatment = _treatment(client, sensors, found, choices)
     treat_columns(sensors, values, starts, treatment)
-    notes = say_findings(found, treatment)
+    notes = finding_sentences(found, treatment)
     noted = {f.sensor for f in found if f.kind in WANDERING}
     asked = [name for name in treatment.differenced if name not in noted]
     if asked:
@@ -139,7 +147,7 @@ def without(
     return tuple(sensors[k] for k in kept), values[:, kept], [note]
 
 
-def say_findings(found: Sequence[Finding], treatment: Treatment | None) -> list[str]:
+def finding_sentences(found: Sequence[Finding], treatment: Treatment | None) -> list[str]:
     """One or two sentences per client and kind.
 
     Args:
@@ -154,9 +162,9 @@ def say_findings(found: Sequence[Finding], treatment: Treatment | None) -> list[
         left = [f for f in named if not _is_done(f, treatment)]
         if done:
             action = "masked" if kind == "code" else "change per row used; " + UNDO
-            sentences.append(f"client '{client}': {_say_each(done)}; {action}")
+            sentences.append(f"client '{client}': {_each_finding(done)}; {action}")
         if left:
-            sentences.append(f"client '{client}': {_say_each(left)}; {_remedy(kind, left)}")
+            sentences.append(f"client '{client}': {_each_finding(left)}; {_remedy(kind, left)}")
     return sentences
 
 
@@ -198,7 +206,7 @@ def _refusal(finding: Finding) -> DataError:
     )
 
 
-def _say_each(found: Sequence[Finding]) -> str:
+def _each_finding(found: Sequence[Finding]) -> str:
     if len(found) == 1:
         return f"sensor '{found[0].sensor}' {found[0].sentence}"
     texts = [f"sensor '{f.sensor}' {f.sentence}" for f in found[:3]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +32,7 @@ from fedgranger.data.dynamics import (
 from fedgranger.data.linear_system import client_names, draw_system
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.scenarios import scenario_options
-from fedgranger.data.simulation_checks import (
-    check_disturbances,
-    check_noise,
-    check_outage,
-    check_shares,
-)
+from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 
@@ -51,30 +47,8 @@ def simulate(
     num_steps: int = 5000,
     *,
     clients: Sequence[str] | None = None,
-    state_dims: int | Sequence[int] = 2,
-    sensor_dims: int | Sequence[int] = 8,
-    edges: int | Sequence[tuple[str, str]] | None = None,
-    spectral_radius: float = 0.9,
-    process_cov: float | np.ndarray = 1.0,
-    process_correlation: float = 0.0,
-    measurement_var: float | Sequence[float] = 0.1,
-    measurement_correlation: float = 0.0,
-    student_df: float | None = None,
-    mean_shifts: int = 0,
-    shift_size: float = 3.0,
-    missing_share: float = 0.0,
-    outage_share: float = 0.0,
-    outage_client: str | None = None,
-    outage_steps: int | None = None,
-    reading_feedback: float = 0.0,
-    dead_time: int = 0,
-    unit_factor: float = 1.0,
-    counter: bool = False,
-    cycle_size: float = 0.0,
-    cycle_period: float = 24.0,
-    seed: int = 0,
     system: Truth | None = None,
-    scenario: str | None = None,
+    **options: Any,
 ) -> tuple[Panel, Truth]:
     """Simulate a panel and return it with the truth behind it.
 
@@ -82,82 +56,35 @@ def simulate(
         num_clients: M; ignored when `clients` or `system` is given.
         num_steps: T.
         clients: names; default client1, client2, …
-        state_dims: states per client, one number or one each.
-        sensor_dims: sensors per client, one number or one each.
-        edges: (cause, effect) pairs, or how many random ones; default 30 % of all pairs.
-        spectral_radius: of the whole transition matrix, below 1.
-        process_cov: variance of the process noise, or a P x P covariance.
-        process_correlation: common correlation of all process noises, also across clients.
-        measurement_var: measurement variance, one number or one per client.
-        measurement_correlation: common correlation of all measurement noises, across clients.
-        student_df: degrees of freedom of Student-t noise; None is Gaussian.
-        mean_shifts: how often one client's sensors jump to another level for good.
-        shift_size: size of those jumps, in standard deviations of the sensor.
-        missing_share: share of a client's time steps that are missing.
-        outage_share: share of the time steps, in one block, for which one client is off.
-        outage_client: which; default a random one.
-        outage_steps: length of a block, when there are to be several.
-        reading_feedback: share of every influence, within and across clients, that acts through
-            the sensors' readings (a controller) instead of the states; with it sensor noise
-            enters the dynamics.
-        dead_time: steps that an edge takes beyond the usual one. Where that would take the system
-            over its spectral radius, the whole transition is shrunk.
-        unit_factor: the first client's first sensor is recorded in a unit this much smaller.
-        counter: the first client has one more sensor, the running total of its first.
-        cycle_size: amplitude of a cycle in all clients' states, in their standard deviations.
-        cycle_period: its period in time steps.
-        seed: of the system and of the noise.
         system: a truth returned by an earlier call, to draw new data from the same system.
-        scenario: name in `scenarios.SCENARIOS`; the options it sets replace those given.
+        options: those of `SimulationOptions`; `fedgranger simulate --help` has them all. In
+            Python `process_cov` may also be a P x P matrix.
 
     Example:
         >>> panel, truth = simulate(2, 100, edges=[("client1", "client2")], seed=1)
         >>> truth.edges
         (('client1', 'client2'),)
     """
-    if scenario is not None:
-        given = {name: value for name, value in locals().items() if name != "scenario"}
-        return simulate(**{**given, **scenario_options(scenario)})
-    check_noise(num_steps, measurement_correlation, student_df, mean_shifts, shift_size, seed)
-    check_shares(missing_share, outage_share, reading_feedback)
-    check_disturbances(dead_time, unit_factor, cycle_size, cycle_period)
-    rng = np.random.default_rng(seed)
+    given = {"num_clients": num_clients, "num_steps": num_steps, **options}
+    chosen = scenario_options(options["scenario"]) if options.get("scenario") else {}
+    asked = SimulationOptions.from_mapping({**given, **chosen})
+    rng = np.random.default_rng(asked.seed)
     if system is None:
-        if clients is None and num_clients < 1:
-            raise ConfigError(f"num_clients is {num_clients}; at least 1 is needed")
-        names = tuple(clients) if clients is not None else client_names(num_clients)
-        if not names:
-            raise ConfigError("clients is empty; at least one name is needed")
-        if len(set(names)) != len(names):
-            raise ConfigError(f"client names are not unique: {', '.join(names)}")
-        system = draw_system(
-            rng,
-            names,
-            state_dims=state_dims,
-            sensor_dims=sensor_dims,
-            edges=round(0.3 * len(names) * (len(names) - 1)) if edges is None else edges,
-            spectral_radius_target=spectral_radius,
-            process_cov=process_cov,
-            process_correlation=process_correlation,
-            measurement_var=measurement_var,
-        )
-        system = replace(system, reading_feedback=float(reading_feedback))
-        system = change_unit(with_dead_time(system, dead_time, spectral_radius), unit_factor)
+        system = _drawn(rng, asked, clients)
     known_process_cov(system)
-    system = replace(system, measurement_covs=_measurement_covs(system, measurement_correlation))
-    noise_chol = _noise_chol(system, measurement_correlation)
+    correlation = asked.measurement_correlation
+    system = replace(system, measurement_covs=_measurement_covs(system, correlation))
+    noise_chol = _noise_chol(system, correlation)
     with jax.enable_x64(True):
-        values = _measurements(system, num_steps, noise_chol, student_df, seed)
+        values = _measurements(system, asked.num_steps, noise_chol, asked.student_df, asked.seed)
     columns = np.cumsum([len(C) for C in system.observation_matrices.values()])[:-1]
     parts = dict(zip(system.clients, np.split(values, columns, axis=1), strict=True))
-    add_mean_shifts(parts, mean_shifts, shift_size, rng)
-    check_outage(system.clients, outage_client, outage_steps)
-    outage = (outage_client, outage_steps)
-    recorded = observed_steps(system.clients, num_steps, missing_share, outage_share, rng, *outage)
-    if cycle_size:
+    add_mean_shifts(parts, asked.mean_shifts, asked.shift_size, rng)
+    recorded = _recorded(system.clients, asked, rng)
+    if asked.cycle_size:
         std = state_std(system, noise_chol @ noise_chol.T)
-        add_cycle(parts, system, std, cycle_size, cycle_period, rng)
-    counting = add_counter(parts) if counter else None
+        add_cycle(parts, system, std, asked.cycle_size, asked.cycle_period, rng)
+    counting = add_counter(parts) if asked.counter else None
     client_data = []
     for name, part in parts.items():
         observed = np.broadcast_to(recorded[name][:, None], part.shape).copy()
@@ -167,7 +94,45 @@ def simulate(
         # a view of all clients' columns when nothing was missing
         part = np.ascontiguousarray(np.where(observed, part, 0.0) if not observed.all() else part)
         client_data.append(ClientData(name, tuple(sensors), part, observed))
-    return Panel(tuple(client_data), np.arange(num_steps)), system
+    return Panel(tuple(client_data), np.arange(asked.num_steps)), system
+
+
+def _drawn(
+    rng: np.random.Generator, asked: SimulationOptions, clients: Sequence[str] | None
+) -> Truth:
+    """A system as asked for."""
+    names = tuple(clients) if clients is not None else client_names(asked.num_clients)
+    if not names:
+        raise ConfigError("clients is empty; at least one name is needed")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"client names are not unique: {', '.join(names)}")
+    edges = asked.edges
+    system = draw_system(
+        rng,
+        names,
+        state_dims=asked.state_dims,
+        sensor_dims=asked.sensor_dims,
+        edges=round(0.3 * len(names) * (len(names) - 1)) if edges is None else edges,
+        spectral_radius_target=asked.spectral_radius,
+        process_cov=asked.process_cov,
+        process_correlation=asked.process_correlation,
+        measurement_var=asked.measurement_var,
+    )
+    system = replace(system, reading_feedback=asked.reading_feedback)
+    return change_unit(
+        with_dead_time(system, asked.dead_time, asked.spectral_radius), asked.unit_factor
+    )
+
+
+def _recorded(
+    clients: tuple[str, ...], asked: SimulationOptions, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Time steps that every client recorded."""
+    off = asked.outage_client
+    if off is not None and off not in clients:
+        raise ConfigError(f"outage_client is {off!r}; the clients are {', '.join(clients)}")
+    shares = (asked.missing_share, asked.outage_share)
+    return observed_steps(clients, asked.num_steps, *shares, rng, off, asked.outage_steps)
 
 
 def _measurement_covs(system: Truth, correlation: float) -> dict[str, np.ndarray]:

@@ -35,9 +35,9 @@ __all__ = [
     "grid_time",
     "is_covered",
     "on_grid",
+    "period_text",
     "places_on",
     "range_of",
-    "say_period",
 ]
 
 TOLERANCE = Fraction(1, 10)
@@ -135,7 +135,7 @@ def axis_range(name: str, time: np.ndarray, declared: float | None = None) -> Ti
     if len(breaks) >= MOST_STRETCHES:
         raise DataError(
             f"client '{name}': {len(breaks)} gaps of more than {LONGEST_GAP} rows; the sampling "
-            f"interval may not be {_say(interval, kind)}: declare it, or resample the data"
+            f"interval may not be {_text(interval, kind)}: declare it, or resample the data"
         )
     starts, stops = index[np.r_[0, breaks]], index[np.r_[breaks - 1, len(index) - 1]] + 1
     stretches = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
@@ -227,7 +227,7 @@ def grid_time(grid: TimeGrid) -> np.ndarray:
     return (int(grid.first) + passed).astype("datetime64[ns]")
 
 
-def say_period(grid: TimeGrid) -> str:
+def period_text(grid: TimeGrid) -> str:
     """The common axis in words, for the people at a site."""
     ends = (grid.first, grid.first + (grid.stretches[-1][1] - 1) * grid.interval)
     if grid.time_kind == "stamps":
@@ -236,7 +236,7 @@ def say_period(grid: TimeGrid) -> str:
         first, last = (f"{float(end):.10g}" for end in ends)
     count = len(grid.stretches)
     parts = f" in {count} stretches" if count > 1 else ""
-    every = _say(grid.interval, grid.time_kind)
+    every = _text(grid.interval, grid.time_kind)
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
 
 
@@ -255,8 +255,8 @@ def _common_interval(ranges: Mapping[str, TimeRange]) -> Fraction:
         if common > LARGEST_MULTIPLE * largest:
             kind = ranges[name].time_kind
             raise DataError(
-                f"client '{coarsest}' samples every {_say(largest, kind)} and client '{name}' "
-                f"every {_say(found, kind)}, which hardly ever coincide; resample one of them"
+                f"client '{coarsest}' samples every {_text(largest, kind)} and client '{name}' "
+                f"every {_text(found, kind)}, which hardly ever coincide; resample one of them"
             )
     return common
 
@@ -321,14 +321,14 @@ def _grid_index(
         row = int(np.argmax(off))
         raise DataError(
             f"client '{name}': the time stamp in row {row + 1} ({time[row]}) is offset by "
-            f"{place[row] - index[row]:+.2f} sampling intervals of {_say(interval, kind)} from a "
+            f"{place[row] - index[row]:+.2f} sampling intervals of {_text(interval, kind)} from a "
             "regular time axis; resample the data or declare another interval"
         )
     same = np.flatnonzero(np.diff(index) == 0)
     if len(same):
         raise DataError(
             f"client '{name}': rows {same[0] + 1} and {same[0] + 2} fall on the same step of a "
-            f"time axis with an interval of {_say(interval, kind)}; resample the data"
+            f"time axis with an interval of {_text(interval, kind)}; resample the data"
         )
     return index
 
@@ -344,5 +344,5 @@ def _exact(number: np.generic) -> Fraction:
     return Fraction(value) if isinstance(value, int) else Fraction(value).limit_denominator(10**9)
 
 
-def _say(interval: Fraction, kind: str) -> str:
+def _text(interval: Fraction, kind: str) -> str:
     return f"{float(interval) / 1e9:g} s" if kind == "stamps" else f"{float(interval):g}"

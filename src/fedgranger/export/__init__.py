@@ -1,5 +1,6 @@
 """The graph of a run for other tools: networkx, d3, GraphML, Graphviz, spreadsheets."""
 
+from fedgranger.export.chosen_edges import to_networkx
 from fedgranger.export.formats import (
     FORMATS,
     export_text,
@@ -8,7 +9,6 @@ from fedgranger.export.formats import (
     to_graphml,
     to_node_link,
 )
-from fedgranger.export.graph import to_networkx
 
 __all__ = [
     "FORMATS",

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 
 from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError
-from fedgranger.export.graph import Choice, Scalar, choose_edges, plain_values, to_networkx
+from fedgranger.export.chosen_edges import Choice, Scalar, choose_edges, plain_values, to_networkx
 from fedgranger.results import Result
 from fedgranger.run_folder import plain_cell
 

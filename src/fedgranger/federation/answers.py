@@ -8,6 +8,7 @@ import numpy as np
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.season import whole_periods
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.messages import MonitorMessage
 
@@ -31,7 +32,7 @@ def range_fields(axis: TimeRange) -> tuple[dict[str, Any], dict[str, np.ndarray]
 
 def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
-    arrays = {"error_cov": prepared.error_cov, "periods": prepared.season.periods}
+    arrays = {"error_cov": prepared.error_cov, "periods": whole_periods(prepared.season)}
     return "hello", {"own_lags": prepared.own_lags}, arrays
 
 

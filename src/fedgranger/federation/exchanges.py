@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import Packet
-from fedgranger.federation.options import FederationOptions
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.server.trainer import RoundMessages, Trainer
 

@@ -24,12 +24,12 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.prepared_client import check_length
-from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of, say_period
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation import answers
+from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
-from fedgranger.federation.options import ClientOptions, check_run_name
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.preparation import Preparation
 from fedgranger.federation.questions import Questions, WaitingError, question_of
@@ -209,7 +209,7 @@ class Party:
     def _begin(self, packet: Packet) -> Answer:
         self._period = ""
         grid, epoch, round_index = read_grid(packet, self._range, self._epoch)
-        self._period = say_period(grid)
+        self._period = period_text(grid)
         if epoch < self._epoch:
             raise RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if epoch > self._epoch or self._grid is None:
@@ -306,8 +306,8 @@ class Party:
         self._policy.check_options(options, sensors)
         largest = self._policy.largest_for(sensors)
         question, now = question_of(options, grid, largest), self._clock()
-        told = {"options": self._options, "period": say_period(grid)}
-        self._questions.check(self._run, question, told, now)
+        details = {"options": self._options, "period": period_text(grid)}
+        self._questions.check(self._run, question, details, now)
         kept = self._prepared if self._prepared is not None and self._prepared[0] == key else None
         if kept is None:
             capped = min(options.config.max_state_dim, largest)

@@ -19,7 +19,7 @@ import numpy as np
 from fedgranger.config import check_choice, read_toml, unknown_key
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
-from fedgranger.federation.options import ClientOptions
+from fedgranger.federation.agreed_options import ClientOptions
 
 __all__ = [
     "POLICY_FILE",

@@ -13,7 +13,7 @@ from fedgranger.client.learner import make_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid
-from fedgranger.federation.options import ClientOptions
+from fedgranger.federation.agreed_options import ClientOptions
 
 __all__ = ["Preparation", "Start", "prepare_party", "seeded_preparation"]
 

@@ -15,13 +15,13 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
-from fedgranger.federation.options import ClientOptions, FederationOptions
+from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.messages import hello_bytes, state_bytes
 
-__all__ = ["Preview", "explained", "look_ahead"]
+__all__ = ["Preview", "explained", "make_preview"]
 
 
 class Preview(NamedTuple):
@@ -50,7 +50,7 @@ class Preview(NamedTuple):
     after: np.ndarray
 
 
-def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
+def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
     """Prepare as for a run over all of the site's own time, and measure.
 
     Raises:
@@ -62,7 +62,9 @@ def look_ahead(series: LocalSeries, policy: SitePolicy, rounds: int) -> Preview:
     steps = grid.num_steps
     largest = policy.largest_for(series.client.num_sensors)
     size = policy.largest_message_steps
-    asked = FederationOptions(RunConfig(solver="none"), size).for_client(series.client.name)
+    asked = FederationOptions(RunConfig(solver="none"), message_steps=size).for_client(
+        series.client.name
+    )
     policy.check_options(asked, series.client.num_sensors)
     capped = min(asked.config.max_state_dim, largest)
     own = ClientOptions(replace(asked.config, max_state_dim=capped), asked.message_steps)
@@ -91,21 +93,21 @@ def _shares(prepared: ClientSide, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     Every round shows θy with another θ; any p rows in general position stand for them.
     """
     y = prepared.model.scaled(prepared.data.values)
-    held, complete = prepared.states, prepared.is_observed
-    default = explained(y, held, complete)
+    sent, complete = prepared.states, prepared.is_observed
+    default = explained(y, sent, complete)
     if rounds == 0:
         return default, default
     p, d = prepared.model.augmentation_shape
     theta = np.random.default_rng(0).standard_normal((rounds * p, d))
-    return default, explained(y, np.hstack([held, y @ theta.T]), complete)
+    return default, explained(y, np.hstack([sent, y @ theta.T]), complete)
 
 
-def explained(y: np.ndarray, held: np.ndarray, complete: np.ndarray) -> np.ndarray:
-    """R² of every column of y on what is held of the same and the neighbouring time steps."""
+def explained(y: np.ndarray, sent: np.ndarray, complete: np.ndarray) -> np.ndarray:
+    """R² of every column of y on what was sent of the same and the neighbouring time steps."""
     rows = np.flatnonzero(complete[:-2] & complete[1:-1] & complete[2:]) + 1
     if len(rows) < 2:
         return np.full(y.shape[1], np.nan)
-    around = np.hstack([held[rows - 1], held[rows], held[rows + 1]])
+    around = np.hstack([sent[rows - 1], sent[rows], sent[rows + 1]])
     X = around - around.mean(axis=0)
     Y = y[rows] - y[rows].mean(axis=0)
     left = Y - X @ np.linalg.lstsq(X, Y, rcond=1e-12)[0]

@@ -22,6 +22,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import step_lengths
 from fedgranger.data.time_axis import TimeGrid, agree, grid_time
 from fedgranger.errors import ConfigError, InferenceError, UnstableRecursionError
+from fedgranger.federation.agreed_options import FederationOptions, check_run_name
 from fedgranger.federation.exchanges import (
     Answers,
     Request,
@@ -31,7 +32,6 @@ from fedgranger.federation.exchanges import (
     request_models,
     train,
 )
-from fedgranger.federation.options import FederationOptions, check_run_name
 from fedgranger.federation.store import Records
 from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
 from fedgranger.inference.edge_tables import EdgeInference
@@ -157,9 +157,9 @@ def server_protocol(
 ) -> ServerProtocol:
     """Run the protocol from wherever the disks say it stands."""
     names = tuple(sorted(plan.clients))
-    told = {name: plan.options.for_client(name).to_text() for name in names}
+    client_options = {name: plan.options.for_client(name).to_text() for name in names}
     ranges = yield request_each(
-        "offer", {n: {"nonce": plan.nonce, "options": told[n]} for n in names}
+        "offer", {n: {"nonce": plan.nonce, "options": client_options[n]} for n in names}
     )
     check_clocks(ranges, plan.options, clock())
     grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid
-from fedgranger.federation.options import ClientOptions
+from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.store import DamagedRecordError, Store
 
@@ -60,7 +60,7 @@ class Questions:
     def __init__(self, store: Store, policy: SitePolicy, data_hash: str) -> None:
         self._store, self._policy, self._data = store, policy, data_hash
 
-    def check(self, run: str, question: str, told: Mapping[str, str], now: float) -> None:
+    def check(self, run: str, question: str, details: Mapping[str, str], now: float) -> None:
         """Refuse what goes beyond the policy, before anything is computed.
 
         Raises:
@@ -77,7 +77,7 @@ class Questions:
                 f"its policy allows {self._policy.runs_per_day} runs within 24 hours; try later"
             )
         if self._policy.ask and self._record(ALLOWED).get(run) != question:
-            self._announce(run, {"question": question, **told})
+            self._announce(run, {"question": question, **details})
             raise WaitingError("its site has not allowed this run yet")
 
     def take(self, run: str, question: str, now: float) -> None:
@@ -124,11 +124,11 @@ class Questions:
             )
         self._save(asked, [*shown, name], runs)
 
-    def _announce(self, run: str, told: dict[str, str]) -> None:
+    def _announce(self, run: str, details: dict[str, str]) -> None:
         waiting = self._record(WAITING)
-        if waiting.get(run) != told:
+        if waiting.get(run) != details:
             kept = dict(list(waiting.items())[-KEPT_WAITING:])
-            self._store.save(WAITING, {"runs": {**kept, run: told}}, {})
+            self._store.save(WAITING, {"runs": {**kept, run: details}}, {})
 
     def _record(self, name: str) -> dict[str, Any]:
         record = self._store.load(name)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.own_normal import OwnNormal
-from fedgranger.client.season import Season
 from fedgranger.federation.codec import digest, pack
 from fedgranger.federation.store import Store
 from fedgranger.normal_files import monitor_from_arrays, monitor_to_arrays
+from fedgranger.normal_operation import Season
 
 __all__ = ["KeptNormal", "keep_normal", "load_normal"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid, TimeRange
 from fedgranger.errors import DataError
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import Answers, Request, request_all
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.validation import read_fraction, read_stretches
 
 __all__ = ["check_clocks", "read_time_range", "request_on_grid"]

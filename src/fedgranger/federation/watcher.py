@@ -21,8 +21,8 @@ from fedgranger.data.time_axis import (
     TimeRange,
     grid_time,
     on_grid,
+    period_text,
     range_of,
-    say_period,
 )
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
@@ -96,7 +96,7 @@ class Watcher:
     @property
     def period(self) -> str:
         """What is watched, in words; empty before the server has said so."""
-        return "" if self._session is None else say_period(self._session.grid)
+        return "" if self._session is None else period_text(self._session.grid)
 
     def answer(self, packet: Packet) -> Answer:
         """Answer one of `WATCH_KINDS`; what is wrong is raised."""
@@ -156,9 +156,9 @@ class Watcher:
             raise PolicyError(f"its policy allows 1 to {most} time steps per message, not {steps}")
         identity, now = offered.normal.identity, self._clock()
         questions = Questions(self._store, self._policy, f"watch {identity}")
-        told = {"options": "watch for root causes", "period": say_period(grid)}
+        asks = {"options": "watch for root causes", "period": period_text(grid)}
         question = f"watch-{identity[:16]}"
-        questions.check(packet.run, question, told, now)
+        questions.check(packet.run, question, asks, now)
         self._reported.take(offered.series, identity, grid, epoch)
         questions.take(packet.run, question, now)
         self._session = _Session(
@@ -171,7 +171,7 @@ class Watcher:
             grid.segment_starts,
             offered.normal,
         )
-        self._log(f"run '{packet.run}': new data are watched, {say_period(grid)}")
+        self._log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
         return answers.DONE
 
     def _alarm(self, text: str) -> Answer:

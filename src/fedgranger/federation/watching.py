@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.time_axis import TimeGrid, agree, grid_time, say_period
+from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_text
 from fedgranger.errors import ConfigError
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
@@ -97,12 +97,12 @@ def _watch(
     check_clocks(news, plan.options, clock())
     grid = agree({name: read_time_range(packet) for name, packet in news.items()})
     epoch = 1 + max(int(packet.values["epoch"]) for packet in news.values())
-    log(f"watching {say_period(grid)}")
+    log(f"watching {period_text(grid)}")
     yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
     thresholds = {name: float(packet.values["threshold"]) for name, packet in news.items()}
     analysis = Alarms(knowledge, thresholds, scorer=options.scorer, quiet=options.quiet)
     found: dict[int, Alarm] = {}
-    told: dict[int, str] = {}
+    sent: dict[int, str] = {}
     time, before = grid_time(grid), dict.fromkeys(names, False)
     for ask, starts in _asks(names, knowledge, grid, epoch, options.steps):
         answers = yield ask
@@ -113,21 +113,21 @@ def _watch(
             found[alarm.step] = alarm
             if is_new:
                 log(f"{alarm.ranking.name} ({time[alarm.step]}): {alarm.ranking.first} comes first")
-                told[alarm.step] = alarm_text(alarm, time)
-                yield _tell(names, epoch, told[alarm.step])
+                sent[alarm.step] = alarm_text(alarm, time)
+                yield _alarm_request(names, epoch, sent[alarm.step])
     for step, alarm in found.items():
-        if alarm_text(alarm, time) != told[step]:
-            yield _tell(names, epoch, alarm_text(alarm, time))
+        if alarm_text(alarm, time) != sent[step]:
+            yield _alarm_request(names, epoch, alarm_text(alarm, time))
     return Watched(tuple(found.values()), grid)
 
 
 def alarm_text(alarm: Alarm, time: np.ndarray) -> str:
-    """What the sites are told of an alarm, as JSON."""
+    """What the sites are sent of an alarm, as JSON."""
     when = {"step": alarm.step, "time": str(time[alarm.step])}
     return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)
 
 
-def _tell(names: tuple[str, ...], epoch: int, text: str) -> Request:
+def _alarm_request(names: tuple[str, ...], epoch: int, text: str) -> Request:
     return request_all(names, "alarm", {"epoch": epoch, "alarm": text})
 
 

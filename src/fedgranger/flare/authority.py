@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     MEMBERS,
     REVOKED,
     common_name,

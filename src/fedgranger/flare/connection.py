@@ -32,10 +32,10 @@ class Connection:
         self._kit, self._path = kit, state_folder(kit) / STATUS
         self._since, self._is_up, self._short = time.time(), False, 0
         self._server = server_address(kit)
-        self._write("connecting", f"connecting to the server {_say(self._server)}")
-        threading.Thread(target=self._look, daemon=True).start()
+        self._write("connecting", f"connecting to the server {_address(self._server)}")
+        threading.Thread(target=self._watch, daemon=True).start()
 
-    def heard(self, is_up: bool) -> None:
+    def changed(self, is_up: bool) -> None:
         """The link came up or went down."""
         now = time.time()
         if self._is_up and not is_up and now - self._since < SHORT_SECONDS:
@@ -46,7 +46,7 @@ class Connection:
         if not is_up:
             self._write("connecting", f"not connected: {self._reason()}")
         elif not self._short:
-            self._write("connected", f"connected to the server {_say(self._server)}")
+            self._write("connected", f"connected to the server {_address(self._server)}")
 
     def warned(self, sentence: str) -> None:
         """Something the user of this site must know; the link stays as it is."""
@@ -60,14 +60,14 @@ class Connection:
             )
         return "the server ended the connection"
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         """While there is no link, find out why."""
         time.sleep(PATIENCE_SECONDS)
         while True:
             now = time.time()
             if self._is_up and self._short and now - self._since > SHORT_SECONDS:
                 self._short = 0
-                self._write("connected", f"connected to the server {_say(self._server)}")
+                self._write("connected", f"connected to the server {_address(self._server)}")
             if not self._is_up and not self._short and now - self._since > PATIENCE_SECONDS:
                 reason = probe(self._kit, *self._server)
                 if reason and not self._is_up:
@@ -100,7 +100,7 @@ def probe(kit: Path, host: str, port: int) -> str:
     except (OSError, ssl.SSLError) as error:
         return f"the kit's certificate, key or root cannot be used ({error})"
     context.set_alpn_protocols(["h2"])
-    where = _say((host, port))
+    where = _address((host, port))
     try:
         with (
             socket.create_connection((host, port), PATIENCE_SECONDS) as plain,
@@ -123,5 +123,5 @@ def probe(kit: Path, host: str, port: int) -> str:
         return f"{where} cannot be reached ({error.strerror or error})"
 
 
-def _say(server: tuple[str, int]) -> str:
+def _address(server: tuple[str, int]) -> str:
     return f"{server[0]}:{server[1]}"

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     MEMBERS,
     REVOKED,
     check_issued,

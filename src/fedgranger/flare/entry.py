@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 from fedgranger.errors import RunError
-from fedgranger.federation.audit import AuditLog
+from fedgranger.federation.audit_log import AuditLog
 from fedgranger.flare.connection import Connection
 from fedgranger.flare.guard import ROLES
 from fedgranger.flare.rights import check_rights
@@ -48,7 +48,7 @@ def main() -> int:
     log = audit_log(kit)
     components.OnlyRuns.report = log.add
     connection = Connection(kit) if role == "client" else None
-    guarded.guard_cells(role, log.add, connection.heard if connection else lambda _: None)
+    guarded.guard_cells(role, log.add, connection.changed if connection else lambda _: None)
     if not role.endswith("job"):
         refuse_revoked(kit, log.add)
     if connection:

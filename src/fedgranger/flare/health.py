@@ -41,9 +41,9 @@ def read_health(kit: Path) -> Health:
     """Read it; asks nobody."""
     running, free = is_running(kit), shutil.disk_usage(kit).free
     try:
-        told = json.loads((kit / "fedgranger-state" / "supervisor.json").read_text("utf-8"))
-        state, sentence = str(told["state"]), str(told["sentence"])
-        beat = max(time.time() - float(told["beat"]), 0.0)
+        status = json.loads((kit / "fedgranger-state" / "supervisor.json").read_text("utf-8"))
+        state, sentence = str(status["state"]), str(status["sentence"])
+        beat = max(time.time() - float(status["beat"]), 0.0)
     except (OSError, ValueError, KeyError, TypeError):
         state, sentence, beat = "", "", None
     if not running:

@@ -21,11 +21,11 @@ __all__ = ["CLIENT_CLASSES", "SERVER_CLASSES", "check_archive", "check_job", "wr
 
 CLIENT_CLASSES = (
     "nvflare.collab.runtime.executor.CollabExecutor",
-    "fedgranger.flare.job.FlareClient",
+    "fedgranger.flare.client_job.FlareClient",
 )
 SERVER_CLASSES = (
     "nvflare.collab.runtime.controller.CollabController",
-    "fedgranger.flare.job.FlareServer",
+    "fedgranger.flare.server_job.FlareServer",
 )
 CALLS_AT_ONCE = 100
 SYNC_SECONDS = 60

@@ -23,7 +23,7 @@ from fedgranger.flare.authority import (
     read_authority,
     write_parties,
 )
-from fedgranger.flare.certificates import MEMBERS
+from fedgranger.flare.certificate_checks import MEMBERS
 from fedgranger.flare.deployment import deployment_files
 from fedgranger.flare.enrolment import accept, make_request
 from fedgranger.flare.identity import (

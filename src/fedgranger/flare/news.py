@@ -51,22 +51,22 @@ class News:
     def begin(self, now: float) -> None:
         """A process of the party was started."""
         self._status.unlink(missing_ok=True)
-        self._heard = b""
+        self._output = b""
         self._take(Standing("starting", "is starting", now))
 
     def end(self, code: int, now: float) -> None:
         """The process ended; take down why, as far as it said."""
         self._status.unlink(missing_ok=True)
-        lines = self._heard.decode("utf-8", "replace").splitlines()
+        lines = self._output.decode("utf-8", "replace").splitlines()
         words = [line.strip() for line in lines if not SAYS_NOTHING.match(line)]
         reason = f": {words[-1]}" if words else " without a word"
         self._take(Standing("ended", f"the FLARE process ended ({code}){reason}", now))
 
-    def hear(self, data: bytes) -> None:
+    def add_output(self, data: bytes) -> None:
         """Take what the process wrote to its console."""
-        self._heard = (self._heard + data)[-KEPT_BYTES:]
+        self._output = (self._output + data)[-KEPT_BYTES:]
 
-    def look(self, now: float, ports: Sequence[int] = ()) -> list[str]:
+    def check(self, now: float, ports: Sequence[int] = ()) -> list[str]:
         """What is new, and in growing pauses what has not come yet.
 
         Args:
@@ -96,8 +96,8 @@ class News:
     def _client(self, now: float) -> Standing:
         """What our FLARE entry wrote down about the connection."""
         try:
-            told = json.loads(self._status.read_text("utf-8"))
-            return Standing(str(told["state"]), str(told["sentence"]), now)
+            status = json.loads(self._status.read_text("utf-8"))
+            return Standing(str(status["state"]), str(status["sentence"]), now)
         except (OSError, ValueError, KeyError, TypeError):
             return self.standing
 

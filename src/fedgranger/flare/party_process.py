@@ -37,7 +37,7 @@ class PartyProcess:
 
     Args:
         kit: the party's.
-        say: told what whoever looks at the terminal should know.
+        report: called with what whoever looks at the terminal should know.
         command: the process's command line.
         environment: variables that it gets unless they are set.
 
@@ -49,11 +49,11 @@ class PartyProcess:
     def __init__(
         self,
         kit: Path,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         command: Sequence[str],
         environment: Mapping[str, str],
     ) -> None:
-        self._kit, self._say, self._command = kit, say, command
+        self._kit, self._report, self._command = kit, report, command
         self._environment = {**environment, **os.environ}
         self._folder = state_folder(kit)
         self._role = role_of(kit)[0]
@@ -85,9 +85,9 @@ class PartyProcess:
         tidied = time.monotonic()
         while child.poll() is None and not self.is_stopping:
             self._listen(child, POLL_SECONDS)
-            news = self.news.look(time.time(), self._ports(child.pid))
+            news = self.news.check(time.time(), self._ports(child.pid))
             for sentence in news:
-                self._say(sentence)
+                self._report(sentence)
             self._beat(is_due=bool(news))
             if time.monotonic() > tidied + TIDY_SECONDS:
                 tidied = time.monotonic()
@@ -116,12 +116,12 @@ class PartyProcess:
         """End what an earlier life left, and clean up."""
         end_processes(self._kit)
         for name in restore_rights(self._kit, is_server=self._role == "server"):
-            self._say(f"{self._kit}/local/{name} was missing or changed; it is restored")
+            self._report(f"{self._kit}/local/{name} was missing or changed; it is restored")
         with contextlib.suppress(OSError):
             (self._kit / "transfer").mkdir(mode=0o700, exist_ok=True)
         lost = abandon_jobs(self._kit)
         if lost:
-            self._say(f"{len(lost)} jobs that were running when the server died are given up")
+            self._report(f"{len(lost)} jobs that were running when the server died are given up")
         self._tidy()
 
     def _tidy(self) -> None:
@@ -142,7 +142,7 @@ class PartyProcess:
         if not data:
             child.stdout.close()
             return False
-        self.news.hear(data)
+        self.news.add_output(data)
         self._console.write(data)
         return True
 
@@ -171,4 +171,4 @@ class PartyProcess:
             problem = f"{path}: {error.strerror or error}"
         if problem != self._problem:
             self._problem = problem
-            self._say(f"cannot write {problem}" if problem else "files can be written again")
+            self._report(f"cannot write {problem}" if problem else "files can be written again")

@@ -18,7 +18,7 @@ from fedgranger.errors import RunError
 __all__ = ["alone", "end_processes", "end_with_parent", "is_running", "processes_of"]
 
 LOCK = "running.lock"
-LOOK_SECONDS = 0.5  # whoever asks whether a party is running holds its lock for a moment
+CHECK_SECONDS = 0.5  # whoever asks whether a party is running holds its lock for a moment
 PARENT_DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
 _library = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -60,11 +60,11 @@ def alone(kit: Path) -> Iterator[None]:
         RunError: the party is running already.
     """
     with os.fdopen(os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
-        until = time.monotonic() + LOOK_SECONDS
+        until = time.monotonic() + CHECK_SECONDS
         while not _lock(file):
             if time.monotonic() > until:
                 raise RunError(f"{kit}: is running already")
-            time.sleep(LOOK_SECONDS / 10)
+            time.sleep(CHECK_SECONDS / 10)
         yield
 
 

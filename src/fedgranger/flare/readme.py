@@ -81,8 +81,8 @@ Server: {host}, port {port} (outgoing connections only). Parties: {who}.
 YOUR.csv (or .parquet) has one column per sensor and a time column. Its path stays here.
 What a run found is written to `fedgranger-state/edges.csv`.
 
-With `--watch NEW.csv` and `watch = true` in `policy.toml` new rows are watched for root causes; alarms are
-written to `fedgranger-state/alarms.json` and the log.
+With `--watch NEW.csv` and `watch = true` in `policy.toml` new rows are watched for root causes;
+alarms are written to `fedgranger-state/alarms.json` and the log.
 
 {LOCKED.format(data=", data that can only be read")}
 {LEAVES}"""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     REVOKED,
     check_not_revoked,
     common_name,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Revoked", "refuse_revoked"]
 
-LOOK_SECONDS = 2.0
+CHECK_SECONDS = 2.0
 REPEAT_SECONDS = 60.0  # one line a minute for a party that goes on trying
 
 
@@ -41,7 +41,7 @@ class Revoked:
         self._kit, self._report = kit, report
         self._seen: tuple[int, ...] | None = None
         self._serials: set[int] = set()
-        self._told: dict[int, float] = {}
+        self._reported: dict[int, float] = {}
         self._lock = threading.Lock()
 
     def serials(self) -> set[int]:
@@ -57,7 +57,7 @@ class Revoked:
                 try:
                     self._serials = revoked_serials(self._kit)
                 except (RunError, OSError) as error:
-                    self._tell("list of revoked certificates not used", reason=str(error))
+                    self._log_event("list of revoked certificates not used", reason=str(error))
             return self._serials
 
     def refuses(self, certificate: Certificate, address: str) -> str:
@@ -66,14 +66,14 @@ class Revoked:
             check_not_revoked(certificate, self.serials())
         except RunError as error:
             serial, now = certificate.serial_number, time.monotonic()
-            if now > self._told.get(serial, -REPEAT_SECONDS) + REPEAT_SECONDS:
-                self._told[serial] = now
+            if now > self._reported.get(serial, -REPEAT_SECONDS) + REPEAT_SECONDS:
+                self._reported[serial] = now
                 name = common_name(certificate.subject)
-                self._tell("revoked", reason=str(error), sender=name, address=address)
+                self._log_event("revoked", reason=str(error), sender=name, address=address)
             return str(error)
         return ""
 
-    def _tell(self, event: str, **facts: str) -> None:
+    def _log_event(self, event: str, **facts: str) -> None:
         """A refusal stands even when it cannot be written down: the disk may be full."""
         with contextlib.suppress(OSError):
             self._report(event, **facts)
@@ -115,9 +115,9 @@ def _guard_connections(revoked: Revoked) -> None:
         finally:
             streams.pop(context, None)
 
-    def look() -> None:
+    def watch() -> None:
         while True:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
             serials = revoked.serials()
             for context, certificate in list(streams.items()):
                 if certificate.serial_number in serials:
@@ -126,7 +126,7 @@ def _guard_connections(revoked: Revoked) -> None:
                     streams.pop(context, None)
 
     Servicer.Stream = stream  # type: ignore[method-assign]
-    threading.Thread(target=look, name="revoked certificates", daemon=True).start()
+    threading.Thread(target=watch, name="revoked certificates", daemon=True).start()
 
 
 def _guard_identities(revoked: Revoked) -> None:

@@ -19,7 +19,7 @@ from fedgranger.flare.job_files import write_job
 from fedgranger.flare.kits import admin_name, role_of
 
 if TYPE_CHECKING:
-    from fedgranger.federation.options import FederationOptions
+    from fedgranger.federation.agreed_options import FederationOptions
 
 __all__ = ["Federation", "connect", "run_job"]
 
@@ -75,7 +75,7 @@ class Federation:
                 self._session.close()
         self._session = None
 
-    def last_heard(self) -> dict[str, float] | None:
+    def last_contacts(self) -> dict[str, float] | None:
         """When the server last heard of each connected client; None without a server."""
         found = self.call(lambda session: session.get_connected_client_list())
         return None if found is None else {c.name: float(c.last_connect_time) for c in found}
@@ -108,10 +108,10 @@ class Federation:
 
     def progress(self, job: str) -> dict[str, Any]:
         """What the server's job says of itself; nothing while it starts or ends."""
-        told = self.call(
+        answer = self.call(
             lambda session: session.do_app_command(job, PROGRESS, {}), is_optional=True
         )
-        return told or {}
+        return answer or {}
 
 
 @contextlib.contextmanager
@@ -196,7 +196,7 @@ def _await(
     """Wait until everybody is connected; then, or when the time is over, say who takes part."""
     since, noticed = time.monotonic(), 0.0
     while True:
-        found = federation.last_heard()
+        found = federation.last_contacts()
         missing = sorted(set(clients) - set(found or ()))
         if found is not None and not missing:
             return set(clients)
@@ -230,9 +230,9 @@ def _attempt(
         job = federation.call(lambda session: session.submit_job(str(job_folder)))
     if job is None:
         return None
-    told: set[str] = set()
+    shown: set[str] = set()
     stage, submitted = "", time.monotonic()
-    asked = heard = noticed = submitted
+    asked = last_news = noticed = submitted
     while True:
         time.sleep(POLL_SECONDS)
         now = time.monotonic()
@@ -255,19 +255,19 @@ def _attempt(
             stage, noticed = status, now
             log(f"{STAGES[status]} ({now - submitted:.0f} s)")
         if status == "SUBMITTED":
-            heard = now
+            last_news = now
             continue
         if now < asked + PROGRESS_SECONDS:
             continue
         asked, progress = now, federation.progress(job)
         if progress:
-            heard, noticed = now, math.inf  # from here on it speaks for itself
+            last_news, noticed = now, math.inf  # from here on it speaks for itself
             report(progress)
-        elif now > heard + SILENT_SECONDS:
-            log(f"the job has not said anything for {now - heard:.0f} s")
+        elif now > last_news + SILENT_SECONDS:
+            log(f"the job has not said anything for {now - last_news:.0f} s")
             return None
-        new = [sentence for sentence in progress.get("lines", []) if sentence not in told]
-        told.update(new)
+        new = [sentence for sentence in progress.get("lines", []) if sentence not in shown]
+        shown.update(new)
         for sentence in new:
             log(sentence)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
-from fedgranger.federation.audit import AuditLog
+from fedgranger.federation.audit_log import AuditLog
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries

@@ -17,7 +17,7 @@ from fedgranger.flare.authority import (
     signing_key,
     write_parties,
 )
-from fedgranger.flare.certificates import (
+from fedgranger.flare.certificate_checks import (
     REVOKED,
     common_name,
     day,
@@ -64,7 +64,7 @@ def sign_request(
     *,
     days: int = LEAF_DAYS,
     key: Path | None = None,
-    told: str = "",
+    expected: str = "",
 ) -> Signed:
     """Sign a party's request; its role comes from the organiser's list.
 
@@ -74,11 +74,11 @@ def sign_request(
         now: the present time.
         days: how long the certificate lasts; must end before the root.
         key: where the authority's key lies, if not in its folder.
-        told: the fingerprint that the party told by another way; empty: not compared.
+        expected: the fingerprint that the party told by another way; empty: not compared.
 
     Raises:
         ConfigError: `days` is not possible.
-        RunError: the request is damaged, or from nobody in the list, or not the one told.
+        RunError: the request is damaged, or from nobody in the list, or not the one expected.
     """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -94,7 +94,7 @@ def sign_request(
         )
     role, name = party
     found = fingerprint(asked.public_key())
-    if told and "".join(told.split()).lower() != found.replace(" ", ""):
+    if expected and "".join(expected.split()).lower() != found.replace(" ", ""):
         raise RunError(
             f"{request}: its fingerprint is {found}, not the one given; it is not the request "
             f"that {describe(role, name)} made"

@@ -22,7 +22,7 @@ from typing import Any
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import WatchOptions
@@ -116,7 +116,8 @@ def _simulated(
     from nvflare.collab import CollabRecipe
     from nvflare.recipe import SimEnv
 
-    from fedgranger.flare.job import FlareClient, FlareServer
+    from fedgranger.flare.client_job import FlareClient
+    from fedgranger.flare.server_job import FlareServer
 
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory() as name:

@@ -64,12 +64,14 @@ def become_supervisor(kit: Path) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, str(kit)])
 
 
-def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | None = None) -> None:
+def supervise(
+    kit: Path, report: Callable[[str], None], command: Sequence[str] | None = None
+) -> None:
     """Keep the party's process alive until this one is told to end.
 
     Args:
         kit: the party's.
-        say: told what whoever looks at the terminal should know.
+        report: called with what whoever looks at the terminal should know.
         command: what to run instead of FLARE.
 
     Raises:
@@ -77,7 +79,7 @@ def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | No
     """
     kit = kit.resolve()
     with alone(kit):
-        party = PartyProcess(kit, say, command or command_of(kit), ENVIRONMENT)
+        party = PartyProcess(kit, report, command or command_of(kit), ENVIRONMENT)
         pause = FIRST_PAUSE_SECONDS
         while not party.is_stopping:
             started = time.monotonic()
@@ -86,10 +88,10 @@ def supervise(kit: Path, say: Callable[[str], None], command: Sequence[str] | No
                 break
             if time.monotonic() - started > LONG_LIFE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
-            say(f"{party.news.standing.sentence}; starting it again in {pause:.0f} s")
+            report(f"{party.news.standing.sentence}; starting it again in {pause:.0f} s")
             party.rest(pause)
             pause = min(2 * pause, LARGEST_PAUSE_SECONDS)
-        say("ended")
+        report("ended")
 
 
 def _print(sentence: str) -> None:

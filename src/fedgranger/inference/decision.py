@@ -11,7 +11,7 @@ from scipy import stats
 
 from fedgranger.config import check_choice
 
-__all__ = ["CORRECTIONS", "adjust", "decide", "false_edge_bound", "is_wanted"]
+__all__ = ["CORRECTIONS", "adjust", "decide", "false_edge_bound", "is_wanted", "normal_score"]
 
 CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
@@ -66,6 +66,18 @@ def _holm(p: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
     out = np.empty(len(p))
     out[order] = np.maximum.accumulate(steps)
     return out
+
+
+def normal_score(
+    statistic: Float[np.ndarray, " pair"], df: Float[np.ndarray, " pair"]
+) -> Float[np.ndarray, " pair"]:
+    r"""Chi-square statistics of any k on one scale, of any size (Wilson and Hilferty, 1931).
+
+    $$z = \big( (W/k)^{1/3} - 1 + 2/(9k) \big) \big/ \sqrt{2/(9k)}$$
+    """
+    k = np.where(df > 0, df, np.nan)
+    width = 2 / (9 * k)
+    return (np.cbrt(statistic / k) - 1 + width) / np.sqrt(width)
 
 
 def false_edge_bound(

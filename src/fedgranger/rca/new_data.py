@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from fedgranger.client.own_normal import OwnNormal, check_interval
 from fedgranger.data.panel import Panel, segment_starts
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
-from fedgranger.rca.alarms import Knowledge
 from fedgranger.rca.evidence import Evidence, combine, stack_reports
+from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.results import Result
 
-__all__ = [
-    "check_clients",
-    "gather",
-    "knowledge_of",
-    "require_normal",
-    "strength_matrix",
-    "training_interval",
-]
+__all__ = ["check_clients", "gather", "require_normal", "training_interval"]
 
 
 def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
@@ -42,22 +33,6 @@ def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
         for name, monitor in result.monitors.items()
     }
     return own, reference
-
-
-def knowledge_of(result: Result) -> Knowledge:
-    """What the server of a run knows, in one process as between parties.
-
-    Raises:
-        RunError: the run did not learn what is normal.
-    """
-    if result.reference is None:
-        reason = result.manifest.get("normal", {}).get("reason")
-        raise RunError(
-            "this run has no model of normal operation"
-            + (f" ({reason})" if reason else "; fit again with this version")
-        )
-    strengths = strength_matrix(result, result.reference.names)
-    return Knowledge(result.reference, strengths, result.edges())
 
 
 def gather(result: Result, panel: Panel) -> Evidence:
@@ -97,17 +72,3 @@ def check_clients(wanted: Iterable[str], panel: Panel) -> None:
             f"the new data lack client '{absent[0]}' (they have {', '.join(panel.names)}); give "
             f"all {len(names)} clients of the run"
         )
-
-
-def strength_matrix(result: Result, clients: tuple[str, ...]) -> np.ndarray:
-    """[m, n] = strength of n's influence on m: tested edges only, or FedGC's own without tests."""
-    edges = result.edges()
-    strengths = edges["strength"]
-    if result.inference is not None:
-        strengths = strengths.where(edges["is_edge"].fillna(False).astype(bool), 0.0)
-    place = {name: k for k, name in enumerate(clients)}
-    out = np.zeros((len(clients), len(clients)))
-    for cause, effect, strength in zip(edges["cause"], edges["effect"], strengths, strict=True):
-        if cause in place and effect in place:
-            out[place[effect], place[cause]] = strength
-    return out

@@ -11,12 +11,8 @@ from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_colu
 from fedgranger.errors import DataError
 from fedgranger.rca.alarms import Alarm, Alarms
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.new_data import (
-    check_clients,
-    knowledge_of,
-    require_normal,
-    training_interval,
-)
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.new_data import check_clients, require_normal, training_interval
 from fedgranger.results import Result
 
 __all__ = ["OnlineAnalysis"]

@@ -95,11 +95,11 @@ def error_quantiles(key: str, quantiles: Sequence[float | None]) -> Chart | None
 
 
 def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | None:
-    """Observed p-values against even ones with their band.
+    """Observed p-values against uniform ones with their band.
 
     Args:
         key: name of the chart.
-        quantiles: `level` (even), `observed`, `low` and `high` (the band), from the audit.
+        quantiles: `level` (uniform), `observed`, `low` and `high` (the band), from the audit.
     """
     names = ("level", "observed", "low", "high")
     rows = list(zip(*(quantiles.get(name) or [] for name in names), strict=True))
@@ -108,8 +108,8 @@ def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | N
     outside = sum(not low <= p <= high for _, p, low, high in rows)
     words = f"{outside} of {len(rows)} quantiles outside the 95 % band"
     cells = [[format_probability(value) for value in row] for row in rows]
-    title, data = "P-values of the copies, quantiles", {"kind": "even", "rows": rows}
-    return Chart(key, title, words, data, ("p if even", "p on copies", "band from", "to"), cells)
+    title, data = "P-values of the copies, quantiles", {"kind": "uniform", "rows": rows}
+    return Chart(key, title, words, data, ("p if uniform", "p on copies", "band from", "to"), cells)
 
 
 def _line_chart(key: str, title: str, lines: list[Line], x: str, y: str) -> Chart | None:

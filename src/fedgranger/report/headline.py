@@ -37,9 +37,11 @@ def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Headline:
 def _cautions(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """What gives reason to doubt: doubtful tests, training that did not converge."""
     facts = section_of(manifest, "inference")
-    said = str(facts.get("reason", ""))
+    headline = str(facts.get("reason", ""))
     notes = [str(note) for note in facts.get("warnings", [])]
-    sentences = [note for note in notes if not (said and said in note)]  # the headline has it
+    sentences = [
+        note for note in notes if not (headline and headline in note)
+    ]  # the headline has it
     sentences += [doubt] if (doubt := reservation(facts)) else []
     training = section_of(manifest, "training")
     if training.get("converged") is False:

@@ -15,7 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from fedgranger.errors import RunError
-from fedgranger.report.audit import audit_view
+from fedgranger.report.audit_section import audit_view
 from fedgranger.report.checks import checks_view
 from fedgranger.report.clients import clients_view
 from fedgranger.report.facts import bytes_table, fact_groups, section_of

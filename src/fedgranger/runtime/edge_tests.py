@@ -43,13 +43,13 @@ class LocalTests:
     ) -> None:
         self._panel, self._setup, self._config = panel, setup, config
         self._report, self._record = report, record
-        self._models = {stream.name: stream.model for stream in setup.streams}
+        self._models = {client.name: client.model for client in setup.client_data}
 
     def run(
         self, source: StateSource, training: Training
     ) -> tuple[EdgeInference | None, dict[str, Any]]:
         """Test the edges, or say why not."""
-        config, told = self._config, []
+        config, noise_warnings = self._config, []
         declared = tuple(name for name in source.names if self._models[name].is_declared)
         source = source._replace(declared=declared)
         if config.test == "asymptotic" and training.failure:
@@ -60,13 +60,13 @@ class LocalTests:
                 found = self._asymptotic(training)
             else:
                 if config.noise_correction:
-                    told = declared_noise_warnings(self._panel, self._models, source)
+                    noise_warnings = declared_noise_warnings(self._panel, self._models, source)
                 found = infer(source, config, self._report, self._record)
         except (InferenceError, UnstableRecursionError) as error:
             none, facts = not_tested(config, self._with_remedy(str(error)))
-            facts["warnings"] += told
+            facts["warnings"] += noise_warnings
             return none, facts
-        found.facts["warnings"] += told + self._noiseless(found)
+        found.facts["warnings"] += noise_warnings + self._noiseless(found)
         return found, found.facts
 
     def _asymptotic(self, training: Training) -> EdgeInference:

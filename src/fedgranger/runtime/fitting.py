@@ -24,7 +24,6 @@ from threadpoolctl import threadpool_limits
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide, set_up_client
 from fedgranger.client.learner import make_learner
-from fedgranger.client.monitor import Monitor
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
@@ -32,8 +31,8 @@ from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.protocol import (
     EngineHooks,
     Plan,
@@ -45,6 +44,7 @@ from fedgranger.federation.store import NoRecords
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
+from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import LocalTests
@@ -138,8 +138,8 @@ class _LocalRun:
 
     @functools.cached_property
     def _setup(self) -> Setup:
-        sites = [client.prepared.site for client in self._clients.values()]
-        return assemble(tuple(site for site in sites if site), self._config, self._window)
+        clients = [client.prepared.site for client in self._clients.values()]
+        return assemble(tuple(client for client in clients if client), self._config, self._window)
 
     @functools.cached_property
     def _seasonless(self) -> Panel:

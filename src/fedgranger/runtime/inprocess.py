@@ -124,7 +124,7 @@ def window_arrays(setup: Setup, first_round: int, num_rounds: int) -> WindowArra
     start = first_round * W
     stop = min(start + num_rounds * W, setup.num_pairs)
     p, d = setup.padded_dims
-    shape = (num_rounds * W, len(setup.streams))
+    shape = (num_rounds * W, len(setup.client_data))
     arrays = [
         np.zeros((*shape, d)),
         np.zeros((*shape, p)),
@@ -133,8 +133,8 @@ def window_arrays(setup: Setup, first_round: int, num_rounds: int) -> WindowArra
         np.zeros(shape, dtype=np.bool_),
         np.zeros(shape, dtype=np.bool_),
     ]
-    for m, stream in enumerate(setup.streams):
-        for array, part in zip(arrays, stream.steps(start, stop), strict=True):
+    for m, client in enumerate(setup.client_data):
+        for array, part in zip(arrays, client.steps(start, stop), strict=True):
             array[(slice(0, len(part)), m, *(slice(0, size) for size in part.shape[1:]))] = part
     by_round = (np.swapaxes(a.reshape(num_rounds, W, *a.shape[1:]), 1, 2) for a in arrays)
     return WindowArrays(*by_round)
@@ -147,7 +147,7 @@ class _Chunks:
         self._setup, self._size = setup, size
         self._kept: dict[int, ClientWindow] = {}
         p, d = setup.padded_dims
-        step_bytes = 8 * len(setup.streams) * (d + 2 * p + 2)
+        step_bytes = 8 * len(setup.client_data) * (d + 2 * p + 2)
         self._keep = num_chunks * size * setup.window * step_bytes < CACHE_BYTES
 
     def __getitem__(self, index: int) -> ClientWindow:
@@ -161,7 +161,7 @@ class _Chunks:
 
 def _first(setup: Setup, config: RunConfig) -> Snapshot:
     state = initial_state(setup, config)
-    return Snapshot(0, 0, state, state, convergence.start(len(setup.streams)), False)
+    return Snapshot(0, 0, state, state, convergence.start(len(setup.client_data)), False)
 
 
 def _weighted_mean(values: Array, weights: Array) -> Array:
@@ -169,7 +169,7 @@ def _weighted_mean(values: Array, weights: Array) -> Array:
 
 
 def _check_finite(setup: Setup, state: RoundState) -> None:
-    finite = np.ones(len(setup.streams), dtype=np.bool_)
+    finite = np.ones(len(setup.client_data), dtype=np.bool_)
     for leaf in jax.tree.leaves(state):
         finite &= np.isfinite(np.asarray(leaf)).all(axis=(1, 2))
     if finite.all():

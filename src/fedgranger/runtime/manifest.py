@@ -9,13 +9,14 @@ import numpy as np
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.quality import local_fit
-from fedgranger.client.season import Season
+from fedgranger.client.season import season_fact, whole_periods
 from fedgranger.config import RunConfig
 from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.protocol import Training
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
 
 __all__ = ["describe"]
@@ -42,20 +43,20 @@ def describe(
         timings: seconds of every phase.
     """
     clients, sent = {}, {}
-    for stream in setup.streams:
-        name, own = stream.name, prepared[stream.name]
-        size = (stream.model.state_dim, len(own.season.lengths))
+    for client in setup.client_data:
+        name, own = client.name, prepared[client.name]
+        size = (client.model.state_dim, len(own.season.lengths))
         sent[name] = _bytes(size, setup, training.rounds, panel.num_steps, config)
         clients[name] = {
-            "num_sensors": stream.model.num_sensors,
-            "state_dim": stream.model.state_dim,
-            "state_model": stream.model.method,
-            "noise_share": stream.model.noise_share,
-            "missing_share": round(1 - float(stream.is_observed.mean()), 6),
-            "notes": [*own.notes, *stream.model.notes],
+            "num_sensors": client.model.num_sensors,
+            "state_dim": client.model.state_dim,
+            "state_model": client.model.method,
+            "noise_share": client.model.noise_share,
+            "missing_share": round(1 - float(client.is_observed.mean()), 6),
+            "notes": [*own.notes, *client.model.notes],
             "season": _season(own.season, name),
             "treatment": panel[name].treatment.to_mapping(),
-            "local_fit": local_fit(stream).to_mapping(
+            "local_fit": local_fit(client).to_mapping(
                 panel[name].sensors, 1 - panel[name].observed.mean(axis=0)
             ),
         }
@@ -78,10 +79,10 @@ def _season(season: Season, client: str) -> dict[str, Any]:
     if not season.lengths:
         return {"periods": []}
     return {
-        "periods": season.periods.tolist(),
+        "periods": whole_periods(season).tolist(),
         "kind": season.kind,
         "share": round(season.share, 6),
-        "fact": season.fact(client),
+        "fact": season_fact(season, client),
     }
 
 
@@ -99,7 +100,7 @@ def _step_sizes(setup: Setup, config: RunConfig) -> dict[str, Any]:
         for name in ("local_step_size", "feedback_step_size", "server_step_size")
         if getattr(config, name) == "auto"
     ]
-    sizes = zip(setup.streams, setup.client_step_sizes, setup.server_step_sizes, strict=True)
+    sizes = zip(setup.client_data, setup.client_step_sizes, setup.server_step_sizes, strict=True)
     if config.training_solver == "newton":
         reason = "only feedback_step_size / local_step_size matters to exact solves"
     elif chosen:
@@ -111,8 +112,8 @@ def _step_sizes(setup: Setup, config: RunConfig) -> dict[str, Any]:
         reason = "given"
     return {
         "step_sizes": {
-            stream.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
-            for stream, c, s in sizes
+            client.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
+            for client, c, s in sizes
         },
         "step_size_reason": reason,
     }

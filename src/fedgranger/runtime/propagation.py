@@ -135,7 +135,7 @@ class _Rounds:
     def __init__(self, setup: Setup, noise: MeasurementNoise) -> None:
         self._setup, self._noise = setup, noise
         p, d = setup.padded_dims
-        M, W = len(setup.streams), setup.window
+        M, W = len(setup.client_data), setup.window
         columns = d + p * (M - 1)
         factors, products = 40 * p * columns * W, p * d * p * columns
         self.limit = max(CHUNK_BYTES // (8 * M * (factors + products)), 1)
@@ -146,7 +146,7 @@ class _Rounds:
 
     def _read(self, begin: int) -> RowWindow:
         count = min(self._size, self._setup.num_rounds - begin)
-        everyone = np.arange(len(self._setup.streams))
+        everyone = np.arange(len(self._setup.client_data))
         return jax.device_get(row_windows(self._setup, self._noise, begin, count, everyone))
 
     def at(self, place: int) -> RowWindow:

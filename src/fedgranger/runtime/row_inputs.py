@@ -26,9 +26,9 @@ def run_noise(
 ) -> MeasurementNoise:
     """Measurement noise of a run's clients; default every model's own R."""
     if covs is None:
-        covs = {stream.name: stream.model.measurement_cov for stream in setup.streams}
-    dims = [stream.model.num_sensors for stream in setup.streams]
-    return measurement_noise(covs, setup.names, dims, len(setup.streams[0].values))
+        covs = {client.name: client.model.measurement_cov for client in setup.client_data}
+    dims = [client.model.num_sensors for client in setup.client_data]
+    return measurement_noise(covs, setup.names, dims, len(setup.client_data[0].values))
 
 
 def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowParams:
@@ -36,10 +36,10 @@ def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowP
     p, d = setup.padded_dims
     server, clients = setup.params.server, setup.params.clients
     rotated = [
-        basis.T @ stream.model.predicted_observation
-        for basis, stream in zip(noise.bases, setup.streams, strict=True)
+        basis.T @ client.model.predicted_observation
+        for basis, client in zip(noise.bases, setup.client_data, strict=True)
     ]
-    M = len(setup.streams)
+    M = len(setup.client_data)
     coupling = np.take_along_axis(np.asarray(server.coupling), _other_columns(setup), axis=1)
     return RowParams(
         server.self_transition,
@@ -62,7 +62,7 @@ def row_windows(
 ) -> RowWindow:
     """Inputs of consecutive rounds for some rows, leading axes (round, row)."""
     p, d = setup.padded_dims
-    M, W = len(setup.streams), setup.window
+    M, W = len(setup.client_data), setup.window
     windows = window_arrays(setup, first_round, num_rounds)
     states = windows.filtered_states  # (round, client, window, p)
     stacked = states.transpose(0, 2, 1, 3).reshape(num_rounds, W, M * p)
@@ -71,7 +71,7 @@ def row_windows(
     full = noise.is_full
     covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
     for k, m in enumerate(rows.tolist()):
-        part = noise.between(m, start, min(stop, len(setup.streams[m].values)), full=full)
+        part = noise.between(m, start, min(stop, len(setup.client_data[m].values)), full=full)
         covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
     others = _other_columns(setup)[rows]
     return _row_windows(
@@ -92,8 +92,8 @@ def prior_rows(
     setup: Setup, config: RunConfig, *, level: str, split: bool, full_noise: bool
 ) -> RowsState:
     """The priors of all rows; see `prior_state`."""
-    M, (p, d) = len(setup.streams), setup.padded_dims
-    real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.streams]
+    M, (p, d) = len(setup.client_data), setup.padded_dims
+    real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.client_data]
     theta = pad_stack(real, (p, d))
     states = pad_stack([np.ones(dim) for dim in setup.state_dims], (p,))
     columns = states.reshape(-1) * np.asarray(setup.params.server.coupling)
@@ -128,7 +128,7 @@ def single_row(
         noise: draw from it once and add it to the measurements.
     """
     p, _ = setup.padded_dims
-    model = setup.streams[row].model
+    model = setup.client_data[row].model
     own, sensors = model.state_dim, model.num_sensors
     no_noise = run_noise(setup, dict.fromkeys(setup.names, 0.0))
     params = jax.tree.map(lambda leaf: leaf[row], row_params(setup, config, no_noise))
@@ -137,7 +137,7 @@ def single_row(
     windows = jax.tree.map(lambda leaf: leaf[:, 0], windows)
     measured = np.asarray(windows.measurements[..., :sensors])
     if noise is not None:
-        stop = min(rounds * setup.window, len(setup.streams[row].values))
+        stop = min(rounds * setup.window, len(setup.client_data[row].values))
         drawn = np.zeros((rounds * setup.window, sensors))
         drawn[:stop] = noise.draw(row, stop)
         present = np.asarray(windows.observed_weights)[..., None] > 0
@@ -163,6 +163,6 @@ def single_row(
 
 def _other_columns(setup: Setup) -> Int[np.ndarray, "row q"]:
     """For every row, the columns of the stacked states that belong to the other clients."""
-    M, (p, _) = len(setup.streams), setup.padded_dims
+    M, (p, _) = len(setup.client_data), setup.padded_dims
     client = np.arange(M * p) // p
     return np.stack([np.flatnonzero(client != m) for m in range(M)])

@@ -45,51 +45,51 @@ class Setup(NamedTuple):
     """All that training needs; clients are sorted by name, so their order cannot matter.
 
     Attributes:
-        sites: one per client.
+        clients: as prepared for training, one each.
         params: constants of the round.
         window: steps per round, resolved.
         server_step_sizes: γ per client row.
     """
 
-    sites: tuple[PreparedClient, ...]
+    clients: tuple[PreparedClient, ...]
     params: RoundParams
     window: int
     server_step_sizes: tuple[ServerStepSize, ...]
 
     @property
-    def streams(self) -> tuple[FilteredData, ...]:
-        """The clients' data."""
-        return tuple(site.data for site in self.sites)
+    def client_data(self) -> tuple[FilteredData, ...]:
+        """Every client's filtered data."""
+        return tuple(client.data for client in self.clients)
 
     @property
     def client_step_sizes(self) -> tuple[ClientStepSizes, ...]:
         """η1, η2 per client."""
-        return tuple(site.step_sizes for site in self.sites)
+        return tuple(client.step_sizes for client in self.clients)
 
     @property
     def second_moments(self) -> tuple[np.ndarray, ...]:
         """E[y yᵀ] per client, in the model's units."""
-        return tuple(site.second_moment for site in self.sites)
+        return tuple(client.second_moment for client in self.clients)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Sorted client names."""
-        return tuple(stream.name for stream in self.streams)
+        return tuple(data.name for data in self.client_data)
 
     @property
     def state_dims(self) -> tuple[int, ...]:
         """States per client."""
-        return tuple(stream.model.state_dim for stream in self.streams)
+        return tuple(data.model.state_dim for data in self.client_data)
 
     @property
     def padded_dims(self) -> tuple[int, int]:
         """Largest number of states and of sensors: the sizes of the stacked arrays."""
-        return max(self.state_dims), max(s.model.num_sensors for s in self.streams)
+        return max(self.state_dims), max(data.model.num_sensors for data in self.client_data)
 
     @property
     def num_pairs(self) -> int:
         """Training steps (t, t+1) per pass."""
-        return len(self.streams[0].values) - 1
+        return len(self.client_data[0].values) - 1
 
     @property
     def num_rounds(self) -> int:
@@ -113,39 +113,39 @@ def set_up(
     check_names(panel, config, models)
     window = resolve_window(config, panel.num_steps - 1)
     starts = panel.segment_starts
-    sites = []
+    clients = []
     for done, name in enumerate(names):
         report("local models", done, len(names))
-        sites.append(prepare_client(panel[name], starts, config, window, models.get(name)))
+        clients.append(prepare_client(panel[name], starts, config, window, models.get(name)))
     report("local models", len(names), len(names))
-    total = sum(site.data.model.state_dim for site in sites)
-    for site in sites:
-        model = site.data.model
-        check_length(panel[site.data.name], model, total - model.state_dim)
-    return assemble(tuple(sites), config, window)
+    total = sum(client.data.model.state_dim for client in clients)
+    for client in clients:
+        model = client.data.model
+        check_length(panel[client.data.name], model, total - model.state_dim)
+    return assemble(tuple(clients), config, window)
 
 
-def assemble(sites: tuple[PreparedClient, ...], config: RunConfig, window: int) -> Setup:
-    """Fix the server's step sizes and the constants of a round; sites sorted by name."""
-    names = [site.data.name for site in sites]
+def assemble(clients: tuple[PreparedClient, ...], config: RunConfig, window: int) -> Setup:
+    """Fix the server's step sizes and the constants of a round; clients sorted by name."""
+    names = [client.data.name for client in clients]
     coupling = couplings(names, config)
-    client_sizes = tuple(site.step_sizes for site in sites)
-    gains = np.array([float(site.hello.state_gain) for site in sites])
+    client_sizes = tuple(client.step_sizes for client in clients)
+    gains = np.array([float(client.hello.state_gain) for client in clients])
     server_sizes = row_step_sizes(gains, coupling, config)
     if config.training_solver == "sgd":
         _warn_of_divergence(names, client_sizes, server_sizes)
-    transitions = [np.asarray(site.hello.self_transition) for site in sites]
+    transitions = [np.asarray(client.hello.self_transition) for client in clients]
     server = server_params(transitions, coupling, server_sizes, config)
-    params = RoundParams(_stacked_augment(list(sites), config), server)
-    return Setup(sites, params, window, server_sizes)
+    params = RoundParams(_stacked_augment(list(clients), config), server)
+    return Setup(clients, params, window, server_sizes)
 
 
 def initial_state(setup: Setup, config: RunConfig) -> RoundState:
     """Draw θ⁰ and Â⁰ from their priors."""
     p, d = setup.padded_dims
     thetas = [
-        initial_augmentation(stream.name, stream.model.augmentation_shape, config)
-        for stream in setup.streams
+        initial_augmentation(data.name, data.model.augmentation_shape, config)
+        for data in setup.client_data
     ]
     coupling = couplings(setup.names, config)
     rows = initial_rows(setup.names, setup.state_dims, coupling, config)
@@ -220,9 +220,9 @@ def _warn_of_divergence(
             )
 
 
-def _stacked_augment(sites: list[PreparedClient], config: RunConfig) -> AugmentParams:
+def _stacked_augment(clients: list[PreparedClient], config: RunConfig) -> AugmentParams:
     """Constants of all clients' learners, padded to the largest state."""
-    params = [augment_params(site, config) for site in sites]
+    params = [augment_params(client, config) for client in clients]
     p = max(one.prediction_gram.shape[0] for one in params)
     return AugmentParams(
         jnp.asarray(pad_stack([np.asarray(one.prediction_gram) for one in params], (p, p))),

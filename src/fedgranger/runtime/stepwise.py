@@ -57,8 +57,8 @@ class StepwiseTraining:
             return {}
         padded, dims = np.asarray(self._final.state.clients.augmentation), self._setup.state_dims
         return {
-            stream.name: padded[m, : dims[m], : stream.model.num_sensors]
-            for m, stream in enumerate(self._setup.streams)
+            client.name: padded[m, : dims[m], : client.model.num_sensors]
+            for m, client in enumerate(self._setup.client_data)
         }
 
     def run(self) -> Training:
@@ -119,9 +119,9 @@ def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
     dims = setup.state_dims
     granger = pack_square(np.asarray(final.state.server.granger_row), dims)
     offsets = np.concatenate([[0], np.cumsum(dims)])
-    for m, stream in enumerate(setup.streams):
+    for m, client in enumerate(setup.client_data):
         own = slice(offsets[m], offsets[m + 1])
-        granger[own, own] = stream.model.self_transition
+        granger[own, own] = client.model.self_transition
     return granger
 
 

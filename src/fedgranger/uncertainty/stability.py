@@ -130,8 +130,8 @@ def _slowest(
     plain = values[:, None] + values[None, :] - np.outer(values, values)
 
     def act(matrix: np.ndarray) -> np.ndarray:
-        even = 0.5 * (matrix + matrix.T)
-        return plain * matrix - vectors.T @ noise(vectors @ even @ vectors.T) @ vectors
+        symmetric = 0.5 * (matrix + matrix.T)
+        return plain * matrix - vectors.T @ noise(vectors @ symmetric @ vectors.T) @ vectors
 
     if n == 1:
         return float(act(np.ones((1, 1)))[0, 0])

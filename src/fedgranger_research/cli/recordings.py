@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
-from fedgranger.cli.options import merge, with_run_options
+from fedgranger.cli.options import merge, with_options
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings
-from fedgranger_research.recordings.study import RecordingStudy
+from fedgranger_research.recordings.recording_study import RecordingStudy
 from fedgranger_research.recordings.summary import pair_table, summarise_controls
 
 __all__ = ["recordings"]
@@ -27,7 +27,7 @@ SHOWN_REASONS = 3
 
 
 @friendly
-@with_run_options
+@with_options
 def recordings(
     data: Annotated[
         Path, typer.Argument(help="Folder with one file per client, or per machine; or one table.")

@@ -15,7 +15,7 @@ from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_rep
 from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 from fedgranger_research.reproduction.hai_stress import hai_stress_item
-from fedgranger_research.reproduction.root_cause import root_cause_item
+from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import Item
 from fedgranger_research.reproduction.runner import reproduce as compute
 

@@ -17,9 +17,9 @@ from fedgranger.data.scenarios import DECLARED_NOISE
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.cli.recordings import recordings
-from fedgranger_research.studies.calibration import SCENARIOS, Record, Setting
+from fedgranger_research.studies.calibration_study import load_records, run_study, summary_table
+from fedgranger_research.studies.calibration_trials import SCENARIOS, Record, Setting
 from fedgranger_research.studies.drawing import draw_calibration
-from fedgranger_research.studies.study import load_records, run_study, summary_table
 
 __all__ = ["study"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import RunError
-from fedgranger_research.processes import completed
+from fedgranger_research.parallel import completed
 from fedgranger_research.recordings.trial import Control, run_control
 
 __all__ = ["Journal", "run_controls"]

@@ -139,7 +139,7 @@ def _textbook(panel: Panel, config: RunConfig) -> dict[tuple[str, str], float]:
         with warnings.catch_warnings(), jax.enable_x64(True):
             warnings.simplefilter("ignore")
             setup = set_up(panel, config)
-            source = state_source(panel, {stream.name: stream.model for stream in setup.streams})
+            source = state_source(panel, {data.name: data.model for data in setup.client_data})
             chunks = list(source.chunks())
     except (FedGrangerError, np.linalg.LinAlgError):
         return {}

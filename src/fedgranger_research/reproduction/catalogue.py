@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedgranger_research.reproduction import qq, scalability
+from fedgranger_research.reproduction import quantiles, scalability
 from fedgranger_research.reproduction.figures import SWEEP_FIGURES
 from fedgranger_research.reproduction.runner import Item
 
 __all__ = ["FIGURES", "TABLES"]
 
 FIGURES: dict[str, Item] = {
-    item.name: item for item in (*(figure.item() for figure in SWEEP_FIGURES), qq.ITEM)
+    item.name: item for item in (*(figure.item() for figure in SWEEP_FIGURES), quantiles.ITEM)
 }
 TABLES: dict[str, Item] = {item.name: item for item in (scalability.ITEM,)}

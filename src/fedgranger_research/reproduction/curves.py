@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger_research.reproduction.canvas import colours, pyplot, save, scientific
 from fedgranger_research.reproduction.levels import Curve, rows_where, select
+from fedgranger_research.reproduction.pictures import colours, pyplot, save, scientific
 
 __all__ = ["SWEEP_TITLES", "draw_grid"]
 

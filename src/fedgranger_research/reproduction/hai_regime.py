@@ -96,7 +96,9 @@ class HaiRegime:
         """
         with jax.enable_x64(True):
             setup, config = prepare(self)
-            noise = {s.name: np.full(s.model.num_sensors, self.noise_var) for s in setup.streams}
+            noise = {
+                s.name: np.full(s.model.num_sensors, self.noise_var) for s in setup.client_data
+            }
             found = propagate(
                 setup, config, noise, num_checkpoints=self.num_checkpoints, report=report
             )
@@ -170,7 +172,7 @@ def _without_noise(limits: dict[str, RowLimit], effect: str, cause: str) -> np.n
 def _facts(found: Propagation, setup: Setup) -> list[tuple]:
     last = found.table["round"].max()
     rows = []
-    for stream in setup.streams:
+    for stream in setup.client_data:
         radius = spectral_radius(stream.model.self_transition)
         facts = {"sensors": float(stream.model.num_sensors), "self_radius": radius}
         rows += [(last, stream.name, "", name, x, np.nan, np.nan) for name, x in facts.items()]

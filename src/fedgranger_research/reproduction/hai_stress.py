@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.errors import DataError
-from fedgranger_research.reproduction.canvas import GREY, colours, pyplot, save, scientific
 from fedgranger_research.reproduction.curves import SWEEP_TITLES
 from fedgranger_research.reproduction.hai_regime import CLIENTS, HaiRegime
 from fedgranger_research.reproduction.levels import (
@@ -22,6 +21,7 @@ from fedgranger_research.reproduction.levels import (
     sweep_table,
     with_single_run,
 )
+from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, save, scientific
 from fedgranger_research.reproduction.runner import Item
 
 __all__ = ["BLOCKS", "SWEEPS", "draw", "hai_stress_item"]

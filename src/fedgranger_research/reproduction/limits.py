@@ -102,7 +102,7 @@ def _real_places(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where θ and Â of a row stand in its vector, without padding, which moves by ridge alone."""
     p, d, q = shape
-    model = setup.streams[row].model
+    model = setup.client_data[row].model
     theta, granger = split_parameters(np.arange(p * (d + q)), shape)
     states = np.tile(np.arange(p), len(setup.names) - 1)
     real = states < np.delete(np.array(setup.state_dims), row).repeat(p)

@@ -65,7 +65,7 @@ class Resample:
             rng = np.random.default_rng([self.seed, self.index])
             resampled = block_resample(panel, self.block_length, rng)
             setup = set_up(resampled, config, known_models(truth))
-            silent = {stream.name: np.zeros(stream.model.num_sensors) for stream in setup.streams}
+            silent = {data.name: np.zeros(data.model.num_sensors) for data in setup.client_data}
             limits = row_limits(setup, config, silent)
         rows = []
         for effect in setup.names:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.data.linear_system import client_names
-from fedgranger_research.reproduction.canvas import colours, pyplot, save, scientific
 from fedgranger_research.reproduction.levels import column, number, rows_where, share
+from fedgranger_research.reproduction.pictures import colours, pyplot, save, scientific
 from fedgranger_research.reproduction.regimes import Regime
 from fedgranger_research.reproduction.runner import Item
 

@@ -26,15 +26,15 @@ __all__ = ["solve"]
 def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]]:
     """Run rounds until both sides' solves agree, or the last allowed one."""
     starts = [
-        initial_augmentation(stream.name, stream.model.augmentation_shape, config)
-        for stream in setup.streams
+        initial_augmentation(client.name, client.model.augmentation_shape, config)
+        for client in setup.client_data
     ]
     learners = [
-        NewtonLearner(site, config, setup.num_pairs, start)
-        for site, start in zip(setup.sites, starts, strict=True)
+        NewtonLearner(client, config, setup.num_pairs, start)
+        for client, start in zip(setup.clients, starts, strict=True)
     ]
-    gains = np.array([float(site.hello.state_gain) for site in setup.sites])
-    transitions = tuple(stream.model.self_transition for stream in setup.streams)
+    gains = np.array([float(client.hello.state_gain) for client in setup.clients])
+    transitions = tuple(client.model.self_transition for client in setup.client_data)
     rows = Rows(setup.names, transitions, gains, setup.num_pairs)
     trainer = NewtonTrainer(rows, config, setup.num_pairs)
     memories = [learner.initial() for learner in learners]

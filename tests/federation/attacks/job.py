@@ -19,7 +19,7 @@ def alter():
     """Replace `handle` of this process's job object; ask `JobHand` what it does then."""
     from nvflare.collab import collab
 
-    from fedgranger.flare.job import FlareClient
+    from fedgranger.flare.client_job import FlareClient
 
     answer, hand = FlareClient.handle, JobHand()
 

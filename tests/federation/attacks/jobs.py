@@ -26,7 +26,8 @@ def make_job(folder, settings):
     """A run's own job, as `federation run` sends it, to be altered."""
     from nvflare.collab import CollabRecipe
 
-    from fedgranger.flare.job import FlareClient, FlareServer
+    from fedgranger.flare.client_job import FlareClient
+    from fedgranger.flare.server_job import FlareServer
 
     recipe = CollabRecipe(
         job_name="x", server=FlareServer(), client=FlareClient(), min_clients=1,

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import fedgranger as fg
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from tests.federation.flare import RealFederation, wait_for
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")

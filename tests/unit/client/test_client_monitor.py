@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgranger.client.monitor import fit_monitor
+from fedgranger.client.monitor import fit_monitor, monitor_message
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
@@ -37,10 +37,10 @@ def starts_of(num_steps, *others):
 
 def test_surprise_is_one_on_average_in_normal_operation():
     monitor = fit_monitor(made(4000), starts_of(4000), MODEL)
-    told = np.asarray(monitor.report(made(4000), starts_of(4000)).surprise)
+    told = np.asarray(monitor_message(monitor, made(4000), starts_of(4000)).surprise)
     assert np.isnan(told[0])
     assert np.nanmean(told) == pytest.approx(1.0, rel=1e-9)
-    new = np.asarray(monitor.report(made(4000, seed=1), starts_of(4000)).surprise)
+    new = np.asarray(monitor_message(monitor, made(4000, seed=1), starts_of(4000)).surprise)
     assert np.nanmean(new) == pytest.approx(1.0, abs=5 * np.sqrt(2 / 3 / 4000))
     assert not (smooth(new[:, None], 1.0, 5.0) > monitor.threshold).any()
     peak = float(smooth(told[:, None], 1.0, 5.0).max())
@@ -61,7 +61,7 @@ def test_surprise_vs_a_regression_written_out():
     usual = energy(z[1:] - x @ B).mean()
     w = (new.values - mean) / scale
     expected = energy(w[1:] - np.column_stack([w[:-1], np.ones(49)]) @ B) / usual
-    told = np.asarray(monitor.report(new, starts_of(50)).surprise)[1:]
+    told = np.asarray(monitor_message(monitor, new, starts_of(50)).surprise)[1:]
     np.testing.assert_allclose(told, expected, rtol=1e-9)
 
 
@@ -71,36 +71,40 @@ def test_a_jump_is_a_surprise_once_and_a_new_level_twice_only():
     values = calm.values.copy()
     values[100] += 50.0
     jump = ClientData("a", calm.sensors, values, calm.observed)
-    told = np.asarray(monitor.report(jump, starts_of(200)).surprise)
+    told = np.asarray(monitor_message(monitor, jump, starts_of(200)).surprise)
     assert set(np.flatnonzero(told > 20)) == {100, 101}
 
 
 def test_surprise_does_not_depend_on_units_or_order_of_sensors():
     train, new = made(800), made(60, seed=4)
-    told = np.asarray(fit_monitor(train, starts_of(800), MODEL).report(new, starts_of(60)).surprise)
+    told = np.asarray(
+        monitor_message(fit_monitor(train, starts_of(800), MODEL), new, starts_of(60)).surprise
+    )
     factor, order = np.array([10.0, 0.1, 3.0]), [2, 0, 1]
 
     def other(client):
         names = tuple(np.array(client.sensors)[order])
         return ClientData("a", names, (client.values * factor + 7)[:, order], client.observed)
 
-    again = fit_monitor(other(train), starts_of(800), MODEL).report(other(new), starts_of(60))
+    again = monitor_message(
+        fit_monitor(other(train), starts_of(800), MODEL), other(new), starts_of(60)
+    )
     np.testing.assert_allclose(np.asarray(again.surprise), told, rtol=1e-8)
     shuffled = ClientData("a", ("z", "x", "y"), new.values[:, order], new.observed)
-    by_name = fit_monitor(train, starts_of(800), MODEL).report(shuffled, starts_of(60))
+    by_name = monitor_message(fit_monitor(train, starts_of(800), MODEL), shuffled, starts_of(60))
     np.testing.assert_allclose(np.asarray(by_name.surprise), told, rtol=1e-12)
 
 
 def test_states_are_the_least_squares_states_of_the_model():
     monitor = fit_monitor(made(300), starts_of(300), MODEL)
     new = made(20, seed=5)
-    states = np.asarray(monitor.report(new, starts_of(20)).states)
+    states = np.asarray(monitor_message(monitor, new, starts_of(20)).states)
     np.testing.assert_allclose(states[:, 0], MODEL.scaled(new.values).mean(axis=1))
 
 
 def test_gaps_have_no_surprise():
     monitor = fit_monitor(made(300), starts_of(300), MODEL)
-    message = monitor.report(made(20, seed=6, missing=[5]), starts_of(20, 12))
+    message = monitor_message(monitor, made(20, seed=6, missing=[5]), starts_of(20, 12))
     unknown = np.flatnonzero(np.isnan(np.asarray(message.surprise)))
     assert unknown.tolist() == [0, 5, 6, 12]
     assert not np.asarray(message.is_observed)[5]
@@ -111,4 +115,4 @@ def test_wrong_data_are_refused_in_a_sentence():
         fit_monitor(made(10, missing=range(0, 10, 2)), starts_of(10), MODEL)
     monitor = fit_monitor(made(300), starts_of(300), MODEL)
     with pytest.raises(DataError, match=r"lack sensor 'z' \(they have x, y, w\)"):
-        monitor.report(made(10, sensors=("x", "y", "w")), starts_of(10))
+        monitor_message(monitor, made(10, sensors=("x", "y", "w")), starts_of(10))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.monitor import monitor_message
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
@@ -279,5 +280,5 @@ def test_codes_of_the_run_are_masked_in_new_data(tmp_path):
     monitor = fg.fit(panel, fg.RunConfig(state_dim=1, solver="none")).monitors["a"]
     new = odd_panel("stuck", seed=2)["a"]
     new.values[50, 3] = -9999.0
-    observed = np.asarray(monitor.report(new, np.arange(NUM_ROWS) == 0).is_observed)
+    observed = np.asarray(monitor_message(monitor, new, np.arange(NUM_ROWS) == 0).is_observed)
     np.testing.assert_array_equal(np.flatnonzero(~observed), [50])

@@ -14,7 +14,7 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 from fedgranger.linalg.spectral import spectral_radius
-from fedgranger_research.studies.calibration import Setting, run_data_set, summarise
+from fedgranger_research.studies.calibration_trials import Setting, run_data_set, summarise
 
 LONG, SHORT = 20_000, 300
 SYSTEM = {"num_clients": 3, "edges": [("client1", "client2"), ("client3", "client1")], "seed": 4}

@@ -7,7 +7,7 @@ import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.evaluation.metrics import evaluate, score
-from fedgranger_research.studies.calibration import (
+from fedgranger_research.studies.calibration_trials import (
     SCENARIOS,
     Record,
     Setting,

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.inference.arrivals import late_arrivals
-from fedgranger_research.studies.calibration import Setting, run_data_set, summarise
+from fedgranger_research.studies.calibration_trials import Setting, run_data_set, summarise
 
 CONFIG = fg.RunConfig(solver="none", copies=20, state_dim=2)
 

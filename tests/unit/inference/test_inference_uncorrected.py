@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.monitor import monitor_message
 from fedgranger.errors import InferenceWarning
 from tests.configs import formula_config
 
@@ -16,7 +17,7 @@ def test_uncorrected_estimate_vs_plain_least_squares():
         found = fg.fit(panel, formula_config(noise_correction=False, **CONFIG))
     states = np.concatenate(
         [
-            found.monitors[name].report(panel[name], panel.segment_starts).states
+            monitor_message(found.monitors[name], panel[name], panel.segment_starts).states
             for name in panel.names
         ],
         axis=1,

@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
-from fedgranger.inference.decision import adjust, decide, false_edge_bound
+from fedgranger.inference.decision import adjust, decide, false_edge_bound, normal_score
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
@@ -415,3 +415,15 @@ def test_any_estimate_with_any_covariance_can_be_tested():
     tests = wald_tests(other, covariance, (1, 1))
     np.testing.assert_allclose(tests.statistic[1, 0], 16.0)
     np.testing.assert_allclose(tests.p_value[1, 0], 2 * stats.t.sf(4.0, 30), rtol=1e-9)
+
+
+def test_statistics_of_any_k_are_ordered_as_their_chi_square_tails():
+    """Where tails can still be computed; beyond, every larger statistic has a larger score."""
+    k = np.repeat([1.0, 2.0, 4.0, 18.0, 60.0], 40)
+    tails = np.tile(np.logspace(-0.5, -80, 40), 5)
+    score = normal_score(stats.chi2.isf(tails, k), k)
+    expected = stats.norm.isf(tails)
+    assert np.abs(score - expected)[tails > 1e-6].max() < 0.4
+    assert (np.diff(score.reshape(5, 40), axis=1) > 0).all()
+    assert np.diff(normal_score(np.array([5e3, 5e4]), np.array([4.0, 4.0]))) > 0
+    assert np.isnan(normal_score(np.ones(1), np.zeros(1))).all()

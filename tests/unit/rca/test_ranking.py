@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.monitor import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.new_data import strength_matrix
+from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking import onsets
 from tests.anomalies import NAMES, made_panel, made_run
 
@@ -292,7 +293,7 @@ def test_an_absurd_value_stays_finite(run):
     found = rank(gather(run, replace(panel, clients=clients)), strength_matrix(run, NAMES))
     assert found.first == "b"
     json.dumps(found.to_mapping(), allow_nan=False)
-    message = run.monitors["b"].report(panel["b"], panel.segment_starts)
+    message = monitor_message(run.monitors["b"], panel["b"], panel.segment_starts)
     assert message.surprise.dtype == np.float64
 
 

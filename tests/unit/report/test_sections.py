@@ -19,7 +19,7 @@ from fedgranger.report.charts import (
 )
 from fedgranger.report.html import render_report
 from fedgranger.report.payload import build_payload, to_script_text
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from tests.browser.pages import (
     made_audit,
     made_manifest,

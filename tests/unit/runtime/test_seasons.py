@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.season import take_out
+from fedgranger.client.season import apply_season, take_out, whole_periods
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, range_of
 from fedgranger.errors import DataError
+from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
 from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.federation.options import ClientOptions, FederationOptions
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.federation.validation import check_answer
@@ -72,8 +72,10 @@ def test_seasons_are_saved_and_a_later_run_in_the_folder_forgets_them(plain, res
     loaded = fg.Result.load(tmp_path / "run")
     new = seasonal(plain).slice(100, 400)
     for name, season in result.seasons.items():
-        found = loaded.seasons[name].apply(new[name], new.time)
-        np.testing.assert_array_equal(found.values, season.apply(new[name], new.time).values)
+        found = apply_season(loaded.seasons[name], new[name], new.time)
+        np.testing.assert_array_equal(
+            found.values, apply_season(season, new[name], new.time).values
+        )
     replace(result, seasons={}).save(tmp_path / "run")
     assert fg.Result.load(tmp_path / "run").seasons == {}
 
@@ -120,7 +122,7 @@ def test_a_party_does_what_one_process_does(plain, kind):
     grid = TimeGrid(mine.time_kind, mine.first, mine.interval, mine.stretches)
     options = FederationOptions(CONFIG).for_client("client2")
     prepared = prepare_party(series, grid, options, np.zeros)
-    assert prepared.season.periods.tolist() == [24]
+    assert whole_periods(prepared.season).tolist() == [24]
     assert prepared.notes == together[2]
     seen = prepared.data.row_observed
     np.testing.assert_allclose(prepared.data.values[seen], together[0].values, rtol=0, atol=1e-9)

@@ -161,6 +161,6 @@ def test_rotated_basis_vs_full_path(small_run):
 
 def test_default_noise_is_the_models_own(small_run):
     setup, config = small_run
-    own = {stream.name: stream.model.measurement_cov for stream in setup.streams}
+    own = {stream.name: stream.model.measurement_cov for stream in setup.client_data}
     first, second = (propagate(setup, config, noise, num_checkpoints=1) for noise in (None, own))
     np.testing.assert_array_equal(first.table["total"], second.table["total"])

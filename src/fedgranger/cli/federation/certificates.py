@@ -16,11 +16,11 @@ from fedgranger.cli.federation.common import (
     AuthorityKey,
     Kit,
     federation,
-    say,
+    print_sentence,
 )
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
-from fedgranger.flare.certificates import MEMBERS, day, fingerprint, read_certificate
+from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate
 from fedgranger.flare.identity import describe, require_flare, root_path
 from fedgranger.flare.private_files import write_private
 
@@ -75,7 +75,7 @@ def sign(
         Path | None, typer.Option("--out", help="Certificate to write; default: beside it, .crt.")
     ] = None,
     days: Annotated[int, typer.Option(help="How long it lasts.")] = signing.LEAF_DAYS,
-    told: Annotated[
+    expected: Annotated[
         str, typer.Option("--fingerprint", help="As the party told it; another is refused.")
     ] = "",
     key: AuthorityKey = None,
@@ -84,17 +84,17 @@ def sign(
     require_flare()
     now = datetime.now(UTC)
     signed = signing.sign_request(
-        read_authority(authority), file, now, days=days, key=key, told=told
+        read_authority(authority), file, now, days=days, key=key, expected=expected
     )
     target = out_file or file.with_suffix(".crt")
     write_private(target, signed.certificate)
     for note in signed.notes:
-        say(note)
+        print_sentence(note)
     out.print(f"party:       {escape(describe(signed.role, signed.name))}", soft_wrap=True)
     out.print(f"fingerprint: {signed.fingerprint}", soft_wrap=True)
     out.print(f"until:       {day(signed.until)}")
     out.print(f"certificate: {escape(str(target))}", soft_wrap=True)
-    if not told:
+    if not expected:
         out.print("\nSend it only after the party told you this fingerprint by telephone.")
 
 

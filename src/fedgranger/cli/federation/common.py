@@ -13,7 +13,7 @@ from rich.markup import escape
 from fedgranger.cli.console import err
 from fedgranger.cli.lazy import lazy_group
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.flare.certificates import check_certificates
+from fedgranger.flare.certificate_checks import check_certificates
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -36,8 +36,8 @@ __all__ = [
     "check_kit",
     "client_of",
     "federation",
-    "look_at_data",
-    "say",
+    "print_sentence",
+    "read_and_check",
 ]
 
 HEAVY_COMMANDS = {
@@ -86,7 +86,7 @@ AuthorityKey = Annotated[
 ]
 
 
-def say(sentence: str) -> None:
+def print_sentence(sentence: str) -> None:
     """Tell the user something beside the result."""
     err.print(escape(sentence), soft_wrap=True)
 
@@ -105,7 +105,7 @@ def client_of(kit: Path) -> str:
     return name
 
 
-def look_at_data(
+def read_and_check(
     kit: Path,
     data: Path | None,
     time_column: str,
@@ -129,7 +129,7 @@ def look_at_data(
     settings = ClientSettings(file, time_column, interval, missing, constant, **sensors)
     series, notes = read_series(name, settings, policy)
     for note in notes:
-        say(note)
+        print_sentence(note)
     if interval is not None and series.time.dtype.kind == "M":  # kept in nanoseconds
         settings = replace(settings, interval=1e9 * interval)
         series = series._replace(interval=settings.interval)
@@ -139,4 +139,4 @@ def look_at_data(
 def check_kit(kit: Path) -> None:
     """Refuse a kit whose certificate cannot work; say when it soon will not."""
     for sentence in check_certificates(kit, datetime.now(UTC)):
-        say(sentence)
+        print_sentence(sentence)

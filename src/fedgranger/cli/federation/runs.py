@@ -6,6 +6,7 @@ import functools
 import hashlib
 import sys
 import time
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,24 +16,31 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import err, friendly, out
-from fedgranger.cli.federation.common import Kit, check_kit, say
-from fedgranger.cli.options import merge, with_run_options
-from fedgranger.cli.run import check_folder, leave_if_untested, print_answer
+from fedgranger.cli.federation.common import Kit, check_kit, print_sentence
+from fedgranger.cli.options import merge, with_options
+from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer
 from fedgranger.cli.tables import ledger_table
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import ExchangeOptions, FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import Result
 
 __all__ = ["check", "run"]
 
 DEFAULTS = {"solver": "none"}
 """States leave once; FedGC's rounds are asked for by name."""
+
+
+@dataclass(frozen=True)
+class FederatedRunOptions(RunConfig, ExchangeOptions):
+    """What the command line of a federated run may set."""
+
+
 PRIVATE = ("augmentation_prior_location", "augmentation_prior_scale")
 
 
@@ -47,7 +55,7 @@ def check(
     options = FederationOptions(RunConfig(solver="none"), wait_seconds=wait_seconds)
     check_kit(kit)
     with connect(kit) as session:
-        outcome = run_job(session, "check", names, options, None, mode="check", log=say)
+        outcome = run_job(session, "check", names, options, None, mode="check", log=print_sentence)
     ranges = outcome.get("ranges", {})
     table = Table(box=None, header_style="bold")
     for column in ("client", "version", "clock", "rows begin", "rows end", "interval"):
@@ -78,16 +86,12 @@ def check(
 
 
 @friendly
-@functools.partial(with_run_options, kinds=(RunConfig,), defaults=DEFAULTS)  # no data here
+@functools.partial(with_options, kind=FederatedRunOptions, defaults=DEFAULTS)  # no data here
 def run(
     kit: Kit,
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
     config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace what the run folder holds.")] = False,
-    wait_seconds: Annotated[float, typer.Option(help="Longest wait for a party.")] = 600.0,
-    on_missing: Annotated[str, typer.Option(help="stop, or drop who stays away.")] = "stop",
-    message_steps: Annotated[int, typer.Option(help="Time steps per message.")] = 50_000,
-    clock_seconds: Annotated[float, typer.Option(help="Allowed clock difference.")] = 60.0,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -97,14 +101,15 @@ def run(
     """
     require_flare()
     check_folder(out_folder, resume=False, overwrite=overwrite)
+    exchange = {name: given.pop(name) for name in ExchangeOptions.names() if name in given}
     _, run_config = merge(config, given, DEFAULTS)
     _check_private(run_config)
-    options = FederationOptions(run_config, message_steps, wait_seconds, on_missing, clock_seconds)
+    options = FederationOptions(run_config, **exchange)
     names = read_members(kit)
     _check_named(run_config, names)
     digest = hashlib.sha256(f"{out_folder.resolve()}{options.to_text()}".encode()).hexdigest()
     if run_config.solver != "none":
-        say(
+        print_sentence(
             "FedGC's rounds show the server p more combinations of a client's d sensors each: "
             "after about d/p rounds it holds every sensor up to a linear map. Clients whose "
             "policy.toml does not allow rounds will refuse."
@@ -113,7 +118,13 @@ def run(
     check_kit(kit)
     with connect(kit) as session:
         outcome = run_job(
-            session, f"run-{digest[:12]}", names, options, out_folder, log=say, report=_show
+            session,
+            f"run-{digest[:12]}",
+            names,
+            options,
+            out_folder,
+            log=print_sentence,
+            report=_show,
         )
     if outcome["status"] != "done":
         raise RunError(outcome["sentence"])

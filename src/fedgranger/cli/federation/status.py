@@ -14,7 +14,7 @@ from rich.table import Table
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
-from fedgranger.flare.certificates import read_certificate
+from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health
 from fedgranger.flare.identity import certificate_path
 from fedgranger.flare.kits import require_flare, role_of
@@ -35,17 +35,17 @@ def status(kit: Kit, json_output: Json = False) -> None:
     names = read_members(kit)
     check_kit(kit)
     with connect(kit) as session:
-        heard = session.last_heard()
-        if heard is None:
+        contacts = session.last_contacts()
+        if contacts is None:
             raise RunError("the server cannot be reached; is it started, and is its port open?")
         jobs = session.jobs()
-    away = [name for name in names if name not in heard]
+    away = [name for name in names if name not in contacts]
     if json_output:
         clients = {
-            name: {"connected": name in heard, "last_heard": _stamp(heard.get(name))}
+            name: {"connected": name in contacts, "last_heard": _stamp(contacts.get(name))}
             for name in names
         }
-        strangers = sorted(set(heard) - set(names))
+        strangers = sorted(set(contacts) - set(names))
         end = read_certificate(certificate_path(kit)).not_valid_after_utc
         facts = {
             "clients": clients,
@@ -55,7 +55,7 @@ def status(kit: Kit, json_output: Json = False) -> None:
         }
         typer.echo(json.dumps(facts, indent=1))
     else:
-        _show(names, heard, jobs)
+        _show(names, contacts, jobs)
     if away:
         raise typer.Exit(1)
 
@@ -82,13 +82,13 @@ def health(
         raise typer.Exit(1)
 
 
-def _show(names: tuple[str, ...], heard: dict[str, float], jobs: list[dict[str, Any]]) -> None:
+def _show(names: tuple[str, ...], contacts: dict[str, float], jobs: list[dict[str, Any]]) -> None:
     table = Table(box=None, header_style="bold")
     for column in ("client", "state", "last heard"):
         table.add_column(column)
     for name in names:
-        if name in heard:
-            ago = max(time.time() - heard[name], 0.0)
+        if name in contacts:
+            ago = max(time.time() - contacts[name], 0.0)
             table.add_row(escape(name), "[green]connected[/]", f"{ago:.0f} s ago")
         else:
             table.add_row(escape(name), "[red]away[/]", "")

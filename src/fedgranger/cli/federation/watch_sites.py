@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.console import friendly
-from fedgranger.cli.federation.common import Kit, check_kit, say
+from fedgranger.cli.federation.common import Kit, check_kit, print_sentence
 from fedgranger.cli.rankings import SHOWN, print_rankings
 from fedgranger.config import RunConfig, check_choice
 from fedgranger.errors import RunError
-from fedgranger.federation.options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.rca import SCORERS
-from fedgranger.rca.new_data import knowledge_of
+from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
-from fedgranger.report.run import write_run_report
+from fedgranger.report.run_page import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 
 __all__ = ["watch"]
@@ -60,7 +60,14 @@ def watch(
     asked = {"scorer": scorer, "steps": batch, "quiet": quiet}
     with connect(kit) as session:
         outcome = run_job(
-            session, name, result.clients, options, run, mode="watch", watch=asked, log=say
+            session,
+            name,
+            result.clients,
+            options,
+            run,
+            mode="watch",
+            watch=asked,
+            log=print_sentence,
         )
     if outcome["status"] != "done":
         raise RunError(outcome["sentence"])

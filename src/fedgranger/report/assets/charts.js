@@ -14,7 +14,7 @@ const range = (count) => Array.from({ length: Math.max(count, 0) }, (_, k) => k)
 const label = (x, y, text, anchor = "middle", more = {}) => make("text", { x, y, "text-anchor": anchor, ...more }, text);
 
 function drawCharts(charts) {
-  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, even: drawEven };
+  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform };
   for (const svg of document.querySelectorAll("svg[data-chart]")) {
     const chart = charts[svg.dataset.chart];
     svg.setAttribute("viewBox", chart.kind === "lines" ? "0 0 440 250" : `0 0 ${SMALL} ${SMALL}`);
@@ -106,8 +106,8 @@ function drawNormal({ points }) {
     label(SMALL / 2 + 11, SMALL - 6, "normal"), label(26, 16, limit.toFixed(1), "end")];
 }
 
-// Observed p-values against even ones with their band, small ones up and to the right.
-function drawEven({ rows }) {
+// Observed p-values against uniform ones with their band, small ones up and to the right.
+function drawUniform({ rows }) {
   const [left, right, top, bottom] = [54, SMALL - 8, 8, SMALL - 34];
   const decade = (value) => -Math.log10(Math.max(value, 1e-300));
   const decades = (column) => Math.min(Math.max(1, Math.ceil(decade(Math.min(...rows.map((row) => row[column]))))), 5);
@@ -128,7 +128,7 @@ function drawEven({ rows }) {
     make("path", { class: "grid", fill: "none", d: `M${left},${top} V${bottom} H${right}` }),
     make("polygon", { class: "band", points: joined(edge) }),
     make("line", { class: "fit", x1, y1, x2, y2 }), ...dots, ...ticks,
-    label((left + SMALL) / 2, SMALL - 4, "p if even", "middle", { "font-size": 11 }),
+    label((left + SMALL) / 2, SMALL - 4, "p if uniform", "middle", { "font-size": 11 }),
     label(12, 96, "p on copies", "middle", { "font-size": 11, transform: "rotate(-90 12 96)" }),
   ];
 }

@@ -27,8 +27,8 @@ from fedgranger.cli.federation.common import (
     check_kit,
     client_of,
     federation,
-    look_at_data,
-    say,
+    print_sentence,
+    read_and_check,
 )
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.kits import require_flare, role_of
@@ -70,7 +70,7 @@ def start(
     check_kit(kit)
     if role == "client":
         sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-        settings, policy, _ = look_at_data(
+        settings, policy, _ = read_and_check(
             kit, data, time_column, interval, missing, constant, **sensors
         )
         write_settings(kit, settings if watch is None else _watched(name, settings, policy, watch))
@@ -87,7 +87,7 @@ def _watched(
     """The settings with the file of new data, which must be one that can be read."""
     settings = replace(settings, watch=str(watch.resolve()))
     if not policy.watch:
-        say("policy.toml does not let new data be watched; set 'watch = true' there")
+        print_sentence("policy.toml does not let new data be watched; set 'watch = true' there")
     read_new_series(name, settings, policy)
     return settings
 
@@ -110,11 +110,13 @@ def preview(
     ] = False,
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
-    from fedgranger.federation.preview import look_ahead
+    from fedgranger.federation.preview import make_preview
 
     sensors = {"difference": difference, "leave_out": leave_out, "suspect": suspect}
-    _, policy, series = look_at_data(kit, data, time_column, interval, missing, constant, **sensors)
-    found = look_ahead(series, policy, rounds)
+    _, policy, series = read_and_check(
+        kit, data, time_column, interval, missing, constant, **sensors
+    )
+    found = make_preview(series, policy, rounds)
     _show_preview(found, policy, series)
     if consent:
         _record_consent(kit, found, policy, series)
@@ -214,8 +216,8 @@ def log(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
 ) -> None:
     """Show everything that left this site or was refused; at the server, what was refused."""
-    from fedgranger.federation.audit import read_lines
-    from fedgranger.federation.audit import verify as check_chain
+    from fedgranger.federation.audit_log import read_lines
+    from fedgranger.federation.audit_log import verify as check_chain
 
     role_of(kit)  # any party has one
     path = state_folder(kit) / "audit.jsonl"
@@ -227,7 +229,9 @@ def log(
     else:
         out.print(_log_table(lines))
     if verify:
-        say(f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}")
+        print_sentence(
+            f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
+        )
 
 
 def _log_table(lines: list[dict[str, Any]]) -> Table:

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.run_folder import write_atomically
-from fedgranger_research.processes import completed
-from fedgranger_research.studies.calibration import Record, Setting, run_data_set, summarise
+from fedgranger_research.parallel import completed
+from fedgranger_research.studies.calibration_trials import Record, Setting, run_data_set, summarise
 
 __all__ = ["load_records", "run_study", "summary_table"]
 

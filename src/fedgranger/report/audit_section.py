@@ -33,17 +33,17 @@ def audit_view(manifest: Mapping[str, Any]) -> Audit | None:
     own = _test_audit("audit", facts, verdict(facts))
     if not beside:
         return Audit(TITLE, own, None)
-    said = verdict(beside) if "audit" in beside else ""
-    return Audit(TITLE, own, _test_audit("audit-beside", beside, said))
+    conclusion = verdict(beside) if "audit" in beside else ""
+    return Audit(TITLE, own, _test_audit("audit-beside", beside, conclusion))
 
 
-def _test_audit(key: str, facts: Mapping[str, Any], said: str) -> TestAudit:
+def _test_audit(key: str, facts: Mapping[str, Any], conclusion: str) -> TestAudit:
     found, sentences = section_of(facts, "audit"), audit_sentences(facts)
     words = [*sentences, quantile_sentence(found)] if sentences else []
     control = control_sentences(facts)
     return TestAudit(
         name=TEST_NAMES.get(str(facts.get("test")), "other test"),
-        verdict=said,
+        verdict=conclusion,
         sentences=tuple(filter(None, words)),
         chart=p_quantiles(key, section_of(found, "quantiles")) if sentences else None,
         clients=_clients(found) if sentences else None,

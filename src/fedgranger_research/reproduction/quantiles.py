@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedgranger_research.reproduction.canvas import GREY, colours, pyplot, save
 from fedgranger_research.reproduction.levels import column, number, rows_where, share
+from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, save
 from fedgranger_research.reproduction.resampling import Resample
 from fedgranger_research.reproduction.runner import Item
 

@@ -1,10 +1,9 @@
-"""What FLARE runs: one object at the server, one at every client, around the parties' machines."""
+"""What FLARE runs at a client: one object around the party that answers for the site."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import threading
 import time
@@ -14,23 +13,18 @@ from typing import Any
 
 import jax
 from nvflare.collab import collab
-from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.options import FederationOptions
 from fedgranger.federation.party import Edges, Party
 from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
 from fedgranger.federation.preparation import prepare_party, seeded_preparation
 from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
-from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.private_files import write_private
-from fedgranger.flare.session import PROGRESS
 from fedgranger.flare.settings import (
     audit_log,
-    kept_result,
     read_new_series,
     read_series,
     read_settings,
@@ -41,9 +35,7 @@ from fedgranger.flare.settings import (
 )
 from fedgranger.flare.site_alarms import add_alarm
 
-__all__ = ["FlareClient", "FlareServer"]
-
-logger = logging.getLogger("fedgranger")
+__all__ = ["FlareClient"]
 
 SERVER = "server"
 """What FLARE calls the server's job object."""
@@ -158,63 +150,3 @@ def _cannot(payload: bytes, code: str, sentence: str) -> bytes:
     answers = digest(payload) if isinstance(payload, bytes) else ""
     values = {"code": code, "sentence": sentence}
     return encode(Packet("refusal", run, collab.site_name, values, {}, answers))
-
-
-class FlareServer:
-    """The server's job object: runs the coordinator and writes what it found."""
-
-    @collab.main
-    def run(self) -> str:
-        """Drive one run to its end; a lost client ends the job so that it is submitted again."""
-        # 60 MB of statistics that no client needs
-        from fedgranger.federation.coordinator import Coordinator
-        from fedgranger.federation.protocol import Plan, RunStopped
-        from fedgranger.flare.server_work import ask_ranges, asking_of, end, make_run, make_watch
-
-        given: dict[str, Any] = collab.get_app_prop("fedgranger")
-        workspace = collab.workspace
-        job = collab.fl_ctx.get_job_id()
-        options = FederationOptions.from_mapping(given["options"])
-        clients = tuple(given["clients"])
-        plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
-        folder = Path(workspace.get_run_dir(job)) / "fedgranger"
-        folder.mkdir(parents=True, exist_ok=True)
-        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
-        proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
-        lines: list[str] = []
-        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
-
-        def log(sentence: str) -> None:
-            lines.append(sentence)
-            logger.warning(sentence)
-
-        outcome: dict[str, Any] = {"status": "done", "sentence": ""}
-        with jax.enable_x64(True):
-            try:
-                asking = asking_of(given, kept)
-            except FedGrangerError as error:
-                return end(folder, {"status": "refused", "sentence": str(error)}, lines)
-            coordinator = Coordinator(plan, store, log=log, protocol=asking)
-
-            def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
-                return {
-                    "phase": coordinator.phase,
-                    "round": coordinator.round_index,
-                    "lines": lines[-5:],
-                    "totals": coordinator.ledger.totals(),
-                }
-
-            collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
-            engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
-            try:
-                if given["mode"] == "check":
-                    outcome["ranges"] = ask_ranges(coordinator, engine)
-                elif given["mode"] == "watch":
-                    make_watch(coordinator, engine, given, folder)
-                else:
-                    make_run(coordinator, engine, given, folder, kept)
-            except RunStopped as stop:
-                outcome = {"status": "stopped", "sentence": str(stop)}
-            except FedGrangerError as error:
-                outcome = {"status": "refused", "sentence": str(error)}
-        return end(folder, outcome, lines)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from fedgranger.config import RunConfig, check_choice, unknown_key
+from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
+from fedgranger.option_fields import Options, choice, number, whole
 
-__all__ = ["ClientOptions", "FederationOptions", "check_run_name"]
+__all__ = ["ClientOptions", "ExchangeOptions", "FederationOptions", "check_run_name"]
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "period", "season")
@@ -41,40 +42,43 @@ def check_run_name(name: object) -> str:
     return name
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExchangeOptions(Options):
+    """How the parties of a run wait for each other, and how much they send at once."""
+
+    subject = "federation"
+    message_steps: int = whole(50_000, "largest number of time steps in one message", least=1)
+    wait_seconds: float | int = number(
+        600.0,
+        "how long to wait for a client before the run stops or goes on without it",
+        least=1,
+    )
+    on_missing: str = choice(
+        "stop",
+        ("stop", "drop"),
+        '"stop", or "drop": finish without a client that stays away; its edges are then not tested',
+    )
+    clock_seconds: float | int = number(
+        60.0,
+        "largest difference between a client's clock and the server's; 0 does not check",
+        least=0,
+    )
+
+
 @dataclass(frozen=True)
-class FederationOptions:
+class FederationOptions(ExchangeOptions):
     """Options of a federated run.
 
     Attributes:
         config: the options of the fit.
-        message_steps: largest number of time steps in one message.
-        wait_seconds: how long to wait for a client before the run stops or goes on without it.
-        on_missing: "stop", or "drop": finish without a client that stays away; its edges are then
-            not tested.
-        clock_seconds: largest difference between a client's clock and the server's; 0 does not
-            check.
         is_local: all parties are in one process, where nothing is hidden and every option works.
     """
 
-    config: RunConfig
-    message_steps: int = 50_000
-    wait_seconds: float | int = 600.0
-    on_missing: str = "stop"
-    clock_seconds: float | int = 60.0
+    config: RunConfig = field(default_factory=RunConfig)
     is_local: bool = False
 
-    def __post_init__(self) -> None:
-        """Check every value."""
-        if type(self.message_steps) is not int or self.message_steps < 1:
-            raise ConfigError(
-                f"message_steps is {self.message_steps!r}; it must be a whole number of at least 1"
-            )
-        check_choice("on_missing", self.on_missing, ("stop", "drop"))
-        for name, least in (("wait_seconds", 1.0), ("clock_seconds", 0.0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-                raise ConfigError(f"{name} is {value!r}; it must be at least {least:g} seconds")
-            object.__setattr__(self, name, float(value))
+    def check_together(self) -> None:
+        """Refuse what needs all data in one place."""
         if self.is_local:
             return
         if self.config.test == "asymptotic" or self.config.uncertainty != "none":
@@ -95,22 +99,18 @@ class FederationOptions:
         return ClientOptions(RunConfig(**values), self.message_steps)
 
     @classmethod
-    def from_mapping(cls, values: dict[str, Any]) -> FederationOptions:
+    def from_mapping(cls, values: Mapping[str, Any]) -> FederationOptions:
         """Build from plain values; `config` is a mapping."""
-        known = [field.name for field in fields(cls) if field.name != "is_local"]
-        for key in values:
-            if key not in known:
-                raise ConfigError(unknown_key(key, known))
-        config = values.get("config", {})
+        values = dict(values)
+        config = values.pop("config", {})
         if not isinstance(config, dict):
             raise ConfigError("config is not a table of options")
-        return cls(**{**values, "config": RunConfig.from_mapping(config)})
+        return cls(**cls.flat(values), config=RunConfig.from_mapping(config))
 
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["is_local"]
-        return json.dumps({**values, "config": self.config.to_mapping()}, sort_keys=True)
+        values = {**self.to_mapping(), "config": self.config.to_mapping()}
+        return json.dumps(values, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class ClientOptions:
 
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
-        told = {"test": self.config.test, "message_steps": self.message_steps}
-        return json.dumps({**told, **self.states, **self.rounds}, sort_keys=True)
+        common = {"test": self.config.test, "message_steps": self.message_steps}
+        return json.dumps({**common, **self.states, **self.rounds}, sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> ClientOptions:

@@ -24,7 +24,7 @@ __all__ = ["AuditLog", "read_lines", "verify"]
 LONGEST_TEXT = 500
 TAIL_BYTES = 65_536
 """More than one line can have: a dozen facts of at most 500 characters."""
-MENDED = "mended"
+REPAIRED = "mended"
 """Event of the line after one that a crash tore; the torn piece stays where it is."""
 
 
@@ -52,8 +52,8 @@ class AuditLog:
             before, torn = _tail(descriptor)
             lines = b""
             if torn:
-                mended = {"torn": _hash(torn)}
-                line, before = _line(before, round(float(self._clock()), 3), MENDED, mended)
+                repaired = {"torn": _hash(torn)}
+                line, before = _line(before, round(float(self._clock()), 3), REPAIRED, repaired)
                 lines = b"\n" + line
             line, _ = _line(before, round(float(self._clock()), 3), event, facts)
             content = lines + line
@@ -81,7 +81,10 @@ def verify(path: Path) -> int:
     for number, (content, record) in enumerate(_numbered(path), 1):
         count = number
         if torn:
-            if record is None or (record.get("event"), record.get("torn")) != (MENDED, _hash(torn)):
+            if record is None or (record.get("event"), record.get("torn")) != (
+                REPAIRED,
+                _hash(torn),
+            ):
                 raise _broken(path, number - 1)
             torn = b""
         if record is None:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.federation.common import AuthorityFolder, AuthorityKey, federation
-from fedgranger.flare.certificates import MEMBERS, fingerprint, read_certificate
+from fedgranger.flare.certificate_checks import MEMBERS, fingerprint, read_certificate
 from fedgranger.flare.identity import root_path
 from fedgranger.flare.kits import add_client, make_kits, prepare_kits
 

@@ -1,0 +1,149 @@
+"""What FLARE runs at the server: one object around the coordinator; it loads no client's code."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+from nvflare.collab import collab
+from nvflare.collab.api.context import get_call_context
+
+from fedgranger.errors import FedGrangerError, RunError
+from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.codec import decode
+from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
+from fedgranger.federation.outcome import to_result
+from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.validation import check_answer, check_sender
+from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.flare.engine import FlareEngine
+from fedgranger.flare.session import OUTCOME, PROGRESS
+from fedgranger.flare.settings import kept_result, state_folder
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.ranking import rankings_text
+from fedgranger.results import ROOT_CAUSE_FILE, Result
+
+__all__ = ["FlareServer"]
+
+logger = logging.getLogger("fedgranger")
+
+
+class FlareServer:
+    """The server's job object: runs the coordinator and writes what it found."""
+
+    @collab.main
+    def run(self) -> str:
+        """Drive one run to its end; a lost client ends the job so that it is submitted again."""
+        given: dict[str, Any] = collab.get_app_prop("fedgranger")
+        workspace = collab.workspace
+        job = collab.fl_ctx.get_job_id()
+        options = FederationOptions.from_mapping(given["options"])
+        clients = tuple(given["clients"])
+        plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
+        folder = Path(workspace.get_run_dir(job)) / "fedgranger"
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
+        proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
+        lines: list[str] = []
+        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
+
+        def log(sentence: str) -> None:
+            lines.append(sentence)
+            logger.warning(sentence)
+
+        outcome: dict[str, Any] = {"status": "done", "sentence": ""}
+        with jax.enable_x64(True):
+            try:
+                asking = _asking_of(given, kept)
+            except FedGrangerError as error:
+                return _end(folder, {"status": "refused", "sentence": str(error)}, lines)
+            coordinator = Coordinator(plan, store, log=log, protocol=asking)
+
+            def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+                return {
+                    "phase": coordinator.phase,
+                    "round": coordinator.round_index,
+                    "lines": lines[-5:],
+                    "totals": coordinator.ledger.totals(),
+                }
+
+            collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
+            engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
+            try:
+                if given["mode"] == "check":
+                    outcome["ranges"] = _ask_ranges(coordinator, engine)
+                elif given["mode"] == "watch":
+                    _watch(coordinator, engine, given, folder)
+                else:
+                    _run(coordinator, engine, given, folder, kept)
+            except RunStopped as stop:
+                outcome = {"status": "stopped", "sentence": str(stop)}
+            except FedGrangerError as error:
+                outcome = {"status": "refused", "sentence": str(error)}
+        return _end(folder, outcome, lines)
+
+
+def _end(folder: Path, outcome: dict[str, Any], lines: list[str]) -> str:
+    """Leave what whoever started the job fetches."""
+    (folder / OUTCOME).write_text(json.dumps({**outcome, "lines": lines}), encoding="utf-8")
+    return outcome["status"]
+
+
+def _asking_of(given: dict[str, Any], kept: Path) -> Asking:
+    """What the server asks: a run, or a watch with what it kept of an earlier run."""
+    if given["mode"] != "watch":
+        return server_protocol
+    if not kept.is_dir():
+        raise RunError(
+            f"the server keeps no result of run '{given['run']}'; run it again with this version"
+        )
+    return watch_protocol(knowledge_of(Result.load(kept)), WatchOptions(**given["watch"]))
+
+
+def _run(
+    coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path, kept: Path
+) -> None:
+    """Drive a run to its end; its result is kept here too, for a watch later."""
+    started = time.time()
+    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
+    left_out = (*given["left_out"], *coordinator.dropped)
+    result = to_result(coordinator, found, "flare", time.time() - started, left_out)
+    result.save(kept)
+    result.save(folder)
+    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+
+
+def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path) -> None:
+    """Drive a watch to the end of the new data."""
+    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
+    rankings = [alarm.ranking for alarm in found.alarms]
+    text = rankings_text(given["watch"]["scorer"], rankings)
+    (folder / ROOT_CAUSE_FILE).write_text(text, encoding="utf-8")
+    coordinator.ledger.table().to_csv(folder / "watch_ledger.csv", index=False)
+
+
+def _ask_ranges(coordinator: Coordinator, engine: Engine) -> dict[str, Any]:
+    """The first question only: what every client says of its time axis, clock and version."""
+    found: dict[str, Any] = {}
+    for _ in range(3):
+        asked = {k: v for k, v in coordinator.requests().items() if k not in found}
+        if not asked:
+            break
+        before = time.time()
+        for client, payload in engine.exchange(asked, 30.0):
+            packet = decode(payload)
+            check_sender(packet, coordinator.plan.run, client)
+            if packet.kind != "refusal":
+                check_answer("offer", {}, None, packet)
+            found[client] = {
+                **packet.values,
+                **{name: array.tolist() for name, array in packet.arrays.items()},
+                "kind": packet.kind,
+                "asked": before,
+            }
+    return found

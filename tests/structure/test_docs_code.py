@@ -1,0 +1,219 @@
+"""Every block of code in README and docs runs, or is a command whose options exist.
+
+Commands of a federation need processes of their own: tests/federation/test_real_parties.py runs
+them, here their words are checked. The README's Python block is in test_readme.py.
+"""
+
+import functools
+import re
+import shlex
+import shutil
+import webbrowser
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgranger as fg
+from fedgranger.cli.app import app
+from fedgranger.cli.options import merge
+from fedgranger.client.params import read_models
+from tests import published_files
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_OURS = ("pip", "make")
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HANDLED = {
+    ("README.md", "sh"): 3,
+    ("README.md", "python"): 1,
+    ("data.md", "toml"): 1,
+    ("data.md", "json"): 1,
+    ("datasets.md", "python"): 2,
+    ("federation.md", "sh"): 1,
+    ("gallery.md", "python"): 11,
+    ("options.md", "toml"): 1,
+    ("report.md", "sh"): 1,
+    ("root-cause.md", "python"): 1,
+    ("root-cause.md", "sh"): 2,
+}
+"""How many blocks of each kind the tests below take."""
+
+
+def blocks(page, language):
+    text = next(path for path in PAGES if path.name == page).read_text("utf-8")
+    return [code for kind, code in BLOCK.findall(text) if kind == language]
+
+
+def commands(page):
+    """The words of every line of its shell blocks, without comments; one list per block."""
+    for code in blocks(page, "sh"):
+        lines = (shlex.split(line, comments=True) for line in code.splitlines())
+        yield [words for words in lines if words]
+
+
+def test_no_block_is_left_out():
+    found = {}
+    for path in PAGES:
+        for kind, _ in BLOCK.findall(path.read_text("utf-8")):
+            if kind not in ("text",):
+                found[path.name, kind] = found.get((path.name, kind), 0) + 1
+    assert found == HANDLED
+
+
+@functools.cache
+def help_of(path):
+    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "250"})
+    assert done.exit_code == 0, path
+    return done.output
+
+
+def check_words(words):
+    """The command exists and has every option that the line gives it."""
+    said = help_of(tuple(words[1 : 3 if words[1] in ("federation", "datasets", "study") else 2]))
+    for word in words:
+        assert not word.startswith("--") or re.search(rf"{word}\b", said), (words, word)
+
+
+@pytest.mark.parametrize("page", ["README.md", "federation.md", "report.md", "root-cause.md"])
+def test_commands_have_the_options_that_pages_show(page):
+    for block in commands(page):
+        for words in block:
+            if words[0] == "make":
+                targets = (ROOT / "Makefile").read_text()
+                assert re.search(rf"^{words[1]}:", targets, re.MULTILINE), words
+            elif words[0] not in NOT_OURS:
+                assert words[0] == "fedgranger"
+                check_words(words)
+
+
+def write_panel(folder, steps, seed, start="2026-03-01"):
+    panel, truth = fg.simulate(3, steps, edges=[("client1", "client2")], seed=seed)
+    folder.mkdir()
+    time = pd.date_range(start, periods=steps, freq="min")
+    for client in panel:
+        table = pd.DataFrame(client.values, columns=list(client.sensors))
+        table.insert(0, "time", time)
+        table.to_csv(folder / f"{client.name}.csv", index=False)
+    return truth
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the data that the pages speak of."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name, steps in (("plant", 400), ("normal", 400), ("today", 1000)):
+        write_panel(folder / name, steps, seed=1)
+    pd.DataFrame({"cause": ["client1"], "effect": ["client2"]}).to_csv(
+        folder / "plant.csv", index=False
+    )
+    return folder
+
+
+def run_lines(lines, place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(webbrowser, "open", lambda *_: True)
+    for words in lines:
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, (words, done.output)
+
+
+def test_commands_of_the_readme_and_of_the_report_run(place, monkeypatch):
+    _, own_data, _ = commands("README.md")
+    run_lines(own_data, place, monkeypatch)
+    for name in ("RUN", "RUN1", "RUN2"):
+        shutil.copytree(place / "run", place / name)
+    graph = ["fedgranger", "export", "RUN", "--format", "graphml", "--out", "plant.graphml"]
+    (compare,) = commands("report.md")
+    run_lines([graph, *compare], place, monkeypatch)
+
+
+def test_commands_and_python_of_root_causes_run(place, monkeypatch, capsys):
+    first, _ = commands("root-cause.md")
+    shutil.rmtree(place / "run", ignore_errors=True)
+    run_lines(first, place, monkeypatch)
+    (code,) = blocks("root-cause.md", "python")
+    batch = fg.Panel.read(place / "today").slice(0, 300)
+    shifted = {c.name: c.values + 50.0 * (c.name == "client1") for c in batch}
+    alarming = fg.Panel.from_arrays(shifted, time=batch.time)
+    exec(code, {"result": fg.Result.load(place / "run"), "next_batch": alarming})
+    assert "client1" in capsys.readouterr().out
+
+
+def test_partition_models_and_options_are_read(tmp_path):
+    (partition,) = blocks("data.md", "toml")
+    (tmp_path / "clients.toml").write_text(partition)
+    columns = ["temperature", "pressure", "speed", "vibration"]
+    values = np.random.default_rng(0).normal(size=(50, 4))
+    pd.DataFrame(values, columns=columns).to_csv(tmp_path / "plant.csv", index=False)
+    panel = fg.Panel.read(tmp_path / "plant.csv", partition=tmp_path / "clients.toml")
+    assert panel.names == ("boiler", "turbine")
+    (models,) = blocks("data.md", "json")
+    (tmp_path / "models.json").write_text(models)
+    assert set(read_models(tmp_path / "models.json")) == {"boiler"}
+    (options,) = blocks("options.md", "toml")
+    (tmp_path / "options.toml").write_text(options)
+    _, config = merge(tmp_path / "options.toml", {})
+    assert (config.passes, config.lags, config.alpha) == (100, 2, 0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
+def test_the_gallery_runs(monkeypatch, tmp_path):
+    """With four data sets instead of forty; slow: training with uncertainty takes a minute."""
+    from fedgranger_research.studies import calibration
+
+    records = {}
+
+    def few(setting, seed):
+        key = setting.num_steps, seed % 4
+        if key not in records:
+            records[key] = whole(setting, seed % 4)
+        return records[key]
+
+    whole = calibration.run_data_set
+    monkeypatch.setattr(calibration, "run_data_set", few)
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    use, setup, *others = blocks("gallery.md", "python")
+    names = {}
+    exec(setup, names)
+    for code in others:
+        exec(code, names)
+    import matplotlib.pyplot as plt
+
+    exec(use, names | {"plt": plt})
+    assert (tmp_path / "graph.png").is_file()
+    plt.close("all")
+
+
+@pytest.mark.slow
+def test_data_sets_from_python_run(monkeypatch, tmp_path):
+    """On the development data, written as their publishers do."""
+    source = published_files.development_data()
+    published_files.write_tep(source / "tep", tmp_path / "tennessee-eastman-profBraatz")
+    machine = published_files.smd_machines(source / "smd")[0]
+    published_files.write_smd(source / "smd", tmp_path / "OmniAnomaly", machine)
+    monkeypatch.chdir(tmp_path)
+    prepare = ["datasets", "prepare", "tep", "tennessee-eastman-profBraatz", "--out", "tep"]
+    assert CliRunner().invoke(app, prepare).exit_code == 0
+    names = {}
+    for code in blocks("datasets.md", "python"):
+        exec(code, names)
+
+
+@pytest.mark.slow
+def test_root_causes_of_tep_are_what_the_page_prints(monkeypatch, tmp_path):
+    source = published_files.development_data()
+    published_files.write_tep(source / "tep", tmp_path / "TEP")
+    monkeypatch.chdir(tmp_path)
+    _, lines = commands("root-cause.md")
+    said = [CliRunner().invoke(app, words[1:]).output for words in lines]
+    first = blocks("root-cause.md", "text")[0].splitlines()
+    assert first[0] in said[2]
+    assert [line.split()[0] for line in first[2:6]] == [
+        line.split()[0] for line in said[2].splitlines()[2:6]
+    ]
