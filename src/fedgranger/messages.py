@@ -25,9 +25,20 @@ That is the default run between parties. FedGC's rounds are asked for by name an
 Every round shows the server p more combinations of a client's d sensors: after about d/p rounds it
 holds all of them up to a linear map. A site's policy allows no round unless the site says so.
 
-Root-cause analysis needs a `MonitorMessage` per client and window of new data: its states and one
-number of surprise per step, and once the upper end of its normal range. It runs in one process so
-far; the protocol above does not carry it.
+Sites that watch their own new data for root causes (`federation watch`, and `watch` in the site's
+policy) add:
+
+| kind | direction | when | content |
+|---|---|---|---|
+| `watch` | down | at every start | a nonce |
+| `news` | up | answer | time axis of the new data, clock, version; upper end of its normal range |
+| `follow` | down | at every start | the common time axis, time steps per message |
+| `report` | down | per message | which time steps are wanted |
+| `monitor` | up | answer | `MonitorMessage` |
+| `alarm` | down | when one begins or its ranking has changed | time, suspects and the evidence |
+
+`follow` and `alarm` are answered with `done`. A site reports on every new time step once: the same
+question again gets the same numbers, another one none.
 
 No message holds measurements, sensor names, the observation matrix, noise covariances or the
 augmentation, and none brings a client another client's states. `CONTENTS` lists every field; what
@@ -47,6 +58,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 __all__ = [
     "CONTENTS",
+    "LARGEST_NUMBER",
     "OLDEST_PROTOCOL",
     "PASS_REPORT_BYTES",
     "PROTOCOL_VERSION",
@@ -64,10 +76,12 @@ __all__ = [
     "state_bytes",
 ]
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Raised whenever a kind or a field changes."""
 OLDEST_PROTOCOL = 4
 """The oldest version of the other side that this side understands."""
+LARGEST_NUMBER = 1e9
+"""States and gradients are in units of the sensors' standard deviations; this is far outside."""
 
 
 class Content(NamedTuple):
@@ -135,6 +149,30 @@ CONTENTS: Mapping[str, Content] = {
     "upload": Content({"epoch": int, "piece": int}),
     "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
     "finish": Content({"epoch": int, "edges": str}),
+    "watch": Content({"nonce": str}),
+    "news": Content(
+        {
+            "time_kind": str,
+            "first": str,
+            "last": str,
+            "interval": str,
+            "clock": float,
+            "version": str,
+            "epoch": int,
+            "threshold": float,
+        },
+        {"stretches": ("i8", 2)},
+    ),
+    "follow": Content(
+        {"epoch": int, "time_kind": str, "first": str, "interval": str, "steps": int},
+        {"stretches": ("i8", 2)},
+    ),
+    "report": Content({"epoch": int, "piece": int}),
+    "monitor": Content(
+        {"piece": int},
+        {"states": ("f8", 2), "surprise": ("f8", 1), "is_observed": ("u1", 1)},
+    ),
+    "alarm": Content({"epoch": int, "alarm": str}),
     "done": Content({}),
     "refusal": Content({"code": str, "sentence": str}),
 }
@@ -222,7 +260,7 @@ class MonitorMessage(eqx.Module):
     Attributes:
         states: least-squares states; zero where a step was not observed.
         surprise: energy of its own prediction error, 1 on average in normal operation; NaN for a
-            step without a predecessor.
+            step without a predecessor (on the wire 0: the flags tell).
         is_observed: the step was complete.
     """
 

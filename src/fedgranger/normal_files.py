@@ -12,7 +12,13 @@ from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.inference.reference import Reference
 from fedgranger.normal_operation import Monitor
 
-__all__ = ["NORMAL_FILE", "normal_from_arrays", "normal_to_arrays"]
+__all__ = [
+    "NORMAL_FILE",
+    "monitor_from_arrays",
+    "monitor_to_arrays",
+    "normal_from_arrays",
+    "normal_to_arrays",
+]
 
 NORMAL_FILE = "normal.npz"
 _PLAIN = tuple(part.name for part in fields(Monitor) if part.name != "treatment")
@@ -21,14 +27,15 @@ _PLAIN = tuple(part.name for part in fields(Monitor) if part.name != "treatment"
 def normal_to_arrays(
     monitors: Mapping[str, Monitor], reference: Reference
 ) -> dict[str, np.ndarray]:
-    """One array per field; clients are numbered in the order of the reference."""
+    """One array per field; clients are numbered in the order of the reference.
+
+    Of a run between parties only the reference is here: every site keeps its monitor.
+    """
     arrays = {f"reference_{name}": np.array(value) for name, value in reference._asdict().items()}
     for m, client in enumerate(reference.names):
-        for name in _PLAIN:
-            arrays[f"{name}_{m}"] = np.array(getattr(monitors[client], name))
-        if monitors[client].treatment != NO_TREATMENT:
-            treatment = monitors[client].treatment._asdict()
-            arrays |= {f"{name}_{m}": np.array(value) for name, value in treatment.items()}
+        if client in monitors:
+            own = monitor_to_arrays(monitors[client])
+            arrays |= {f"{name}_{m}": value for name, value in own.items()}
     return arrays
 
 
@@ -40,20 +47,36 @@ def normal_from_arrays(arrays: Mapping[str, Any]) -> tuple[dict[str, Monitor], R
     reference = Reference(**read)
     monitors = {}
     for m, client in enumerate(reference.names):
-        parts = {name: arrays[f"{name}_{m}"] for name in _PLAIN}
-        parts["sensors"] = tuple(str(name) for name in parts["sensors"])
-        parts["usual_energy"] = float(parts["usual_energy"])
-        parts["threshold"] = float(parts["threshold"])
-        monitors[client] = Monitor(**parts, treatment=_treatment(arrays, m))
+        names = (*_PLAIN, *Treatment._fields)
+        own = {name: arrays[f"{name}_{m}"] for name in names if f"{name}_{m}" in arrays}
+        if own:
+            monitors[client] = monitor_from_arrays(own)
     return monitors, reference
 
 
-def _treatment(arrays: Mapping[str, Any], m: int) -> Treatment:
-    if f"differenced_{m}" not in arrays:
+def monitor_to_arrays(monitor: Monitor) -> dict[str, np.ndarray]:
+    """One array per field; of names arrays of text."""
+    arrays = {name: np.array(getattr(monitor, name)) for name in _PLAIN}
+    if monitor.treatment != NO_TREATMENT:
+        arrays |= {name: np.array(value) for name, value in monitor.treatment._asdict().items()}
+    return arrays
+
+
+def monitor_from_arrays(arrays: Mapping[str, Any]) -> Monitor:
+    """Undo `monitor_to_arrays`."""
+    parts = {name: arrays[name] for name in _PLAIN}
+    parts["sensors"] = tuple(str(name) for name in parts["sensors"])
+    parts["usual_energy"] = float(parts["usual_energy"])
+    parts["threshold"] = float(parts["threshold"])
+    return Monitor(**parts, treatment=_treatment(arrays))
+
+
+def _treatment(arrays: Mapping[str, Any]) -> Treatment:
+    if "differenced" not in arrays:
         return NO_TREATMENT
     return Treatment(
-        tuple(str(name) for name in arrays[f"differenced_{m}"]),
-        tuple(int(sign) for sign in arrays[f"directions_{m}"]),
-        tuple(str(name) for name in arrays[f"coded_{m}"]),
-        tuple(float(code) for code in arrays[f"codes_{m}"]),
+        tuple(str(name) for name in arrays["differenced"]),
+        tuple(int(sign) for sign in arrays["directions"]),
+        tuple(str(name) for name in arrays["coded"]),
+        tuple(float(code) for code in arrays["codes"]),
     )

@@ -57,6 +57,8 @@ class RealFederation:
 
     def start(self, party):
         data = [] if party == "server" else ["--data", str(self.folder / "data" / f"{party}.csv")]
+        new = self.folder / "new" / f"{party}.csv"
+        data += ["--watch", str(new)] if new.exists() else []
         with (self.folder / f"{party}.out").open("ab") as said:
             self.processes[party] = subprocess.Popen(
                 [*FEDGRANGER, "federation", "start", str(self.kits[party]), *data],

@@ -10,6 +10,8 @@ from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watcher import Watcher
+from fedgranger.federation.watching import WatchOptions, watch_protocol
 from tests.federation.loopback import LoopbackEngine
 
 __all__ = ["OPEN", "Federation", "Ticking", "silent_after"]
@@ -28,21 +30,27 @@ class Federation:
         self.options = FederationOptions(config, **options)
         self.names, self.parties = panel.names, {}
         self.policy, self.wrap = policy, wrap
+        self.news, self.alarms = {}, {}
         for client in panel:
             self.give(LocalSeries(client, panel.time))
 
     def give(self, series):
         """Let a party have these data."""
         name = series.client.name
+        store = Store(DiskFiles(self.folder / name))
+        own = {"policy": self.policy, "secret": b"s" * 32, "clock": lambda: self.now}
+        watcher = Watcher(
+            lambda: self.news[name], store, log=self.log.append,
+            on_alarm=self.alarms.setdefault(name, []).append, **own,
+        )  # fmt: skip
         self.parties[name] = Party(
             series,
-            Store(DiskFiles(self.folder / name)),
+            store,
             seeded_preparation(self.options.config),
-            policy=self.policy,
-            secret=b"s" * 32,
-            clock=lambda: self.now,
             log=self.log.append,
             audit=partial(self._note, name),
+            watcher=watcher,
+            **own,
         )
 
     def _note(self, name, event, **facts):
@@ -66,6 +74,14 @@ class Federation:
         plan = Plan("run", self.names, self.options, nonce)
         store = Store(DiskFiles(self.folder / "server"))
         return Coordinator(plan, store, lambda: self.now, self.log.append)
+
+    def watch(self, knowledge, options=None, nonce="w", engine=None):
+        """Let every party watch its own new data, `self.news`."""
+        plan = Plan("run", self.names, self.options, nonce)
+        store = Store(DiskFiles(self.folder / "server"))
+        asking = watch_protocol(knowledge, options or WatchOptions())
+        self.server = Coordinator(plan, store, lambda: self.now, self.log.append, asking)
+        return drive(self.server, engine or LoopbackEngine(self.handlers()))
 
     def pass_time(self, seconds):
         self.now += seconds

@@ -6,10 +6,9 @@ By itself, because thousands of schedules take too long under the tests' run-tim
 import sys
 
 import jax
-import numpy as np
 
 from tests.configs import formula_config
-from tests.federation.simulated import Case, Faults, World
+from tests.federation.simulated import Case, Faults, WatchCase, World
 
 ALL_FAULTS = {"drop", "repeat", "slow", "crash", "full_disk"}
 
@@ -22,6 +21,7 @@ def make_cases():
         "sgd": Case(formula_config(window=20, passes=5, **short)),
         "edges": Case(formula_config(solver="newton", passes=1, state_dim=1)),
         "default": Case(formula_config(solver="none", state_dim=1), message_steps=15),
+        "watch": WatchCase(formula_config(solver="none", state_dim=1, period="none")),
         "three": Case(formula_config(solver="newton", passes=2, **short), num_clients=3),
     }
 
@@ -32,6 +32,8 @@ def case_of(seed):
         return ("edges", "three")[seed // 50 % 2]
     if seed % 10 == 5:
         return "default"
+    if seed % 10 == 7:
+        return "watch"
     return "sgd" if seed % 10 == 0 else ("newton", "pieces")[seed % 2]
 
 
@@ -40,14 +42,7 @@ def run(cases, seed):
     case = cases[case_of(seed)]
     world = World(seed, case, Faults(budget=5 + seed % 60))
     found, stops = world.run()
-    same = (
-        np.array_equal(found.training.granger, case.reference.training.granger)
-        or found.training.granger is None
-    )
-    same = same and found.training.distance == case.reference.training.distance
-    if case.reference.inference is not None:
-        same = same and found.inference.edges.equals(case.reference.inference.edges)
-    if not same:
+    if not case.is_same(found, world):
         message = f"seed {seed} ({case_of(seed)}): another result after {world.happened}"
         raise AssertionError(message)
     return world, stops

@@ -6,7 +6,8 @@ are the real ones (`Coordinator`, `Party`, `Store`); only bytes, files and secon
 
 import errno
 import heapq
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -18,8 +19,14 @@ from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, RunStopped
+from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import Store
+from fedgranger.federation.watcher import Watcher
+from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.new_data import require_normal
+from tests.federation.attacker import Memory
 
 
 class Crash(BaseException):  # not an Exception: nothing in a party may catch it
@@ -103,6 +110,8 @@ class World:
         self.parties = dict.fromkeys(case.names)
         self.down_until = dict.fromkeys(case.names, 0.0)
         self.starts, self.asked, self.server = 0, 0, None
+        self.told = {name: {} for name in case.names}
+        case.fill(self.disks)
 
     def hear(self, line):
         """Disks never lose a confirmed round: a start goes on at most one round before the last."""
@@ -160,7 +169,10 @@ class World:
         if self.now < self.down_until[client]:
             return
         if self.parties[client] is None:
-            self.parties[client] = self.case.party(client, self.disks[client], lambda: self.now)
+            told = self.told[client]
+            self.parties[client] = self.case.party(
+                client, self.disks[client], lambda: self.now, told
+            )
         try:
             answer = self.parties[client].handle(payload)
             self.maybe_crash()
@@ -180,7 +192,9 @@ class World:
             plan = self.case.plan(f"start {self.starts}")
             try:
                 store = Store(self.server_disk)
-                self.server = Coordinator(plan, store, lambda: self.now, self.hear)
+                self.server = Coordinator(
+                    plan, store, lambda: self.now, self.hear, self.case.protocol
+                )
                 return drive(self.server, self, timeout=1.0, pause=self.pass_time), stops
             except Crash:
                 self.server_disk.crash()
@@ -192,6 +206,8 @@ class World:
 
 class Case:
     """Data and options of a small run; what is prepared from them is kept, because it is pure."""
+
+    protocol = staticmethod(server_protocol)
 
     def __init__(self, config, num_clients=2, num_steps=40, **options):
         self.options = FederationOptions(config, **options)
@@ -207,7 +223,10 @@ class Case:
     def series(self, name):
         return LocalSeries(self.panel[name], self.panel.time)
 
-    def party(self, name, disk, clock):
+    def fill(self, disks):
+        """Nothing is on the disks when a run begins."""
+
+    def party(self, name, disk, clock, told):
         return Party(
             self.series(name),
             Store(disk),
@@ -221,6 +240,68 @@ class Case:
         return Plan("run", self.names, self.options, nonce)
 
     def undisturbed(self):
-        found, stops = World(0, self, Faults(budget=0)).run()
+        world = World(0, self, Faults(budget=0))
+        found, stops = world.run()
         assert not stops
+        self.kept = self.left_at_sites(world)
         return found
+
+    def left_at_sites(self, world):
+        """What every site keeps of its normal operation."""
+        kept = {name: load_normal(Store(disk), "run") for name, disk in world.disks.items()}
+        return {name: own and own.identity for name, own in kept.items()}
+
+    def is_same(self, found, world):
+        """Whether a run found what the undisturbed one did, and left the same at the sites."""
+        wanted, granger = self.reference, found.training.granger
+        same = granger is None or np.array_equal(granger, wanted.training.granger)
+        same = same and found.training.distance == wanted.training.distance
+        if wanted.inference is not None:
+            same = same and found.inference.edges.equals(wanted.inference.edges)
+        if wanted.reference is not None:
+            pairs = zip(found.reference, wanted.reference, strict=True)
+            same = same and all(np.array_equal(one, other) for one, other in pairs)
+        return same and self.left_at_sites(world) == self.kept
+
+
+class WatchCase(Case):
+    """New data of a small run that was made before; a client is shaken half-way."""
+
+    def __init__(self, config, num_steps=60, **options):
+        watch = WatchOptions(steps=13, quiet=10)
+        whole = fg.simulate(2, 200 + num_steps, sensor_dims=3, state_dims=1, seed=5)[0]
+        training, new = whole.slice(0, 200), whole.slice(200, 200 + num_steps)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            result = fg.fit(training, config)
+        self.normals, _ = require_normal(result)
+        self.protocol = watch_protocol(knowledge_of(result), watch)
+        self.new = {client.name: replace(client, values=client.values.copy()) for client in new}
+        self.new["client1"].values[30:40] += 12.0
+        super().__init__(config, **options)
+
+    def fill(self, disks):
+        for name, own in self.normals.items():
+            memory = Memory()
+            keep_normal(Store(memory), "run", own)
+            for record, content in memory.files.items():
+                disks[name].seen[record] = disks[name].safe[record] = content
+
+    def party(self, name, disk, clock, told):
+        store, site = Store(disk), {"policy": SitePolicy(**UNLIMITED), "secret": b"s" * 32}
+        new = self.new[name]
+        watcher = Watcher(
+            lambda: LocalSeries(new, 500 + np.arange(len(new.values))), store, clock=clock,
+            on_alarm=lambda alarm: told.update({alarm["time"]: alarm}), **site,
+        )  # fmt: skip
+        return Party(self.series(name), store, None, clock=clock, watcher=watcher, **site)
+
+    def left_at_sites(self, world):
+        return {name: dict(told) for name, told in world.told.items()}
+
+    def is_same(self, found, world):
+        texts = [
+            [(alarm.step, alarm.ranking.to_mapping()) for alarm in one.alarms]
+            for one in (found, self.reference)
+        ]
+        return texts[0] == texts[1] and self.left_at_sites(world) == self.kept

@@ -11,9 +11,10 @@ ROOT = Path(__file__).parents[2]
 CONTRACT = "the server of a federated run never touches a client's code"
 AT_SITES = {
     *("answers", "direct", "party", "policy", "preparation", "preview", "questions", "requests"),
-    *("secret", "client_job", "simulation"),
+    *("secret", "client_job", "simulation", "watcher", "reported", "site_normal", "site_alarms"),
+    *("new_data", "online"),
 }
-"""Modules of federation and flare for a site's process, or one process with every party in it."""
+"""Modules of federation, flare and rca for a site's process, or one process with every party."""
 ENTRIES = ("entry", "components", "guarded", "revocation", "server_job")
 """Modules with which the server's processes begin: `flare/entry.py` and what FLARE builds."""
 LIST_MODULES = """
@@ -44,7 +45,7 @@ def of_clients(names):
 def test_the_contract_has_every_module_but_the_sites():
     found = contract()
     assert "ignore_imports" not in found
-    folders = [ROOT / "src/fedgranger" / name for name in ("federation", "flare")]
+    folders = [ROOT / "src/fedgranger" / name for name in ("federation", "flare", "rca")]
     paths = [path for folder in folders for path in folder.glob("[a-z]*.py")]
     expected = {f"fedgranger.{p.parent.name}.{p.stem}" for p in paths if p.stem not in AT_SITES}
     named = {name for name in found["source_modules"] if name.count(".") == 2}

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import friendly, out, progress_report
+from fedgranger.cli.console import friendly, progress_report
+from fedgranger.cli.rankings import SHOWN, print_rankings
 from fedgranger.config import check_choice
+from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
+from fedgranger.federation.watching import WatchOptions
+from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import SCORERS, OnlineAnalysis, Ranking, gather, rank
-from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.knowledge import strength_matrix
+from fedgranger.rca.ranking import rankings_text
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
 
 __all__ = ["rca"]
-
-SHOWN = 5
 
 
 @friendly
@@ -43,10 +43,15 @@ def rca(
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
     time_column: Annotated[str, typer.Option(help="Time column, auto or none.")] = "auto",
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN,
+    runtime: Annotated[
+        str,
+        typer.Option(help="inprocess, or flare: every client a process of FLARE's simulator."),
+    ] = "inprocess",
     json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
 ) -> None:
     """Rank the clients by how likely they started an anomaly, with the evidence."""
     check_choice("scorer", scorer, tuple(SCORERS))
+    check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
     panel = Panel.read(  # as measured: the run's monitors treat new data like the training data
         data,
@@ -57,22 +62,22 @@ def rca(
         difference="none",
         suspect="keep",
     )
-    if window:
+    if window and runtime == "flare":
+        raise ConfigError("--window is for one process; leave it or --runtime flare out")
+    panel = regular_panel(panel).panel  # short gaps are missing rows, as between parties
+    if runtime == "flare":
+        found = watch_simulated(result, panel, WatchOptions(scorer, batch, quiet))
+    elif window:
         found = _given(result, panel, window, scorer)
     else:
         found = _online(result, panel, scorer, batch, quiet)
-    content = {"scorer": scorer, "windows": [ranking.to_mapping() for ranking in found]}
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = rankings_text(scorer, found)
     write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
     write_run_report(run / "report.html", result, run)
     if json_output:
         typer.echo(text, nl=False)
         return
-    if not found:
-        out.print("No client left its normal range: nothing to explain.")
-    for ranking in found:
-        _show(ranking, top)
-    out.print(f"written to {escape(str(run / ROOT_CAUSE_FILE))} and the report", soft_wrap=True)
+    print_rankings(found, top, run / ROOT_CAUSE_FILE)
 
 
 def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
@@ -136,36 +141,3 @@ def _online(result: Result, panel: Panel, scorer: str, batch: int, quiet: int) -
                 found[alarm.step] = alarm.ranking
             report("analysis", stop, panel.num_steps)
     return list(found.values())
-
-
-def _show(ranking: Ranking, top: int) -> None:
-    out.print(f"[bold]{escape(ranking.name)}[/]: ", end="")
-    if not ranking.is_defined:
-        out.print(escape(ranking.evidence[0]), soft_wrap=True)
-        return
-    share = ranking.table["probability"].iloc[0]
-    out.print(
-        f"[bold]{escape(ranking.first)}[/] (first in {100 * share:.0f} % of resamples)",
-        soft_wrap=True,
-    )
-    table = Table(box=None, header_style="bold")
-    table.add_column("client", no_wrap=True)
-    for name in ("score", "95 % range", "first", "surprise", "explained", "mostly by", "onset"):
-        table.add_column(name, justify="left" if name == "mostly by" else "right", no_wrap=True)
-    for row in ranking.table.head(top).to_dict("records"):
-        explained = row["explained"] if np.isfinite(row["explained"]) else 0.0
-        is_named = isinstance(row["explained_by"], str) and explained > 0.005
-        table.add_row(
-            escape(str(row["client"])),
-            f"{row['score']:.2f}",
-            f"{row['ci_low']:.2f} to {row['ci_high']:.2f}",
-            f"{100 * row['probability']:.0f} %",
-            f"{row['surprise']:.3g}" if np.isfinite(row["surprise"]) else "not seen",
-            f"{100 * explained:.0f} %",
-            escape(row["explained_by"]) if is_named else "–",
-            f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
-        )
-    out.print(table)
-    for sentence in ranking.evidence:
-        out.print(f"  {escape(sentence)}", soft_wrap=True)
-    out.print()

@@ -13,7 +13,7 @@ from fedgranger.client.prepared_client import PreparedClient, identify_client, p
 from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, step_lengths
 from fedgranger.normal_operation import Season
 
 __all__ = ["ClientSide", "resolve_window", "set_up_client"]
@@ -30,6 +30,8 @@ class ClientSide(NamedTuple):
         error_cov: of the states.
         own_lags: how far back its own past matters to it.
         season: what repeats and was removed; of it only the whole steps leave.
+        starts: steps that do not follow their predecessor.
+        interval: ticks per step.
         notes: sentences on the season, for the people at the site.
         for_rounds: filtered states and step sizes, for FedGC's rounds; None when the run has none.
         learner: its part of the rounds, with its θ⁰; None until it is made.
@@ -42,6 +44,8 @@ class ClientSide(NamedTuple):
     error_cov: np.ndarray
     own_lags: int
     season: Season
+    starts: np.ndarray
+    interval: float
     notes: tuple[str, ...]
     for_rounds: PreparedClient | None
     learner: Learner | None = None
@@ -78,7 +82,10 @@ def set_up_client(
     window = resolve_window(config, len(time) - 1)
     for_rounds = prepare_client(data, starts, config, window, model) if is_filtered else None
     error_cov, own_lags = np.asarray(hello.error_cov), int(hello.own_lags)
-    return ClientSide(data, model, states, observed, error_cov, own_lags, season, notes, for_rounds)
+    step = float(np.median(step_lengths(time)))
+    return ClientSide(
+        data, model, states, observed, error_cov, own_lags, season, starts, step, notes, for_rounds
+    )
 
 
 def resolve_window(config: RunConfig, num_pairs: int) -> int:

@@ -22,37 +22,38 @@ from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.data.treatment import NO_TREATMENT, treat_columns
 from fedgranger.errors import DataError
-from fedgranger.linalg.smoothing import smooth, squared_norms
-from fedgranger.messages import MonitorMessage
+from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms
+from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor
 
-__all__ = ["MEMORY", "fit_monitor", "monitor_message"]
+__all__ = ["fit_monitor", "monitor_message", "treat"]
 
 RIDGE = 1e-2
 """Of the regression and of the errors' covariance, in units of a sensor's variance."""
-MEMORY = 5.0
-"""Steps over which surprise is smoothed before it is compared with the client's range."""
 MOST_STEPS = 200_000
 """Of longer training data the last steps are used."""
-LARGEST = 1e30
-"""A surprise is at most this, so that sums of many stay finite."""
 MARGIN = 1.2
 """Out of range: above this many times the largest smoothed surprise of the training data."""
 
 
-def monitor_message(monitor: Monitor, client: ClientData, starts: np.ndarray) -> MonitorMessage:
+def monitor_message(
+    monitor: Monitor, client: ClientData, starts: np.ndarray, skip: int = 0
+) -> MonitorMessage:
     """States and surprise of new samples; a step without a predecessor has no surprise.
+
+    What is larger than a message may hold is cut off there, far outside any range.
 
     Args:
         monitor: what the client knows of normal operation.
         client: the new measurements, as measured or treated like the training data already;
             sensors are found by name.
         starts: steps that do not follow their predecessor.
+        skip: so many first steps are only the past of the others.
 
     Raises:
         DataError: a sensor is absent, or the data were treated in another way.
     """
-    client = _treated(monitor, client, starts)
+    client = treat(monitor, client, starts)
     columns = sensor_columns(client, monitor.sensors)
     values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
     states = ((values - monitor.model_centre) / monitor.model_scale) @ monitor.readout.T
@@ -62,16 +63,17 @@ def monitor_message(monitor: Monitor, client: ClientData, starts: np.ndarray) ->
     follows[:1] = False
     previous = np.concatenate([z[:1], z[:-1]])
     surprise = _energy(z, previous, monitor.regression, monitor.precision) / monitor.usual_energy
-    surprise = np.where(follows, np.minimum(surprise, LARGEST), np.nan)
+    surprise = np.where(follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
+    states = np.clip(np.where(observed[:, None], states, 0.0), -LARGEST_NUMBER, LARGEST_NUMBER)
     with jax.enable_x64(True):
         return MonitorMessage(
-            jnp.asarray(np.where(observed[:, None], states, 0.0)),
-            jnp.asarray(surprise),
-            jnp.asarray(observed),
+            jnp.asarray(states[skip:]),
+            jnp.asarray(surprise[skip:]),
+            jnp.asarray(observed[skip:]),
         )
 
 
-def _treated(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:
+def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:
     """New data with their codes masked and their sensors differenced as in training."""
     done, wanted = client.treatment, monitor.treatment
     if done == wanted:

@@ -84,7 +84,7 @@ def apply_season(season: Season, client: ClientData, time: np.ndarray) -> Client
         )
     observed = client.observed[:, columns]
     values = np.where(observed, remove(season, client.values[:, columns], time), 0.0)
-    return ClientData(client.name, season.sensors, values, observed)
+    return ClientData(client.name, season.sensors, values, observed, client.treatment)
 
 
 def season_fact(season: Season, client: str) -> str:

@@ -10,8 +10,9 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.client.season import period_steps
 from fedgranger.data.time_axis import TimeRange
+from fedgranger.messages import MonitorMessage
 
-__all__ = ["DONE", "Answer", "hello", "model", "range_fields", "round_message", "states"]
+__all__ = ["DONE", "Answer", "hello", "model", "monitor", "range_fields", "round_message", "states"]
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
@@ -65,3 +66,14 @@ def states(prepared: ClientSide, piece: int, message_steps: int) -> Answer:
     rows = slice(piece * message_steps, (piece + 1) * message_steps)
     arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}
     return "states", {"piece": piece}, arrays
+
+
+def monitor(message: MonitorMessage, piece: int) -> Answer:
+    """A report on new steps; surprise that is not known is sent as 0, which the flags tell."""
+    surprise = np.asarray(message.surprise)
+    arrays = {
+        "states": np.asarray(message.states),
+        "surprise": np.where(np.isnan(surprise), 0.0, surprise),
+        "is_observed": np.asarray(message.is_observed),
+    }
+    return "monitor", {"piece": piece}, arrays

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.messages import CONTENTS, OLDEST_PROTOCOL, PROTOCOL_VERSION
+from fedgranger.messages import CONTENTS, LARGEST_NUMBER, OLDEST_PROTOCOL, PROTOCOL_VERSION
 
 __all__ = ["MessageError", "Packet", "decode", "digest", "encode", "pack", "unpack"]
 
@@ -28,8 +28,6 @@ DIGEST_BYTES = 16
 LARGEST_HEADER = 2**20
 LARGEST_AXES = 4
 LARGEST_DIGITS = 18
-LARGEST_NUMBER = 1e9
-"""States and gradients are in units of the sensors' standard deviations; this is far outside."""
 TYPES = {"f8": np.dtype("<f8"), "u1": np.dtype("u1"), "i8": np.dtype("<i8")}
 KINDS = {"f8": "f", "u1": "ub", "i8": "i"}
 Scalar = str | int | float | bool

@@ -8,21 +8,15 @@ brings bytes back (`Engine`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
-from fedgranger.federation.exchanges import Request
+from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
-from fedgranger.federation.protocol import (
-    Plan,
-    RunStopped,
-    ServerProtocol,
-    ServerResult,
-    server_protocol,
-)
-from fedgranger.federation.store import Store
+from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.store import Records, Store
 from fedgranger.federation.validation import check_answer, check_sender, largest_answer
 
 __all__ = ["Coordinator", "Engine", "drive"]
@@ -31,6 +25,10 @@ LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """Before a client is asked again whose disk failed or whose site must first allow the run."""
+Asking = Callable[
+    [Plan, Records, Callable[[], float], Callable[[str], None]], Generator[Request, Answers, Any]
+]
+"""Begins a protocol: a generator that yields what to ask and is resumed with all answers."""
 
 
 @runtime_checkable
@@ -55,6 +53,7 @@ class Coordinator:
         store: the server's disk.
         clock: seconds since 1970.
         log: told what the user should know.
+        protocol: what to ask: a run, or a watch over new data.
     """
 
     def __init__(
@@ -63,15 +62,16 @@ class Coordinator:
         store: Store,
         clock: Callable[[], float] = time.time,
         log: Callable[[str], None] = lambda _: None,
+        protocol: Asking = server_protocol,
     ) -> None:
         self.ledger = Ledger()
-        self.found: ServerResult | None = None
+        self.found: Any = None
         self.dropped: tuple[str, ...] = ()
         self.round_index = -1
         self.phase = "offer"
         self.should_pause = False
         self._plan, self._store, self._clock, self._log = plan, store, clock, log
-        self._restarts = 0
+        self._restarts, self._of = 0, protocol
         self._begin()
 
     @property
@@ -138,9 +138,7 @@ class Coordinator:
             self._log(f"waiting for {awaited} since {waited:.0f} s; {left:.0f} s left")
 
     def _begin(self) -> None:
-        self._protocol: ServerProtocol = server_protocol(
-            self._plan, self._store, self._clock, self._log
-        )
+        self._protocol = self._of(self._plan, self._store, self._clock, self._log)
         self._send(next(self._protocol))
 
     def _send(self, ask: Request) -> None:
@@ -214,8 +212,8 @@ def drive(
     engine: Engine,
     timeout: float = 30.0,
     pause: Callable[[float], None] = time.sleep,
-) -> ServerResult:
-    """Run to the end.
+) -> Any:
+    """Run to the end; return what the protocol found.
 
     Raises:
         RunStopped: the run ends by a rule; its records are kept.

@@ -14,6 +14,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory
+from fedgranger.client.own_normal import OwnNormal, learn_own_normal
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.errors import UnstableRecursionError
@@ -45,6 +46,14 @@ class LocalClient:
         if self._prepared is None:
             self._prepared = self._prepare()
         return self._prepared
+
+    def own_normal(self) -> OwnNormal:
+        """What is normal for it, learned when the run has ended.
+
+        Raises:
+            DataError: its data are too few for that.
+        """
+        return learn_own_normal(self.prepared)
 
     @property
     def augmentation(self) -> np.ndarray | None:

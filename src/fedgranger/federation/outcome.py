@@ -69,9 +69,20 @@ def to_result(
     timings = {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()}
     sent = coordinator.ledger.totals()
     manifest = run_manifest(engine, config, data, training, sent, timings)
-    manifest |= {"left_out": list(left_out), "inference": facts}
-    granger, trace = found.training.granger, found.training.trace
-    return Result(found.clients, found.dims, granger, {}, inference, trace, manifest, config)
+    normal = found.normal if found.reference is None else found.normal | {"monitors": "sites"}
+    manifest |= {"run": coordinator.plan.run, "left_out": list(left_out), "inference": facts}
+    manifest["normal"] = normal
+    return Result(
+        found.clients,
+        found.dims,
+        found.training.granger,
+        {},
+        inference,
+        found.training.trace,
+        manifest,
+        config,
+        reference=found.reference,
+    )
 
 
 def run_manifest(

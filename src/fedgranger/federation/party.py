@@ -22,9 +22,10 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
-from fedgranger.errors import ConfigError, FedGrangerError
+from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation import answers
 from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
@@ -32,23 +33,17 @@ from fedgranger.federation.codec import MessageError, Packet, decode, digest, en
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.preparation import Preparation
 from fedgranger.federation.questions import Questions, WaitingError, question_of
-from fedgranger.federation.requests import read_edges, read_grid
+from fedgranger.federation.requests import RefusalError, read_edges, read_grid
 from fedgranger.federation.secret import data_hash, draw_start
+from fedgranger.federation.site_normal import keep_normal
 from fedgranger.federation.store import Store
+from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 
 __all__ = ["Edges", "Party"]
 
 RECORD = "party"
 KEPT_ROUNDS = 2
 Edges = list[tuple[str, str, float, float]]
-
-
-class _RefusalError(FedGrangerError):
-    """Why a request is not answered; `code` tells the server what to make of it."""
-
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 class Party:
@@ -64,6 +59,7 @@ class Party:
         log: told what the user of this site should know.
         audit: told what is about to leave or was refused; when it fails, nothing leaves.
         on_finish: told the edges when the run has ended.
+        watcher: answers for its new data; None: it has none.
     """
 
     def __init__(
@@ -78,11 +74,13 @@ class Party:
         log: Callable[[str], None] = lambda _: None,
         audit: Callable[..., None] = lambda *_, **__: None,
         on_finish: Callable[[Edges], None] = lambda _: None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.name = series.client.name
         self._series, self._store, self._prepare, self._policy = series, store, prepare, policy
         self._secret, self._clock, self._log = secret, clock, log
         self._audit, self._on_finish = audit, on_finish
+        self._watcher = watcher or Watcher(None, store, policy=policy, secret=secret, clock=clock)
         self.data_hash = data_hash(secret, series)
         self._range = range_of(series)
         self._questions = Questions(store, policy, self.data_hash)
@@ -108,7 +106,7 @@ class Party:
             kind, values, arrays = self._answer(asked)
             answer = encode(Packet(kind, asked.run, self.name, values, arrays, answered))
             self._audit("answered", **self._facts(asked, kind, answer))
-        except _RefusalError as error:
+        except RefusalError as error:
             code, sentence = error.code, str(error)
         except WaitingError as error:
             code, sentence = "waiting", str(error)
@@ -142,6 +140,8 @@ class Party:
         """What the audit log says of one answer."""
         is_start = asked.kind == "begin"
         asks = {"options": self._options, "period": self._period} if is_start else {}
+        if asked.kind in WATCH_KINDS:
+            asks = {"period": self._watcher.period, "piece": asked.values.get("piece")}
         return {
             "run": asked.run,
             "request": asked.kind,
@@ -156,20 +156,21 @@ class Party:
     def _answer(self, packet: Packet) -> Answer:
         _valid(check_run_name, packet.run)
         if packet.client != self.name:
-            raise _RefusalError("invalid", "the request is for another client")
+            raise RefusalError("invalid", "the request is for another client")
+        if packet.kind in WATCH_KINDS:
+            return self._watcher.answer(packet)
         if packet.kind == "offer":
             return self._offer(packet)
         if packet.run != self._run:
-            raise _RefusalError("unknown", "it has not been told of this run")
+            raise RefusalError("unknown", "it has not been told of this run")
         if packet.kind == "begin":
             return self._begin(packet)
         if packet.kind not in ("join", "train", "step", "upload", "finish"):
-            raise _RefusalError("invalid", f"'{packet.kind}' is not a request")
+            raise RefusalError("invalid", f"'{packet.kind}' is not a request")
         if packet.values["epoch"] != self._epoch:
-            raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
+            raise RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if packet.kind == "finish":
-            self._on_finish(read_edges(str(packet.values["edges"])))
-            return answers.DONE
+            return self._finish(read_edges(str(packet.values["edges"])))
         prepared = self._ready()
         if packet.kind == "join":
             if prepared.learner is not None:  # without rounds the number of sensors is nobody's
@@ -179,7 +180,7 @@ class Party:
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
         if prepared.learner is None:
-            raise _RefusalError("invalid", "the run has no rounds of FedGC")
+            raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
             return answers.model(prepared)
         return self._step(prepared.learner, packet)
@@ -210,12 +211,12 @@ class Party:
         grid, epoch, round_index = read_grid(packet, self._range, self._epoch)
         self._period = period_text(grid)
         if epoch < self._epoch:
-            raise _RefusalError("stale", f"the run goes on with epoch {self._epoch}")
+            raise RefusalError("stale", f"the run goes on with epoch {self._epoch}")
         if epoch > self._epoch or self._grid is None:
             same = self._grid is None or grid == self._grid
             rounds = {k: m for k, m in self._rounds.items() if k <= round_index and same}
             if round_index and round_index not in rounds:
-                raise _RefusalError("unavailable", f"it does not have round {round_index}")
+                raise RefusalError("unavailable", f"it does not have round {round_index}")
             learner = self._ready(grid).learner
             if round_index == 0:
                 rounds = {} if learner is None else {0: learner.initial()}
@@ -227,16 +228,16 @@ class Party:
         values = packet.values
         round_index, piece = int(values["round"]), int(values["learn_piece"])
         if round_index < self._round - 1:
-            raise _RefusalError("stale", f"the run has reached round {self._round}")
+            raise RefusalError("stale", f"the run has reached round {self._round}")
         if piece >= 0 and round_index not in self._rounds:
             self._learn(learner, round_index, piece, int(values["learn_pieces"]), packet)
         wanted = int(values["want_piece"])
         if wanted < 0:
             return answers.DONE
         if round_index not in self._rounds:
-            raise _RefusalError("unavailable", f"it does not have round {round_index}")
+            raise RefusalError("unavailable", f"it does not have round {round_index}")
         if learner.piece_length(round_index, wanted) < 1:
-            raise _RefusalError("invalid", f"there is no piece {wanted}")
+            raise RefusalError("invalid", f"there is no piece {wanted}")
         memory = self._rounds[round_index]
         self._questions.show(memory.augmentation)
         return answers.round_message(
@@ -249,11 +250,11 @@ class Party:
         """Collect gradients; with the last piece θ of the round is computed and written."""
         before = self._rounds.get(round_index - 1)
         if before is None:
-            raise _RefusalError("unavailable", f"it does not have round {round_index - 1}")
+            raise RefusalError("unavailable", f"it does not have round {round_index - 1}")
         gradients = packet.arrays["gradients"]
         shape = (learner.piece_length(round_index - 1, piece), before.augmentation.shape[0])
         if num_pieces != learner.num_pieces(round_index - 1) or gradients.shape != shape:
-            raise _RefusalError(
+            raise RefusalError(
                 "invalid", f"the gradients have shape {gradients.shape}, not {shape}"
             )
         self._pieces = {key: value for key, value in self._pieces.items() if key[0] == round_index}
@@ -261,11 +262,11 @@ class Party:
         if piece < num_pieces - 1:
             return
         if len(self._pieces) != num_pieces:
-            raise _RefusalError("unavailable", "some of the round's gradients were lost")
+            raise RefusalError("unavailable", "some of the round's gradients were lost")
         parts = [self._pieces[round_index, k] for k in range(num_pieces)]
         memory = learner.learn(before, round_index, parts)
         if not np.isfinite(memory.augmentation).all():
-            raise _RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
+            raise RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
         kept = {k: m for k, m in self._rounds.items() if k > round_index - KEPT_ROUNDS}
         self._write(self._epoch, round_index, {**kept, round_index: memory}, self._grid)
         self._pieces = {}
@@ -273,10 +274,21 @@ class Party:
     def _upload(self, prepared: ClientSide, piece: int) -> Answer:
         options = ClientOptions.from_text(self._options)
         if options.config.test == "none":
-            raise _RefusalError("invalid", "the run has no edge tests")
+            raise RefusalError("invalid", "the run has no edge tests")
         if not 0 <= piece * options.message_steps < len(prepared.states):
-            raise _RefusalError("invalid", f"there is no piece {piece}")
+            raise RefusalError("invalid", f"there is no piece {piece}")
         return answers.states(prepared, piece, options.message_steps)
+
+    def _finish(self, edges: Edges) -> Answer:
+        """Keep what is normal, for a watch over new data; then tell the site the edges."""
+        if self._grid is not None:
+            prepared = self._ready()
+            try:
+                keep_normal(self._store, self._run, learn_own_normal(prepared))
+            except DataError as error:
+                self._log(f"run '{self._run}': new data cannot be watched: {error}")
+        self._on_finish(edges)
+        return answers.DONE
 
     def _ready(self, grid: TimeGrid | None = None) -> ClientSide:
         """The data prepared for the agreed time axis; after a restart, once more.
@@ -285,7 +297,7 @@ class Party:
         """
         grid = grid or self._grid
         if grid is None:
-            raise _RefusalError("unknown", "the run has not begun")
+            raise RefusalError("unknown", "the run has not begun")
         key = (grid, self._options)
         is_permitted = self._permitted == (self._run, *key)
         if self._prepared is not None and is_permitted and self._prepared[0] == key:
@@ -373,4 +385,4 @@ def _valid(read: Callable[[Any], Any], value: Any) -> Any:
     try:
         return read(value)
     except ConfigError as error:
-        raise _RefusalError("invalid", str(error)) from None
+        raise RefusalError("invalid", str(error)) from None

@@ -40,6 +40,7 @@ UNLIMITED: Mapping[str, Any] = {
     "questions": 10**6,
     "runs_per_day": 10**6,
     "largest_message_steps": 10**9,
+    "watch": True,
 }
 """For simulations, in which nobody has anything to protect."""
 NANOSECOND_YEARS = range(1678, 2262)
@@ -67,6 +68,8 @@ class SitePolicy:
         last_time: rows after this time are not used; empty for no limit.
         ask: true: a run waits until somebody at the site has given 'federation allow'.
         largest_message_steps: at most so many time steps in one message.
+        watch: true: the site's new data may be watched for root causes: states and one number of
+            surprise leave once per new time step.
     """
 
     largest_state_dim: int = 4
@@ -80,6 +83,7 @@ class SitePolicy:
     last_time: str | int | float = ""
     ask: bool = False
     largest_message_steps: int = 50_000
+    watch: bool = False
 
     def __post_init__(self) -> None:
         """Check every value; the message names the key, the value and what is allowed."""
@@ -93,7 +97,7 @@ class SitePolicy:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number >= {least}")
-        for name in ("standardise", "ask"):
+        for name in ("standardise", "ask", "watch"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false")
         ratio = self.smallest_sensors_per_state
@@ -261,4 +265,8 @@ ask = false
 
 # Time steps in one message.
 largest_message_steps = 50_000
+
+# true: your new data (federation start --watch FILE) may be watched for root causes: states and one
+# number of surprise per new time step leave, once.
+watch = false
 """

@@ -19,10 +19,10 @@ import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
-from fedgranger.data.time_axis import TimeGrid, TimeRange, agree
-from fedgranger.errors import ConfigError, DataError, InferenceError, UnstableRecursionError
+from fedgranger.data.panel import step_lengths
+from fedgranger.data.time_axis import TimeGrid, agree, grid_time
+from fedgranger.errors import ConfigError, InferenceError, UnstableRecursionError
 from fedgranger.federation.agreed_options import FederationOptions, check_run_name
-from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import (
     Answers,
     Request,
@@ -33,9 +33,10 @@ from fedgranger.federation.exchanges import (
     train,
 )
 from fedgranger.federation.store import Records
-from fedgranger.federation.validation import read_fraction, read_stretches
+from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
+from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Rows, Trainer, make_trainer
 
@@ -86,6 +87,8 @@ class ServerResult(NamedTuple):
         data_hashes: what each client says its data are, a hash that only it can make.
         notes: what whoever reads the result should know of the data and the parties.
         periods: whole steps of what each client took out of its data.
+        reference: what the server expects of the states in normal operation; None without states.
+        normal: facts about it, or the reason why there is none.
     """
 
     clients: tuple[str, ...]
@@ -98,6 +101,8 @@ class ServerResult(NamedTuple):
     data_hashes: dict[str, str]
     notes: list[str]
     periods: dict[str, list[int]]
+    reference: Reference | None = None
+    normal: dict[str, Any] = {}  # noqa: RUF012  never changed
 
 
 class Training(NamedTuple):
@@ -156,8 +161,8 @@ def server_protocol(
     ranges = yield request_each(
         "offer", {n: {"nonce": plan.nonce, "options": client_options[n]} for n in names}
     )
-    _check_clocks(ranges, plan.options, clock())
-    grid = agree({name: _time_range(packet) for name, packet in ranges.items()})
+    check_clocks(ranges, plan.options, clock())
+    grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
     hashes = {name: str(ranges[name].values["data"]) for name in names}
     notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
     key = [plan.run, plan.options.to_text(), hashes, [str(part) for part in grid]]
@@ -165,16 +170,7 @@ def server_protocol(
     start = _common_round(ranges, record)
     epoch = 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
     log(f"{grid.num_steps} common time steps; " + ("starting" if start == 0 else f"round {start}"))
-    agreed = {
-        "epoch": epoch,
-        "round": start,
-        "time_kind": grid.time_kind,
-        "first": str(grid.first),
-        "interval": str(grid.interval),
-    }
-    stretches = {"stretches": np.array(grid.stretches, dtype=np.int64)}
-    begin = request_all(names, "begin", agreed)
-    hellos = yield begin._replace(arrays=dict.fromkeys(names, stretches))
+    hellos = yield request_on_grid(names, "begin", grid, {"epoch": epoch, "round": start})
     dims = tuple(len(hellos[name].arrays["error_cov"]) for name in names)
     yield request_all(names, "join", {"epoch": epoch, "total_dim": sum(dims)})
     training = NO_TRAINING
@@ -191,10 +187,22 @@ def server_protocol(
         source = yield from collect_states(names, epoch, hellos, grid, plan.options)
         test = hooks.test or functools.partial(_test, plan.options.config)
         inference, facts = test(source, training)
+    reference, normal = _normal(source, inference, grid)
     yield request_all(names, "finish", {"epoch": epoch, "edges": _edges_text(inference)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return ServerResult(
-        names, dims, training, source, inference, facts, grid, hashes, notes, periods
+        names,
+        dims,
+        training,
+        source,
+        inference,
+        facts,
+        grid,
+        hashes,
+        notes,
+        periods,
+        reference,
+        normal,
     )
 
 
@@ -240,16 +248,14 @@ def _test(
     return found, found.facts
 
 
-def _check_clocks(ranges: Answers, options: FederationOptions, now: float) -> None:
-    for name, packet in ranges.items():
-        offset = float(packet.values["clock"]) - now
-        is_stamped = packet.values["time_kind"] == "stamps"
-        if is_stamped and options.clock_seconds and abs(offset) > options.clock_seconds:
-            raise DataError(
-                f"client '{name}': its clock is {offset:+.0f} s from the server's, more than "
-                f"clock_seconds = {options.clock_seconds:g}; synchronise the clocks, or raise it "
-                "if the time stamps come from elsewhere"
-            )
+def _normal(
+    source: StateSource | None, inference: EdgeInference | None, grid: TimeGrid
+) -> tuple[Reference | None, dict[str, Any]]:
+    """What the server expects in normal operation, learned from the states that it has."""
+    if source is None:
+        return None, {"reason": "without tests no client sends the states that it is learned from"}
+    reference, facts = learn_normal(source, inference)
+    return reference, facts | {"interval": float(np.median(step_lengths(grid_time(grid))))}
 
 
 def _version_notes(ranges: Answers) -> list[str]:
@@ -273,13 +279,6 @@ def _data_notes(store: Records, hashes: dict[str, str], log: Callable[[str], Non
     if changed or not set(hashes) <= set(known):
         store.save(DATA_RECORD, {"data": {**known, **hashes}, "notes": notes}, {})
     return notes
-
-
-def _time_range(packet: Packet) -> TimeRange:
-    values = packet.values
-    first, last, interval = (read_fraction(values[key]) for key in ("first", "last", "interval"))
-    stretches = read_stretches(packet.arrays["stretches"])
-    return TimeRange(str(values["time_kind"]), first, last, interval, stretches)
 
 
 def _rows(names: tuple[str, ...], models: Answers, grid: TimeGrid) -> Rows:

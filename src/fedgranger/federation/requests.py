@@ -8,18 +8,42 @@ import re
 from typing import Any
 
 from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
+from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.federation.validation import read_fraction, read_stretches
 
-__all__ = ["read_edges", "read_grid"]
+__all__ = ["RefusalError", "read_alarm", "read_edges", "read_grid"]
 
 NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""
+ALARM_KEYS = frozenset({"step", "time", "name", "is_defined", "ranking", "evidence"})
+ROW_KEYS = frozenset(
+    {
+        "client",
+        "score",
+        "ci_low",
+        "ci_high",
+        "probability",
+        "surprise",
+        "explained",
+        "explained_by",
+        "onset",
+    }
+)
+LONGEST_SENTENCE = 1000
+
+
+class RefusalError(FedGrangerError):
+    """Why a request is not answered; `code` tells the server what to make of it."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, int, int]:
-    """The time axis, epoch and round of a `begin`, within the client's own data.
+    """The time axis, epoch and round of a `begin` or `follow`, within the client's own data.
 
     The axis may leave out steps at which the client has no rows, never some of its rows: a server
     cannot choose rows to look at.
@@ -47,7 +71,7 @@ def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, in
         raise MessageError("the request asks for time outside the client's data")
     if not is_covered(mine, grid):
         raise MessageError("the request leaves out rows of the client's data")
-    wanted, round_index = int(values["epoch"]), int(values["round"])
+    wanted, round_index = int(values["epoch"]), int(values.get("round", 0))
     if not 0 <= wanted <= epoch + LARGEST_EPOCH_JUMP or round_index < 0:
         raise MessageError("the request's epoch or round is out of range")
     return grid, wanted, round_index
@@ -69,6 +93,44 @@ def read_edges(text: str) -> list[tuple[str, str, float, float]]:
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise MessageError("the edges name a client that cannot be one")
     return found
+
+
+def read_alarm(text: str) -> dict[str, Any]:
+    """An alarm: when it began, the suspects and the evidence, all of it checked.
+
+    Raises:
+        MessageError: it is anything else.
+    """
+    try:
+        alarm = json.loads(text)
+        is_alarm = isinstance(alarm, dict) and set(alarm) == ALARM_KEYS and _are_fields(alarm)
+    except (ValueError, TypeError, RecursionError):
+        is_alarm, alarm = False, {}
+    if not is_alarm:
+        raise MessageError("the alarm cannot be read")
+    for row in alarm["ranking"]:
+        named = [row["client"], *([] if row["explained_by"] is None else [row["explained_by"]])]
+        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in named):
+            raise MessageError("the alarm names a client that cannot be one")
+    for sentence in (alarm["name"], alarm["time"], *alarm["evidence"]):
+        is_text = isinstance(sentence, str) and len(sentence) <= LONGEST_SENTENCE
+        if not is_text or not sentence.isprintable():
+            raise MessageError("the alarm holds a sentence that cannot be shown")
+    return alarm
+
+
+def _are_fields(alarm: dict[str, Any]) -> bool:
+    """Whether the fields of an alarm are of the types that they should be."""
+    kinds = {"step": int, "is_defined": bool, "ranking": list, "evidence": list}
+    if any(type(alarm[name]) is not kind for name, kind in kinds.items()) or not alarm["ranking"]:
+        return False
+    rows = alarm["ranking"]
+    if not all(isinstance(row, dict) and set(row) == ROW_KEYS for row in rows):
+        return False
+    for row in rows:
+        for key in ROW_KEYS - {"client", "explained_by"}:
+            _number(row[key])
+    return True
 
 
 def _number(value: Any) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedgranger.data.time_axis import MOST_STRETCHES
 from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.periods import MOST_PERIODS
 
 __all__ = [
@@ -35,6 +36,10 @@ ANSWERS = {
     "step": "message",
     "upload": "states",
     "finish": "done",
+    "watch": "news",
+    "follow": "done",
+    "report": "monitor",
+    "alarm": "done",
 }
 NUMBER = re.compile(r"-?\d{1,25}(/\d{1,15})?")
 LARGEST_EPOCH = 2**40
@@ -55,7 +60,8 @@ def largest_answer(kind: str, shape: tuple[int, int] | None) -> int:
     """
     if shape is None:
         square = 8 * LARGEST_STATE**2 + 8
-        arrays = {"offer": 16 * MOST_STRETCHES, "begin": square, "train": square}
+        stretches = 16 * MOST_STRETCHES
+        arrays = {"offer": stretches, "watch": stretches, "begin": square, "train": square}
         return ENVELOPE_BYTES + arrays.get(kind, 0)
     steps, dim = shape
     return ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
@@ -97,9 +103,28 @@ def check_answer(
         _demand(packet.values["piece"] == asked["piece"], "it sent another piece")
         _check_shape("states", shape, packet)
         _check_flags(packet, "states")
+    elif expected == "news":
+        _check_axis(packet)
+        threshold = float(packet.values["threshold"])
+        _demand(0 < threshold <= LARGEST_NUMBER, "its normal range does not end above 0")
+    elif expected == "monitor":
+        _check_monitor(asked, shape, packet)
 
 
 def _check_range(packet: Packet) -> None:
+    _check_axis(packet)
+    values = packet.values
+    try:
+        rounds = json.loads(str(values["rounds"]))
+    except (ValueError, RecursionError):
+        rounds = None
+    is_list = isinstance(rounds, list) and all(type(k) is int and k >= 0 for k in rounds)
+    _demand(is_list, "its list of rounds cannot be read")
+    is_hash = re.fullmatch(r"[0-9a-f]{32}", str(values["data"])) is not None
+    _demand(is_hash, "its data hash is not 32 hexadecimal digits")
+
+
+def _check_axis(packet: Packet) -> None:
     values = packet.values
     for name in ("first", "last", "interval"):
         read_fraction(values[name])
@@ -112,14 +137,6 @@ def _check_range(packet: Packet) -> None:
     fits = stretches[0][0] == 0 and abs(stretches[-1][1] - steps) <= 1
     _demand(fits, "its stretches of time are not those from its first to its last time stamp")
     _demand(0 <= int(values["epoch"]) < LARGEST_EPOCH, "its epoch is out of range")
-    try:
-        rounds = json.loads(str(values["rounds"]))
-    except (ValueError, RecursionError):
-        rounds = None
-    is_list = isinstance(rounds, list) and all(type(k) is int and k >= 0 for k in rounds)
-    _demand(is_list, "its list of rounds cannot be read")
-    is_hash = re.fullmatch(r"[0-9a-f]{32}", str(values["data"])) is not None
-    _demand(is_hash, "its data hash is not 32 hexadecimal digits")
     is_version = re.fullmatch(r"[0-9A-Za-z.+-]{1,40}", str(values["version"])) is not None
     _demand(is_version, "its version cannot be read")
 
@@ -176,6 +193,17 @@ def _check_message(asked: Mapping[str, Any], shape: tuple[int, int] | None, pack
         _demand(same, "it corrects states without a measurement")
     else:
         _demand(len(filtered) == 0, "it sent states that were not asked for")
+
+
+def _check_monitor(asked: Mapping[str, Any], shape: tuple[int, int] | None, packet: Packet) -> None:
+    _demand(packet.values["piece"] == asked["piece"], "it sent another piece")
+    _check_shape("states", shape, packet)
+    _check_flags(packet, "states")
+    surprise, missing = packet.arrays["surprise"], packet.arrays["is_observed"] == 0
+    _demand(len(surprise) == len(missing), "its numbers of surprise do not fit its states")
+    _demand(bool((surprise >= 0).all()), "one of its numbers of surprise is negative")
+    is_empty = not packet.arrays["states"][missing].any() and not surprise[missing].any()
+    _demand(is_empty, "it reports on steps that it did not observe")
 
 
 def _check_shape(name: str, shape: tuple[int, int] | None, packet: Packet) -> None:

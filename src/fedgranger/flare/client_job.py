@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import jax
 from nvflare.collab import collab
@@ -20,15 +21,19 @@ from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, rea
 from fedgranger.federation.preparation import prepare_party, seeded_preparation
 from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import (
     audit_log,
+    read_new_series,
     read_series,
     read_settings,
     read_simulation,
+    records_folder,
     site_log,
     state_folder,
 )
+from fedgranger.flare.site_alarms import add_alarm
 
 __all__ = ["FlareClient"]
 
@@ -103,17 +108,18 @@ def _party(folder: Path) -> Party:
         text = "\n".join(rows) + "\n"
         write_private(folder / "edges.csv", text.encode())
 
-    return Party(
-        series,
-        Store(DiskFiles(folder)),
-        prepare_party if simulated is None else seeded_preparation(simulated),
-        policy=policy,
-        secret=read_secret(folder / "secret"),
-        clock=time.time,
-        log=lambda sentence: site_log(folder, sentence),
-        audit=audit_log(kit).add,
-        on_finish=finish,
-    )
+    store = Store(DiskFiles(records_folder(kit, name)))
+    site: dict[str, Any] = {
+        "policy": policy,
+        "secret": read_secret(folder / "secret"),
+        "clock": time.time,
+        "log": lambda sentence: site_log(folder, sentence),
+    }
+    read = (lambda: read_new_series(name, settings, policy)) if settings.watch else None
+    watcher = Watcher(read, store, on_alarm=lambda alarm: add_alarm(folder, alarm), **site)
+    prepare = prepare_party if simulated is None else seeded_preparation(simulated)
+    audit = audit_log(kit).add
+    return Party(series, store, prepare, audit=audit, on_finish=finish, watcher=watcher, **site)
 
 
 def _kit() -> Path:

@@ -36,6 +36,8 @@ SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 LARGEST_FILE = 2**20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 SETTINGS = frozenset({"run", "mode", "clients", "left_out", "call_seconds", "options"})
+WATCH_SETTINGS = {"scorer": str, "steps": int, "quiet": int}
+"""What a watch over new data brings beside them."""
 
 
 def write_job(folder: Path, settings: Mapping[str, Any]) -> Path:
@@ -110,12 +112,19 @@ def _are_settings(settings: Any) -> bool:
     names = [settings["run"], *settings["clients"], *settings["left_out"]]
     seconds = settings["call_seconds"]
     return (
-        set(settings) == SETTINGS
+        set(settings) == SETTINGS | ({"watch"} if settings["mode"] == "watch" else set())
         and all(isinstance(name, str) and NAME.fullmatch(name) for name in names)
-        and settings["mode"] in ("run", "check")
+        and settings["mode"] in ("run", "check", "watch")
+        and (settings["mode"] != "watch" or _is_watch(settings["watch"]))
         and type(seconds) in (int, float)
         and math.isfinite(seconds)
         and "{$" not in json.dumps(settings)
+    )
+
+
+def _is_watch(watch: Any) -> bool:
+    return set(watch) == set(WATCH_SETTINGS) and all(
+        type(watch[name]) is kind for name, kind in WATCH_SETTINGS.items()
     )
 
 

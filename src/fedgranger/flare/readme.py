@@ -81,6 +81,9 @@ Server: {host}, port {port} (outgoing connections only). Parties: {who}.
 YOUR.csv (or .parquet) has one column per sensor and a time column. Its path stays here.
 What a run found is written to `fedgranger-state/edges.csv`.
 
+With `--watch NEW.csv` and `watch = true` in `policy.toml` new rows are watched for root causes;
+alarms are written to `fedgranger-state/alarms.json` and the log.
+
 {LOCKED.format(data=", data that can only be read")}
 {LEAVES}"""
     return f"""# fedgranger federation: who starts runs
@@ -92,6 +95,7 @@ Parties: {who}; server {host}, port {port}.
 
 1. `fedgranger federation check FOLDER`
 2. `fedgranger federation run FOLDER --out RUN`
+3. `fedgranger federation watch FOLDER RUN`: new data, who started an anomaly
 
 This folder holds the key that may start runs. When a client is added or revoked the organiser sends
 `members.json`: `fedgranger federation accept FOLDER members.json`.

@@ -12,17 +12,21 @@ import jax
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
-from fedgranger.errors import FedGrangerError
+from fedgranger.errors import FedGrangerError, RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import decode
-from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.protocol import Plan, RunStopped
+from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.validation import check_answer, check_sender
+from fedgranger.federation.watching import WatchOptions, watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.session import OUTCOME, PROGRESS
-from fedgranger.flare.settings import state_folder
+from fedgranger.flare.settings import kept_result, state_folder
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.ranking import rankings_text
+from fedgranger.results import ROOT_CAUSE_FILE, Result
 
 __all__ = ["FlareServer"]
 
@@ -46,14 +50,19 @@ class FlareServer:
         store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
         lines: list[str] = []
-        started = time.time()
+        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
 
         def log(sentence: str) -> None:
             lines.append(sentence)
             logger.warning(sentence)
 
+        outcome: dict[str, Any] = {"status": "done", "sentence": ""}
         with jax.enable_x64(True):
-            coordinator = Coordinator(plan, store, log=log)
+            try:
+                asking = _asking_of(given, kept)
+            except FedGrangerError as error:
+                return _end(folder, {"status": "refused", "sentence": str(error)}, lines)
+            coordinator = Coordinator(plan, store, log=log, protocol=asking)
 
             def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
                 return {
@@ -65,27 +74,60 @@ class FlareServer:
 
             collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
             engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
-            outcome: dict[str, Any] = {"status": "done", "sentence": ""}
             try:
                 if given["mode"] == "check":
                     outcome["ranges"] = _ask_ranges(coordinator, engine)
+                elif given["mode"] == "watch":
+                    _watch(coordinator, engine, given, folder)
                 else:
-                    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
-                    left_out = (*given["left_out"], *coordinator.dropped)
-                    seconds = time.time() - started
-                    result = to_result(coordinator, found, "flare", seconds, left_out)
-                    result.save(folder)
-                    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+                    _run(coordinator, engine, given, folder, kept)
             except RunStopped as stop:
                 outcome = {"status": "stopped", "sentence": str(stop)}
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}
-        outcome["lines"] = lines
-        (folder / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
-        return outcome["status"]
+        return _end(folder, outcome, lines)
 
 
-def _ask_ranges(coordinator: Coordinator, engine: FlareEngine) -> dict[str, Any]:
+def _end(folder: Path, outcome: dict[str, Any], lines: list[str]) -> str:
+    """Leave what whoever started the job fetches."""
+    (folder / OUTCOME).write_text(json.dumps({**outcome, "lines": lines}), encoding="utf-8")
+    return outcome["status"]
+
+
+def _asking_of(given: dict[str, Any], kept: Path) -> Asking:
+    """What the server asks: a run, or a watch with what it kept of an earlier run."""
+    if given["mode"] != "watch":
+        return server_protocol
+    if not kept.is_dir():
+        raise RunError(
+            f"the server keeps no result of run '{given['run']}'; run it again with this version"
+        )
+    return watch_protocol(knowledge_of(Result.load(kept)), WatchOptions(**given["watch"]))
+
+
+def _run(
+    coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path, kept: Path
+) -> None:
+    """Drive a run to its end; its result is kept here too, for a watch later."""
+    started = time.time()
+    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
+    left_out = (*given["left_out"], *coordinator.dropped)
+    result = to_result(coordinator, found, "flare", time.time() - started, left_out)
+    result.save(kept)
+    result.save(folder)
+    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+
+
+def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path) -> None:
+    """Drive a watch to the end of the new data."""
+    found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
+    rankings = [alarm.ranking for alarm in found.alarms]
+    text = rankings_text(given["watch"]["scorer"], rankings)
+    (folder / ROOT_CAUSE_FILE).write_text(text, encoding="utf-8")
+    coordinator.ledger.table().to_csv(folder / "watch_ledger.csv", index=False)
+
+
+def _ask_ranges(coordinator: Coordinator, engine: Engine) -> dict[str, Any]:
     """The first question only: what every client says of its time axis, clock and version."""
     found: dict[str, Any] = {}
     for _ in range(3):

@@ -132,6 +132,7 @@ def run_job(
     out: Path | None,
     *,
     mode: str = "run",
+    watch: dict[str, Any] | None = None,
     log: Callable[[str], None] = lambda _: None,
     report: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -143,7 +144,8 @@ def run_job(
         clients: who takes part.
         options: of the run.
         out: folder for the result.
-        mode: "run", or "check" for the first question only.
+        mode: "run", "check" for the first question only, or "watch" for new data.
+        watch: options of a watch.
         log: told what the user should know.
         report: told the server's progress.
 
@@ -165,6 +167,7 @@ def run_job(
             "left_out": list(left_out),
             "call_seconds": CALL_SECONDS,
             "options": json.loads(options.to_text()),
+            **({} if watch is None else {"watch": watch}),
         }
         try:
             outcome, refusals = _attempt(federation, settings, out, log, report), 0

@@ -25,11 +25,15 @@ __all__ = [
     "SIMULATED_CONFIG",
     "ClientSettings",
     "audit_log",
+    "kept_result",
     "read_members",
+    "read_new_series",
     "read_series",
     "read_settings",
     "read_simulation",
+    "records_folder",
     "settings_text",
+    "simulated_records",
     "site_log",
     "state_folder",
     "write_members",
@@ -51,6 +55,7 @@ class ClientSettings(Options):
     Attributes:
         data: path of its CSV or Parquet file.
         interval: declared sampling interval (nanoseconds for time stamps), or none: the median.
+        watch: path of the file with its new data, or "": nothing is watched.
     """
 
     subject = "data"
@@ -78,6 +83,7 @@ class ClientSettings(Options):
         ("error", "keep"),
         '"error" refuses clocks and codes for missing samples; "keep" uses them as measured',
     )
+    watch: str = ""
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -127,6 +133,23 @@ def read_simulation(kit: Path) -> RunConfig | None:
     return RunConfig.from_mapping(values)
 
 
+def simulated_records(folder: Path, name: str) -> Path:
+    """Where a simulated client keeps its records."""
+    return folder / "sites" / name
+
+
+def records_folder(kit: Path, name: str) -> Path:
+    """Where a client keeps its records: in its kit, or in the folder of a simulation."""
+    simulated = _simulated(kit)
+    return state_folder(kit) if simulated is None else simulated_records(simulated, name)
+
+
+def kept_result(kit: Path, run: str) -> Path:
+    """Where the server keeps what a run found, for a watch over new data later."""
+    simulated = _simulated(kit)
+    return (state_folder(kit) / run if simulated is None else simulated) / "result"
+
+
 def write_policy(kit: Path) -> None:
     """Put the default policy into a client's kit."""
     from fedgranger.federation.policy import POLICY_FILE, policy_text
@@ -147,6 +170,23 @@ def read_series(
         **settings.to_mapping(),
     )
     return policy.within(LocalSeries(data, times, settings.interval)), notes
+
+
+def read_new_series(name: str, settings: ClientSettings, policy: SitePolicy) -> LocalSeries:
+    """Read a client's new data as measured: what is normal for it says how they are treated."""
+    from fedgranger.data.panel_files import read_client
+    from fedgranger.data.time_axis import LocalSeries
+
+    data, times, _ = read_client(
+        name,
+        Path(settings.watch),
+        time_column=settings.time_column,
+        missing="mask",
+        constant="keep",
+        difference="none",
+        suspect="keep",
+    )
+    return policy.within(LocalSeries(data, times, settings.interval))
 
 
 def audit_log(kit: Path) -> AuditLog:

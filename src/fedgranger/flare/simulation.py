@@ -1,6 +1,8 @@
 """The same run in FLARE's simulator: real jobs and processes on one machine, no certificates.
 
-For trying an engine's behaviour; a run in one process gives the same numbers and is faster.
+For trying an engine's behaviour; a run in one process gives the same numbers and is faster. Nobody
+has anything to protect here, so what the clients keep of their normal operation goes into the run
+folder, as in one process.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ import logging
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.site_normal import keep_normal, load_normal
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import OUTCOME
 from fedgranger.flare.settings import (
@@ -24,10 +33,15 @@ from fedgranger.flare.settings import (
     SIMULATED_CONFIG,
     ClientSettings,
     settings_text,
+    simulated_records,
 )
-from fedgranger.results import Result
+from fedgranger.rca.new_data import check_clients, require_normal
+from fedgranger.rca.ranking import Ranking, read_rankings
+from fedgranger.results import ROOT_CAUSE_FILE, Result
 
-__all__ = ["fit_simulated"]
+__all__ = ["fit_simulated", "watch_simulated"]
+
+RUN = "simulation"
 
 
 def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
@@ -36,6 +50,68 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
     Raises:
         RunError: the run stopped; the sentence says why.
     """
+    with _simulated(panel, options, "run") as (folder, found):
+        result = _with_normals(Result.load(found), folder)
+    for sentence in result.manifest["inference"]["warnings"]:
+        warnings.warn(sentence, InferenceWarning, stacklevel=2)
+    return result
+
+
+def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list[Ranking]:
+    """Let every client of a run watch its new data in FLARE's simulator.
+
+    Args:
+        result: a run, for what it learned about normal operation.
+        panel: new data as measured.
+        options: of the watch.
+
+    Returns:
+        The last ranking of every alarm.
+
+    Raises:
+        RunError: the run does not know what is normal, or the watch stopped.
+    """
+    normals, _ = require_normal(result)
+    check_clients(normals, panel)
+
+    def prepare(folder: Path) -> None:
+        result.save(folder / "result")
+        for name, own in normals.items():
+            keep_normal(Store(DiskFiles(simulated_records(folder, name))), RUN, own)
+
+    asked = FederationOptions(RunConfig(solver="none"))
+    new = panel.select(list(normals))
+    with _simulated(new, asked, "watch", prepare, watch=options._asdict()) as (_, found):
+        return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
+
+
+def _with_normals(result: Result, folder: Path) -> Result:
+    """Add what the simulated clients kept, if all of them did."""
+    kept = {
+        name: load_normal(Store(DiskFiles(simulated_records(folder, name))), RUN)
+        for name in result.clients
+    }
+    own = {name: one.own for name, one in kept.items() if one is not None}
+    if result.reference is None or len(own) < len(kept):
+        return result
+    facts = result.manifest["normal"] | {"monitors": "run folder"}
+    return replace(
+        result,
+        monitors={name: one.monitor for name, one in own.items()},
+        seasons={name: one.season for name, one in own.items() if one.season is not None},
+        manifest=result.manifest | {"normal": facts},
+    )
+
+
+@contextlib.contextmanager
+def _simulated(
+    panel: Panel,
+    options: FederationOptions,
+    mode: str,
+    prepare: Any = lambda _: None,
+    **more: Any,
+) -> Iterator[tuple[Path, Path]]:
+    """Run a job in the simulator; give the simulation's folder and that of the job's result."""
     require_flare()
     from nvflare.collab import CollabRecipe
     from nvflare.recipe import SimEnv
@@ -47,9 +123,18 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         panel.write(folder / "data", format="parquet")
+        prepare(folder)
+        is_new = mode == "watch"
         for client in panel.names:
             file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
-            own = ClientSettings(file, missing="mask", difference="none", suspect="keep")
+            own = ClientSettings(
+                file,
+                missing="mask",
+                constant="keep" if is_new else "error",
+                difference="none",
+                suspect="keep",
+                watch=file if is_new else "",
+            )
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
         (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")
         recipe = CollabRecipe(
@@ -62,12 +147,13 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
         recipe.set_server_prop(
             "fedgranger",
             {
-                "run": "simulation",
-                "mode": "run",
+                "run": RUN,
+                "mode": mode,
                 "clients": sorted(panel.names),
                 "left_out": [],
                 "call_seconds": 60.0,
                 "options": json.loads(options.to_text()),
+                **more,
             },
         )
         environment = SimEnv(
@@ -90,7 +176,4 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
         outcome = json.loads(found.read_text("utf-8"))
         if outcome["status"] != "done":
             raise RunError(outcome["sentence"])
-        result = Result.load(found.parent)
-    for sentence in result.manifest["inference"]["warnings"]:
-        warnings.warn(sentence, InferenceWarning, stacklevel=2)
-    return result
+        yield folder, found.parent

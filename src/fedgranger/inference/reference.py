@@ -8,16 +8,18 @@ the others explain a share of it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
+from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.linalg.smoothing import squared_norms
 
-__all__ = ["Reference", "StateEvidence", "examine_states", "learn_reference"]
+__all__ = ["Reference", "StateEvidence", "examine_states", "learn_normal", "learn_reference"]
 
 RIDGE = 1e-2
 """Relative to the variance of each state."""
@@ -68,6 +70,33 @@ class StateEvidence(NamedTuple):
     cross: Float[np.ndarray, "time client"]
     deviation: Float[np.ndarray, "time client"]
     without: Float[np.ndarray, "time effect cause"]
+
+
+def learn_normal(
+    source: StateSource, inference: EdgeInference | None
+) -> tuple[Reference | None, dict[str, Any]]:
+    """Learn what is normal at the end of a run; say why when that is not possible.
+
+    Args:
+        source: the clients' states.
+        inference: with tested edges only their causes may explain a client; without, all others.
+    """
+    allowed = None if inference is None else _tested(inference, source.names)
+    try:
+        with threadpool_limits(1):  # the same sums on every machine of a run
+            reference = learn_reference(source, allowed)
+    except InferenceError as error:
+        return None, {"reason": str(error)}
+    return reference, {"explained_by": "all clients" if allowed is None else "edges"}
+
+
+def _tested(inference: EdgeInference, names: tuple[str, ...]) -> Bool[np.ndarray, "effect cause"]:
+    place = {name: k for k, name in enumerate(names)}
+    allowed = np.zeros((len(names), len(names)), dtype=np.bool_)
+    found = inference.edges.loc[inference.edges["is_edge"].fillna(False).astype(bool)]
+    for cause, effect in zip(found["cause"], found["effect"], strict=True):
+        allowed[place[effect], place[cause]] = True
+    return allowed
 
 
 def learn_reference(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import lfilter
 
-__all__ = ["smooth", "squared_norms"]
+__all__ = ["MEMORY", "smooth", "squared_norms"]
+
+MEMORY = 5.0
+"""Steps over which surprise is smoothed before it is compared with a client's normal range."""
 
 LARGEST = 1e30
 """Errors are cut off here, far beyond any range, so that their squares stay finite."""

@@ -5,11 +5,16 @@
 ['deviation', 'paper', 'surprise', 'unexplained']
 """
 
-from fedgranger.rca.evidence import Evidence, gather
-from fedgranger.rca.online import OnlineAnalysis
+from typing import TYPE_CHECKING, Any
+
+from fedgranger.rca.evidence import Evidence
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.ranking_metrics import Accuracy, evaluate_rankings
 from fedgranger.rca.scorers import SCORERS
+
+if TYPE_CHECKING:
+    from fedgranger.rca.new_data import gather
+    from fedgranger.rca.online import OnlineAnalysis
 
 __all__ = [
     "SCORERS",
@@ -21,3 +26,16 @@ __all__ = [
     "gather",
     "rank",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What lets clients report loads their code, which a server's process never does."""
+    if name == "gather":
+        from fedgranger.rca.new_data import gather
+
+        return gather
+    if name == "OnlineAnalysis":
+        from fedgranger.rca.online import OnlineAnalysis
+
+        return OnlineAnalysis
+    raise AttributeError(f"module 'fedgranger.rca' has no attribute '{name}'")

@@ -1,37 +1,63 @@
-"""What the clients' messages show about some steps of new data."""
+"""What the clients' messages show about some steps of new data: the server's part.
+
+Nothing here knows a client's code or data; `new_data` has the part that reads data in one process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedgranger.client.monitor import MEMORY, monitor_message
-from fedgranger.client.season import apply_season
-from fedgranger.data.panel import Panel, segment_starts, step_lengths
-from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference, examine_states
-from fedgranger.linalg.smoothing import smooth
-from fedgranger.messages import MonitorMessage
-from fedgranger.normal_operation import Monitor
-from fedgranger.results import Result
+from fedgranger.linalg.smoothing import MEMORY, smooth
 
-__all__ = [
-    "Evidence",
-    "check_clients",
-    "check_interval",
-    "combine",
-    "gather",
-    "require_normal",
-    "training_interval",
-    "without_season",
-]
+__all__ = ["Evidence", "Report", "Reports", "combine", "stack_reports"]
 
-INTERVAL_TOLERANCE = 0.05
-"""By how much the sampling interval of new data may differ from that of training."""
-CHECKED_STEPS = 20
-"""The interval of fewer steps is not checked."""
+
+class Report(Protocol):
+    """One client's `messages.MonitorMessage`, as any kind of array."""
+
+    @property
+    def states(self) -> Any:
+        """(time, states); zero where not observed."""
+        ...
+
+    @property
+    def surprise(self) -> Any:
+        """(time,); NaN for a step without a predecessor."""
+        ...
+
+    @property
+    def is_observed(self) -> Any:
+        """(time,)."""
+        ...
+
+
+class Reports(NamedTuple):
+    """The messages of all clients about the same steps, in the order of the reference.
+
+    Attributes:
+        states: (time, P).
+        surprise: (time, client); NaN where unknown.
+        observed: (time, client).
+    """
+
+    states: np.ndarray
+    surprise: np.ndarray
+    observed: np.ndarray
+
+    def after(self, past: Reports | None) -> Reports:
+        """The same, with some steps before them."""
+        if past is None:
+            return self
+        return Reports(*(np.concatenate(pair) for pair in zip(past, self, strict=True)))
+
+    def last(self) -> Reports:
+        """The last step alone."""
+        return Reports(*(part[-1:] for part in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,106 +103,29 @@ class Evidence:
         return len(self.surprise)
 
 
-def require_normal(result: Result) -> tuple[dict[str, Monitor], Reference]:
-    """What a run learned about normal operation.
-
-    Raises:
-        RunError: the run has none.
-    """
-    if not result.monitors or result.reference is None:
-        reason = result.manifest.get("normal", {}).get("reason")
-        raise RunError(
-            "this run has no model of normal operation"
-            + (f" ({reason})" if reason else "; fit again with this version, in one process")
-        )
-    return result.monitors, result.reference
-
-
-def gather(result: Result, panel: Panel) -> Evidence:
-    """Let every client report on new data, and combine the reports as the server would.
-
-    Args:
-        result: a run, for what it learned about normal operation.
-        panel: new data with the same clients and sensors.
-
-    Raises:
-        DataError: a client or sensor is absent, or the data come at other intervals than those of
-            training.
-        RunError: the run does not know what is normal.
-    """
-    monitors, reference = require_normal(result)
-    check_clients(monitors, panel)
-    check_interval(result, panel.time)
-    panel = without_season(result, panel)
-    starts = segment_starts(panel.time, training_interval(result))
-    messages = {
-        name: monitor_message(monitor, panel[name], starts) for name, monitor in monitors.items()
-    }
-    thresholds = {name: monitor.threshold for name, monitor in monitors.items()}
-    return combine(reference, messages, thresholds, starts)
-
-
-def without_season(result: Result, panel: Panel) -> Panel:
-    """New data as each client of the run sees them: what repeated in training is taken out.
-
-    Raises:
-        DataError: a sensor is absent, or the time axis is of another kind than in training.
-    """
-    clients = tuple(
-        apply_season(result.seasons[client.name], client, panel.time)
-        if client.name in result.seasons
-        else client
-        for client in panel
+def stack_reports(reference: Reference, messages: Mapping[str, Report]) -> Reports:
+    """Put the messages side by side; a client that sent none was not observed."""
+    num_steps = len(next(iter(messages.values())).is_observed)
+    states, surprise, observed = [], [], []
+    for name, dim in zip(reference.names, reference.dims, strict=True):
+        message = messages.get(name)
+        if message is None:
+            states.append(np.zeros((num_steps, dim)))
+            surprise.append(np.full(num_steps, np.nan))
+            observed.append(np.zeros(num_steps, dtype=np.bool_))
+        else:
+            states.append(np.asarray(message.states))
+            surprise.append(np.asarray(message.surprise))
+            observed.append(np.asarray(message.is_observed))
+    return Reports(
+        np.concatenate(states, axis=1), np.stack(surprise, axis=1), np.stack(observed, axis=1)
     )
-    return replace(panel, clients=clients)
-
-
-def training_interval(result: Result) -> float | None:
-    """Ticks per step of the data that a run learned from; None in runs of older versions."""
-    return result.manifest.get("normal", {}).get("interval")
-
-
-def check_interval(result: Result, time: np.ndarray) -> None:
-    """Refuse data at other intervals than those of training, whose dynamics are per step.
-
-    Few steps show too little: half of them may lie after gaps.
-    """
-    interval = training_interval(result)
-    if interval is None or len(time) < CHECKED_STEPS:
-        return
-    found = float(np.median(step_lengths(time)))
-    if abs(found / interval - 1) > INTERVAL_TOLERANCE:
-        raise DataError(
-            f"the new data come every {_duration(found, time)}, those that the run learned from "
-            f"came every {_duration(interval, time)}; resample the new data to that interval"
-        )
-
-
-def _duration(length: float, time: np.ndarray) -> str:
-    return f"{length / 1e9:g} s" if time.dtype.kind == "M" else f"{length:g}"
-
-
-def check_clients(monitors: Mapping[str, Monitor], panel: Panel) -> None:
-    """Refuse data that lack a client of the run."""
-    absent = [name for name in monitors if name not in panel.names]
-    if absent:
-        raise DataError(
-            f"the new data lack client '{absent[0]}' (they have {', '.join(panel.names)}); give "
-            f"all {len(monitors)} clients of the run"
-        )
 
 
 def combine(
-    reference: Reference,
-    messages: Mapping[str, MonitorMessage],
-    thresholds: Mapping[str, float],
-    starts: np.ndarray,
+    reference: Reference, reports: Reports, thresholds: Mapping[str, float], starts: np.ndarray
 ) -> Evidence:
-    """The server's part: needs the messages and each client's threshold, one number."""
-    ordered = [messages[name] for name in reference.names]
-    states = np.concatenate([np.asarray(message.states) for message in ordered], axis=1)
-    observed = np.stack([np.asarray(message.is_observed) for message in ordered], axis=1)
-    found = examine_states(reference, states, observed, starts)
-    surprise = np.stack([np.asarray(message.surprise) for message in ordered], axis=1)
-    limit = np.array([thresholds[name] for name in reference.names])
-    return Evidence(reference.names, surprise, *found, limit)
+    """Compare the messages with what is expected; needs each client's threshold, one number."""
+    found = examine_states(reference, reports.states, reports.observed, starts)
+    limit = np.array([thresholds.get(name, np.inf) for name in reference.names])
+    return Evidence(reference.names, reports.surprise, *found, limit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +22,10 @@ from fedgranger.rca.scorers import (
     unexplained_share,
 )
 
-__all__ = ["Ranking", "onsets", "rank"]
+__all__ = ["Ranking", "onsets", "rank", "rankings_text", "read_rankings"]
 
 DRAWS = 400
+TEXT_COLUMNS = ("client", "explained_by")
 CLEAR_SHARE = 0.1
 
 
@@ -64,6 +67,31 @@ class Ranking:
             "ranking": rows,
             "evidence": list(self.evidence),
         }
+
+
+def read_rankings(text: str) -> list[Ranking]:
+    """Undo `rankings_text`."""
+    content = json.loads(text)
+    found = []
+    for window in content["windows"]:
+        table = pd.DataFrame(window["ranking"])
+        numbers = {name: float for name in table.columns if name not in TEXT_COLUMNS}
+        found.append(
+            Ranking(
+                window["name"],
+                content["scorer"],
+                table.astype(numbers),
+                window["is_defined"],
+                tuple(window["evidence"]),
+            )
+        )
+    return found
+
+
+def rankings_text(scorer: str, rankings: Sequence[Ranking]) -> str:
+    """The text of `rca.json`."""
+    content = {"scorer": scorer, "windows": [ranking.to_mapping() for ranking in rankings]}
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:

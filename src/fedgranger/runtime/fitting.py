@@ -29,8 +29,8 @@ from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.panel import Panel
-from fedgranger.errors import ConvergenceWarning, InferenceWarning
+from fedgranger.data.panel import Panel, step_lengths
+from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
 from fedgranger.federation.protocol import (
@@ -42,12 +42,13 @@ from fedgranger.federation.protocol import (
 )
 from fedgranger.federation.store import NoRecords
 from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
+from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import LocalTests
 from fedgranger.runtime.manifest import describe
-from fedgranger.runtime.normal import learn_normal
 from fedgranger.runtime.progress import Follower, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.sensor_units import add_sensor_units
@@ -171,10 +172,7 @@ class _LocalRun:
         if config.test == "none":
             self._marks.append(time.perf_counter())
         self._marks.append(time.perf_counter())
-        source = found.source or self._source()
-        monitors, reference, normal = learn_normal(
-            self._seasonless, self._setup, source, found.inference
-        )
+        monitors, reference, normal = self._normal(found)
         self._marks.append(time.perf_counter())
         uncertainty = self._propagated()
         self._marks.append(time.perf_counter())
@@ -225,6 +223,22 @@ class _LocalRun:
     def _source(self) -> StateSource:
         models = {name: one.model for name, one in self._prepared.items()}
         return state_source(self._seasonless, models)
+
+    def _normal(
+        self, found: ServerResult
+    ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
+        """What is normal: every client's own, and the server's, which needs states."""
+        reference, facts = found.reference, found.normal
+        if found.source is None:
+            reference, facts = learn_normal(self._source(), None)
+        if reference is None:
+            return {}, None, facts
+        try:
+            monitors = {name: client.own_normal().monitor for name, client in self._clients.items()}
+        except DataError as error:
+            return {}, None, {"reason": str(error)}
+        interval = float(np.median(step_lengths(self._panel.time)))
+        return monitors, reference, facts | {"interval": interval, "monitors": "run folder"}
 
     def _augmentations(self, training: Training) -> dict[str, np.ndarray]:
         if self._stepwise is not None:

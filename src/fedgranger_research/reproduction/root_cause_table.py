@@ -21,7 +21,7 @@ import pandas as pd
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning, StabilityWarning
 from fedgranger.rca import SCORERS, Evidence, gather
-from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking_metrics import Instance, chance_hits, evaluate_rankings, hits
 from fedgranger.results import Result
 from fedgranger.runtime.fitting import fit_panel

@@ -12,7 +12,7 @@ from fedgranger.client.monitor import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.online import strength_matrix
+from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking import onsets
 from tests.anomalies import NAMES, made_panel, made_run
 

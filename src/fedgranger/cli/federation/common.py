@@ -44,6 +44,10 @@ HEAVY_COMMANDS = {
         "fedgranger.cli.federation.runs",
         "Learn which client drives which; resumes after faults, and when the command is repeated.",
     ),
+    "watch": (
+        "fedgranger.cli.federation.watch_sites",
+        "Let every site watch its own new data; rank who started an anomaly, and tell the sites.",
+    ),
 }
 """Commands that need numerical libraries; the others register themselves."""
 

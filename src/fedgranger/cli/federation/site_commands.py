@@ -6,6 +6,7 @@ import functools
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from fedgranger.flare.kits import require_flare, role_of
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
+    read_new_series,
     state_folder,
     write_settings,
 )
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
+    from fedgranger.flare.settings import ClientSettings
 
 __all__ = ["allow", "log", "preview", "start"]
 
@@ -52,6 +55,9 @@ def start(
     kit: Kit,
     data: DataFile = None,
     interval: Interval = None,
+    watch: Annotated[
+        Path | None, typer.Option(help="The client's file of new data, for 'federation watch'.")
+    ] = None,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -62,13 +68,24 @@ def start(
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        settings, *_ = read_and_check(kit, data, interval, given)
-        write_settings(kit, settings)
-    elif data is not None:
-        raise ConfigError("the server has no data; leave --data out")
+        settings, policy, _ = read_and_check(kit, data, interval, given)
+        write_settings(kit, settings if watch is None else _watched(name, settings, policy, watch))
+    elif data is not None or watch is not None:
+        raise ConfigError("the server has no data; leave --data and --watch out")
     who = "server" if role == "server" else f"client '{name}'"
     out.print(f"{escape(who)} starts; Ctrl-C ends it, {escape(str(kit))}/console.txt has more")
     become_supervisor(kit)
+
+
+def _watched(
+    name: str, settings: ClientSettings, policy: SitePolicy, watch: Path
+) -> ClientSettings:
+    """The settings with the file of new data, which must be one that can be read."""
+    settings = replace(settings, watch=str(watch.resolve()))
+    if not policy.watch:
+        print_sentence("policy.toml does not let new data be watched; set 'watch = true' there")
+    read_new_series(name, settings, policy)
+    return settings
 
 
 @federation.command()

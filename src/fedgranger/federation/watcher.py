@@ -1,0 +1,204 @@
+"""A site's part of a watch: it reads its own new data and reports on them, each step once.
+
+One function from a request to an answer, behind `Party`, which checks who asks, writes the audit
+log and turns what goes wrong into refusals. Nothing of a watch must survive a crash but the record
+of what was reported: the server asks again from the first step and gets the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger._version import __version__
+from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
+from fedgranger.data.panel import ClientData
+from fedgranger.data.time_axis import (
+    LocalSeries,
+    TimeGrid,
+    TimeRange,
+    grid_time,
+    on_grid,
+    period_text,
+    range_of,
+)
+from fedgranger.federation import answers
+from fedgranger.federation.answers import Answer
+from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.policy import PolicyError, SitePolicy
+from fedgranger.federation.questions import Questions
+from fedgranger.federation.reported import ReportedSteps
+from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
+from fedgranger.federation.site_normal import KeptNormal, load_normal
+from fedgranger.federation.store import Store
+
+__all__ = ["WATCH_KINDS", "Watcher"]
+
+WATCH_KINDS = ("watch", "follow", "report", "alarm")
+"""Requests of a watch."""
+AlarmText = dict[str, Any]
+
+
+class _Offered(NamedTuple):
+    """The new data that the server was told of."""
+
+    run: str
+    series: LocalSeries
+    axis: TimeRange
+    normal: KeptNormal
+
+
+class _Session(NamedTuple):
+    """The new data on the common time axis."""
+
+    run: str
+    epoch: int
+    steps: int
+    grid: TimeGrid
+    data: ClientData
+    time: np.ndarray
+    starts: np.ndarray
+    normal: KeptNormal
+
+
+class Watcher:
+    """State machine of one site's watch.
+
+    Args:
+        read: reads the site's new data, as measured; None: the site has none to watch.
+        store: its disk, on which it keeps what is normal (`site_normal`).
+        policy: what the site lets out.
+        secret: random bytes of the site that never leave it.
+        clock: seconds since 1970.
+        log: told what the people at the site should know.
+        on_alarm: told every alarm, and again when its ranking has changed.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], LocalSeries] | None,
+        store: Store,
+        *,
+        policy: SitePolicy,
+        secret: bytes,
+        clock: Callable[[], float],
+        log: Callable[[str], None] = lambda _: None,
+        on_alarm: Callable[[AlarmText], None] = lambda _: None,
+    ) -> None:
+        self._read, self._store, self._policy = read, store, policy
+        self._clock, self._log, self._on_alarm = clock, log, on_alarm
+        self._reported = ReportedSteps(store, secret)
+        self._offered: _Offered | None = None
+        self._session: _Session | None = None
+
+    @property
+    def period(self) -> str:
+        """What is watched, in words; empty before the server has said so."""
+        return "" if self._session is None else period_text(self._session.grid)
+
+    def answer(self, packet: Packet) -> Answer:
+        """Answer one of `WATCH_KINDS`; what is wrong is raised."""
+        if not self._policy.watch:
+            raise PolicyError(
+                "its policy does not let its new data be watched; ask the site for 'watch'"
+            )
+        if packet.kind == "watch":
+            return self._offer(packet.run)
+        if packet.kind == "follow":
+            return self._follow(packet)
+        session = self._session
+        if session is None or session.run != packet.run:
+            raise RefusalError("unknown", "it has not been told which steps are watched")
+        if packet.values["epoch"] != session.epoch:
+            raise RefusalError("stale", f"the watch goes on with epoch {session.epoch}")
+        if packet.kind == "alarm":
+            return self._alarm(str(packet.values["alarm"]))
+        return _report(session, int(packet.values["piece"]))
+
+    def _offer(self, run: str) -> Answer:
+        """Say when there are new data, and where the normal range ends."""
+        if self._read is None:
+            raise RefusalError("data", "it has no new data to watch; its site must name a file")
+        normal = load_normal(self._store, run)
+        if normal is None:
+            raise RefusalError("data", "it did not learn in this run what is normal for it")
+        series = self._reported.available(self._read(), normal.identity)
+        if len(series.time) < 2:
+            raise RefusalError("data", "it has no new data since it reported last")
+        check_interval(normal.own.interval, series.time)
+        axis = range_of(series)
+        self._offered = _Offered(run, series, axis, normal)
+        done = self._reported.load()
+        values, arrays = answers.range_fields(axis)
+        values |= {
+            "clock": float(self._clock()),
+            "version": __version__,
+            "epoch": 0 if done is None else done.epoch,
+            "threshold": normal.own.monitor.threshold,
+        }
+        return "news", values, arrays
+
+    def _follow(self, packet: Packet) -> Answer:
+        """Put the data on the common axis; write down that all of it is about to be reported."""
+        offered, done = self._offered, self._reported.load()
+        if offered is None or offered.run != packet.run:
+            raise RefusalError("unknown", "it has not been told of this watch")
+        known = 0 if done is None else done.epoch
+        grid, epoch, _ = read_grid(packet, offered.axis, known)
+        if epoch < known:
+            raise RefusalError("stale", f"the watch goes on with epoch {known}")
+        if not is_same_interval(float(grid.interval), offered.normal.own.interval):
+            raise MessageError("the request samples time in another way than the run")
+        steps, most = int(packet.values["steps"]), self._policy.largest_message_steps
+        if not 1 <= steps <= most:
+            raise PolicyError(f"its policy allows 1 to {most} time steps per message, not {steps}")
+        identity, now = offered.normal.identity, self._clock()
+        questions = Questions(self._store, self._policy, f"watch {identity}")
+        asks = {"options": "watch for root causes", "period": period_text(grid)}
+        question = f"watch-{identity[:16]}"
+        questions.check(packet.run, question, asks, now)
+        self._reported.take(offered.series, identity, grid, epoch)
+        questions.take(packet.run, question, now)
+        self._session = _Session(
+            packet.run,
+            epoch,
+            steps,
+            grid,
+            on_grid(offered.series, grid),
+            grid_time(grid),
+            grid.segment_starts,
+            offered.normal,
+        )
+        self._log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
+        return answers.DONE
+
+    def _alarm(self, text: str) -> Answer:
+        alarm = read_alarm(text)
+        self._log(f"{alarm['name']} ({alarm['time']}): {_first(alarm)}")
+        self._on_alarm(alarm)
+        return answers.DONE
+
+
+def _first(alarm: AlarmText) -> str:
+    if not alarm["is_defined"]:
+        return "the clients cannot be told apart"
+    row = alarm["ranking"][0]
+    return f"'{row['client']}' comes first in {100 * (row['probability'] or 0):.0f} % of resamples"
+
+
+def _report(session: _Session, piece: int) -> Answer:
+    """One piece of the axis; the steps before it are its past."""
+    first = piece * session.steps
+    stop = min(first + session.steps, session.grid.num_steps)
+    if not 0 <= first < stop:
+        raise RefusalError("invalid", f"there is no piece {piece}")
+    begin = max(0, first - PAST_STEPS)
+    rows, data = slice(begin, stop), session.data
+    part = ClientData(
+        data.name, data.sensors, data.values[rows], data.observed[rows], data.treatment
+    )
+    own = session.normal.own
+    message = own.report(part, session.time[rows], session.starts[rows], first - begin)
+    return answers.monitor(message, piece)

@@ -1,0 +1,152 @@
+"""The server's side of a watch over the sites' new data, as a generator like that of a run.
+
+Every site reads its own new data and sends a `MonitorMessage` for each stretch of the common time
+axis; the server combines them, ranks the clients while an alarm is under way and tells the sites.
+It keeps nothing on its disk: after a crash it asks from the first step again, and the sites answer
+with the same numbers, so the result is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_text
+from fedgranger.errors import ConfigError
+from fedgranger.federation.codec import Packet
+from fedgranger.federation.coordinator import Asking
+from fedgranger.federation.exchanges import Answers, Request, request_all
+from fedgranger.federation.protocol import Plan
+from fedgranger.federation.store import Records
+from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
+from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
+
+__all__ = ["WatchOptions", "Watched", "alarm_text", "watch_protocol"]
+
+
+class WatchOptions(NamedTuple):
+    """How new data are watched.
+
+    Attributes:
+        scorer: how clients are ranked.
+        steps: time steps per message.
+        quiet: calm steps that end an alarm.
+    """
+
+    scorer: str = "unexplained"
+    steps: int = 50
+    quiet: int = 50
+
+
+class Watched(NamedTuple):
+    """What a watch found.
+
+    Attributes:
+        alarms: in order, each with its last ranking.
+        grid: the common time axis of the new data.
+    """
+
+    alarms: tuple[Alarm, ...]
+    grid: TimeGrid
+
+
+class _Received(NamedTuple):
+    """One client's message, as `rca.evidence.Report`."""
+
+    states: np.ndarray
+    surprise: np.ndarray
+    is_observed: np.ndarray
+
+
+def watch_protocol(knowledge: Knowledge, options: WatchOptions) -> Asking:
+    """The protocol of a watch, for a `Coordinator`.
+
+    Args:
+        knowledge: what the server of the run knows.
+        options: of the watch.
+
+    Raises:
+        ConfigError: an option is out of range.
+    """
+    for name in ("steps", "quiet"):
+        value = getattr(options, name)
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
+
+    def begin(
+        plan: Plan, store: Records, clock: Callable[[], float], log: Callable[[str], None]
+    ) -> Generator[Request, Answers, Watched]:
+        del store  # what was seen can be asked for again
+        return _watch(plan, knowledge, options, clock, log)
+
+    return begin
+
+
+def _watch(
+    plan: Plan,
+    knowledge: Knowledge,
+    options: WatchOptions,
+    clock: Callable[[], float],
+    log: Callable[[str], None],
+) -> Generator[Request, Answers, Watched]:
+    names = tuple(sorted(plan.clients))
+    news = yield request_all(names, "watch", {"nonce": plan.nonce})
+    check_clocks(news, plan.options, clock())
+    grid = agree({name: read_time_range(packet) for name, packet in news.items()})
+    epoch = 1 + max(int(packet.values["epoch"]) for packet in news.values())
+    log(f"watching {period_text(grid)}")
+    yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
+    thresholds = {name: float(packet.values["threshold"]) for name, packet in news.items()}
+    analysis = Alarms(knowledge, thresholds, scorer=options.scorer, quiet=options.quiet)
+    found: dict[int, Alarm] = {}
+    sent: dict[int, str] = {}
+    time, before = grid_time(grid), dict.fromkeys(names, False)
+    for ask, starts in _asks(names, knowledge, grid, epoch, options.steps):
+        answers = yield ask
+        messages = {name: _received(answers[name], starts, before[name]) for name in names}
+        before = {name: bool(message.is_observed[-1]) for name, message in messages.items()}
+        for alarm in analysis.feed(messages, starts):
+            is_new = alarm.step not in found
+            found[alarm.step] = alarm
+            if is_new:
+                log(f"{alarm.ranking.name} ({time[alarm.step]}): {alarm.ranking.first} comes first")
+                sent[alarm.step] = alarm_text(alarm, time)
+                yield _alarm_request(names, epoch, sent[alarm.step])
+    for step, alarm in found.items():
+        if alarm_text(alarm, time) != sent[step]:
+            yield _alarm_request(names, epoch, alarm_text(alarm, time))
+    return Watched(tuple(found.values()), grid)
+
+
+def alarm_text(alarm: Alarm, time: np.ndarray) -> str:
+    """What the sites are sent of an alarm, as JSON."""
+    when = {"step": alarm.step, "time": str(time[alarm.step])}
+    return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)
+
+
+def _alarm_request(names: tuple[str, ...], epoch: int, text: str) -> Request:
+    return request_all(names, "alarm", {"epoch": epoch, "alarm": text})
+
+
+def _asks(
+    names: tuple[str, ...], knowledge: Knowledge, grid: TimeGrid, epoch: int, size: int
+) -> Iterator[tuple[Request, np.ndarray]]:
+    """One question per piece of the axis, and which of its steps follow no other."""
+    dims = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))
+    starts = grid.segment_starts
+    for piece, first in enumerate(range(0, grid.num_steps, size)):
+        part = starts[first : first + size]
+        ask = request_all(names, "report", {"epoch": epoch, "piece": piece})
+        yield ask._replace(shapes={name: (len(part), dims[name]) for name in names}), part
+
+
+def _received(packet: Packet, starts: np.ndarray, is_observed_before: bool) -> _Received:
+    """Surprise is known where the step and the one before it were observed and belong together."""
+    arrays = packet.arrays
+    observed = arrays["is_observed"] > 0
+    follows = observed & ~starts & np.concatenate([[is_observed_before], observed[:-1]])
+    surprise = np.where(follows, arrays["surprise"], np.nan)
+    return _Received(arrays["states"], surprise, observed)

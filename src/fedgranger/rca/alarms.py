@@ -1,0 +1,143 @@
+"""When an alarm begins and ends, and its ranking: the server's part, on messages alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.inference.reference import Reference
+from fedgranger.rca.evidence import Evidence, Report, Reports, combine, stack_reports
+from fedgranger.rca.ranking import Ranking, rank
+from fedgranger.rca.scorers import HORIZON
+
+__all__ = ["Alarm", "Alarms", "Knowledge"]
+
+
+class Alarm(NamedTuple):
+    """An anomaly that is under way: the step it was noticed at and the ranking so far."""
+
+    step: int
+    ranking: Ranking
+
+
+class Knowledge(NamedTuple):
+    """What the server of a run knows, to judge the clients' messages.
+
+    Attributes:
+        reference: what it expects of the states in normal operation.
+        strengths: [m, n], strength of n's influence on m.
+        edges: the run's edges, for the sentences on a suspect.
+    """
+
+    reference: Reference
+    strengths: np.ndarray
+    edges: pd.DataFrame
+
+
+class Alarms:
+    """Feeds on the messages of consecutive steps; ranks the clients while an alarm is under way.
+
+    An alarm begins when some client's smoothed surprise leaves its range, and ends when no client
+    was out of range for `quiet` steps. How the steps are cut makes no difference.
+
+    Args:
+        knowledge: of the run.
+        thresholds: upper end of each client's normal range, one number per client.
+        scorer: how clients are ranked.
+        quiet: calm steps that end an alarm.
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        thresholds: Mapping[str, float],
+        *,
+        scorer: str = "unexplained",
+        quiet: int = 50,
+    ) -> None:
+        self._knowledge, self._thresholds = knowledge, thresholds
+        self._scorer, self._quiet = scorer, quiet
+        self._last: Reports | None = None
+        self._parts: list[Evidence] = []
+        self._seen, self._calm = 0, 0
+        self._alarm_step: int | None = None
+        self._memory = np.ones(len(knowledge.reference.names))
+        self._before = self._memory
+        self._ranking: Ranking | None = None
+
+    @property
+    def alarm_step(self) -> int | None:
+        """Step of the alarm that is under way, counted from the first message."""
+        return self._alarm_step
+
+    def feed(self, messages: Mapping[str, Report], starts: np.ndarray) -> list[Alarm]:
+        """Take the messages of the next steps; return the alarms under way at any of them.
+
+        Args:
+            messages: every client's, about the same steps; a client without one was not observed.
+            starts: steps that do not follow their predecessor.
+        """
+        return self.follow(self.examine(messages, starts))
+
+    def examine(self, messages: Mapping[str, Report], starts: np.ndarray) -> Evidence:
+        """Evidence of the next steps; the last step before them is their past."""
+        reference = self._knowledge.reference
+        new = stack_reports(reference, messages)
+        whole = new.after(self._last)
+        past = len(whole.observed) - len(new.observed)
+        begins = np.concatenate([np.ones(past, dtype=np.bool_), starts])
+        self._last = new.last()
+        return combine(reference, whole, self._thresholds, begins).steps(slice(past, None))
+
+    def follow(self, evidence: Evidence) -> list[Alarm]:
+        """Go through the steps one by one."""
+        found: list[Alarm] = []
+        smoothed = evidence.smoothed(self._memory)
+        before = np.concatenate([self._memory[None], smoothed[:-1]])
+        for step, is_out in enumerate(np.any(smoothed > evidence.threshold, axis=1).tolist()):
+            if self._alarm_step is None and is_out:
+                self._alarm_step, self._calm = self._seen + step, 0
+                self._before = before[step]
+            if self._alarm_step is None:
+                continue
+            self._calm = 0 if is_out else self._calm + 1
+            if len(self._parts) < HORIZON:  # later steps show where it has spread
+                self._parts.append(evidence.steps(slice(step, step + 1)))
+                self._ranking = None
+            if self._calm >= self._quiet:
+                found.append(self._alarm(self._alarm_step))
+                self._alarm_step, self._ranking = None, None
+                self._parts.clear()
+        self._memory = smoothed[-1]
+        self._seen += len(evidence)
+        if self._alarm_step is not None:
+            found.append(self._alarm(self._alarm_step))
+        return found
+
+    def _alarm(self, step: int) -> Alarm:
+        """The alarm's ranking, computed anew only while steps are added that count."""
+        if self._ranking is None:
+            self._ranking = rank(
+                self._joined(),
+                self._knowledge.strengths,
+                edges=self._knowledge.edges,
+                scorer=self._scorer,
+                name=f"alarm at step {step}",
+                start=self._before,
+            )
+        return Alarm(step, self._ranking)
+
+    def _joined(self) -> Evidence:
+        parts = self._parts
+        return Evidence(
+            parts[0].clients,
+            np.concatenate([part.surprise for part in parts]),
+            np.concatenate([part.own for part in parts]),
+            np.concatenate([part.cross for part in parts]),
+            np.concatenate([part.deviation for part in parts]),
+            np.concatenate([part.without for part in parts]),
+            parts[0].threshold,
+        )

@@ -1,0 +1,199 @@
+"""Sites that watch their own new data find what one process finds, to the last bit."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import fedgranger as fg
+from fedgranger.client.own_normal import OwnNormal
+from fedgranger.data.align import regular_panel
+from fedgranger.data.panel_files import read_client
+from fedgranger.data.time_axis import LocalSeries
+from fedgranger.federation.codec import decode, digest
+from fedgranger.federation.outcome import to_result
+from fedgranger.federation.site_normal import load_normal
+from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watching import WatchOptions
+from fedgranger.messages import monitor_bytes
+from fedgranger.rca import gather
+from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.new_data import require_normal
+from tests.anomalies import NAMES, made_panel
+from tests.federation.loopback_run import Federation, Ticking
+from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
+
+
+@cache
+def alone():
+    return fg.fit(TRAINING, CONFIG)
+
+
+def test_the_server_of_a_federation_expects_what_one_process_expects(tmp_path):
+    _, result = trained(tmp_path / "sites")
+    for mine, theirs in zip(result.reference, alone().reference, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    result.save(tmp_path / "run")
+    loaded = fg.Result.load(tmp_path / "run")
+    assert loaded.monitors == {}
+    np.testing.assert_array_equal(loaded.reference.cross, result.reference.cross)
+    assert loaded.manifest["normal"]["monitors"] == "sites"
+    same = ("explained_by", "interval")
+    for key in same:
+        assert loaded.manifest["normal"][key] == alone().manifest["normal"][key]
+    with pytest.raises(fg.errors.RunError, match="every site keeps what is normal"):
+        require_normal(loaded)
+
+
+def test_a_site_keeps_what_one_process_writes_to_the_run_folder(tmp_path):
+    federation, _ = trained(tmp_path)
+    normals, _ = require_normal(alone())
+    for name in NAMES:
+        kept = load_normal(Store(DiskFiles(tmp_path / name)), "run").own
+        assert isinstance(kept, OwnNormal)
+        assert kept.interval == normals[name].interval
+        for field in ("readout", "regression", "precision", "threshold", "sensors", "treatment"):
+            mine, theirs = getattr(kept.monitor, field), getattr(normals[name].monitor, field)
+            np.testing.assert_array_equal(mine, theirs)
+    sent = b"".join(answer for _, _, answer in federation.wire)
+    assert np.float64(normals["a"].monitor.threshold).tobytes() not in sent
+
+
+@pytest.mark.parametrize("steps", [50, 17])
+def test_watching_sites_find_what_one_process_finds(tmp_path, steps):
+    federation, result = trained(tmp_path)
+    give(federation, NEW)
+    found = federation.watch(knowledge_of(result), WatchOptions(steps=steps))
+    wanted = in_process(alone(), NEW, steps)
+    assert wanted
+    assert_same(found.alarms, wanted)
+    assert found.alarms[0].ranking.first == "b"
+
+
+def write_tables(folder, panel, seed, *, first="2026-01-01T00:00:00"):
+    """Every client's own file: single rows and cells are missing, and a stretch for everybody."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir()
+    common = np.ones(panel.num_steps, dtype=bool)
+    common[100:104] = False  # a short gap, and one that begins a new segment
+    common[220:250] = False
+    start = np.datetime64(first, "s")
+    for client in panel:
+        kept = common.copy()
+        kept[rng.integers(5, panel.num_steps - 5, 8)] = False
+        rows = np.flatnonzero(kept)
+        stamps = start + rows * np.timedelta64(10, "s")
+        lines = [",".join(["time", *client.sensors])]
+        for k, (stamp, values) in enumerate(zip(stamps, client.values[rows], strict=True)):
+            cells = list(map(repr, values.tolist()))
+            cells[0] = "" if k % 61 == 60 else cells[0]
+            lines.append(f"{stamp},{','.join(cells)}")
+        (folder / f"{client.name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+AS_MEASURED = {"time_column": "auto", "missing": "mask", "constant": "keep"}
+AS_MEASURED |= {"difference": "none", "suspect": "keep"}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
+    """As `fedgranger rca RUN --data FOLDER`, and sites that read their own file of that folder."""
+    training = write_tables(tmp_path / "training", made_panel(600, seed=seed), seed)
+    shocked = made_panel(400, seed=seed + 10, shocked="a", at=260, length=60)
+    new = write_tables(tmp_path / "new", shocked, seed + 20, first="2026-02-01T00:00:00")
+    panel = fg.Panel.read(training, missing="mask")
+    config = replace(CONFIG, period="60")  # steps of 10 s
+    result = fg.fit(panel, config)
+    later = regular_panel(fg.Panel.read(new, **AS_MEASURED)).panel
+    assert later.segment_starts.sum() > 1
+    wanted = in_process(result, later)
+    federation = Federation(panel, tmp_path / "sites", config)
+    for name in NAMES:
+        masked = {"time_column": "auto", "missing": "mask", "constant": "error"}
+        client, time, _ = read_client(name, training / f"{name}.csv", **masked)
+        federation.give(LocalSeries(client, time))
+        client, time, _ = read_client(name, new / f"{name}.csv", **AS_MEASURED)
+        federation.news[name] = LocalSeries(client, time)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    watched = federation.watch(knowledge_of(server))
+    assert wanted
+    assert watched.grid.num_steps == later.num_steps
+    assert_same(watched.alarms, wanted)
+
+
+def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
+    federation, result = trained(tmp_path)
+    give(federation, NEW)
+    found = federation.watch(knowledge_of(result))
+    (alarm,) = found.alarms
+    for name in NAMES:
+        last = federation.alarms[name][-1]
+        assert last == {
+            "step": alarm.step,
+            "time": str(NEW.time[alarm.step]),
+            **alarm.ranking.to_mapping(),
+        }
+    assert any("'b' comes first in" in line for line in federation.log)
+
+
+def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):
+    federation, result = trained(tmp_path)
+    give(federation, NEW)
+    federation.wire.clear()
+    federation.audit.clear()
+    federation.watch(knowledge_of(result))
+    totals = federation.server.ledger.totals()
+    for name in NAMES:
+        answers = [answer for client, _, answer in federation.wire if client == name]
+        assert totals[name]["bytes_up"] == sum(map(len, answers))
+        noted = [facts["digest"] for client, _, facts in federation.audit if client == name]
+        assert noted == [digest(answer) for answer in answers]
+    kinds = {decode(answer).kind for _, _, answer in federation.wire}
+    assert kinds == {"news", "done", "monitor"}
+    monitors = [a for c, _, a in federation.wire if c == "a" and decode(a).kind == "monitor"]
+    payload = sum(array.nbytes for a in monitors for array in decode(a).arrays.values())
+    assert payload == monitor_bytes(1) * NEW.num_steps
+    period = [facts["period"] for _, _, facts in federation.audit if facts["request"] == "report"]
+    assert set(period) == {"0 to 299, 300 steps of 1"}
+
+
+def test_a_longer_file_is_watched_from_its_beginning_with_the_same_numbers(tmp_path):
+    """Sites let their file grow and the watch is given again: as one process on the whole file."""
+    federation, result = trained(tmp_path)
+    give(federation, NEW.slice(0, 180))
+    first = federation.watch(knowledge_of(result), nonce="monday")
+    give(federation, NEW)
+    second = federation.watch(knowledge_of(result), nonce="tuesday")
+    assert_same(first.alarms, in_process(alone(), NEW.slice(0, 180)))
+    assert_same(second.alarms, in_process(alone(), NEW))
+
+
+def test_a_watch_goes_on_without_a_client_whose_steps_then_count_as_missing(tmp_path):
+    federation, result = trained(tmp_path, on_missing="drop", wait_seconds=5)
+    give(federation, NEW)
+    federation.wrap = lambda name, handle: (lambda _: b"") if name == "a" else handle
+    found = federation.watch(knowledge_of(result), engine=Ticking(federation))
+    assert federation.server.dropped == ("a",)
+    silent = replace(NEW["a"], observed=np.zeros_like(NEW["a"].observed))
+    without = replace(NEW, clients=(silent, NEW["b"], NEW["c"]))
+    assert_same(found.alarms, in_process(alone(), without))
+
+
+def test_what_repeats_is_taken_out_after_sensors_were_differenced():
+    """As in training: new data of a counter with a daily cycle are as calm as the training data."""
+    steps = np.arange(1200)
+    rng = np.random.default_rng(1)
+    flow = 5 + 2 * np.sin(2 * np.pi * steps / 24) + 0.3 * rng.standard_normal(1200)
+    noise = rng.standard_normal((1200, 3)) + np.sin(2 * np.pi * steps / 24)[:, None]
+    clients = {"a": np.column_stack([np.cumsum(flow), noise]), "b": rng.standard_normal((1200, 3))}
+    panel = fg.Panel.from_arrays(clients)
+    training = panel.slice(0, 900).prepared()
+    assert training["a"].treatment.differenced
+    result = fg.fit(training, replace(CONFIG, period=(24,)))
+    found = gather(result, panel.slice(900, 1200))
+    assert np.nanmedian(found.surprise[:, 0]) < 2
+    assert (found.smoothed() <= found.threshold).all()
