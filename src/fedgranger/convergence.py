@@ -13,11 +13,12 @@ decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+
+from fedgranger.manifest_types import TrainingFacts
 
 if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
     from fedgranger.rounds import RoundState
@@ -35,7 +36,7 @@ __all__ = [
 
 
 CRITERION = "estimated relative distance of the parameters to their limit"
-NOT_TRAINED: Mapping[str, Any] = {
+NOT_TRAINED: TrainingFacts = {
     "solver": "none",
     "rounds": 0,
     "status": "FedGC was not run; the edges come from tests on the clients' least-squares states",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fedgranger.inference.decision import decide, false_edge_bound, normal_score
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
+from fedgranger.manifest_types import Manifest
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
@@ -60,7 +62,7 @@ class Result:
     augmentations: dict[str, np.ndarray]
     inference: EdgeInference | None
     trace: pd.DataFrame
-    manifest: dict[str, Any]
+    manifest: Manifest
     config: RunConfig
     uncertainty: Propagation | None = None
     monitors: dict[str, Monitor] = field(default_factory=dict)
@@ -160,7 +162,7 @@ class Result:
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         )
 
-    def test_facts(self, estimate: str = "auto") -> dict[str, Any]:
+    def test_facts(self, estimate: str = "auto") -> Mapping[str, Any]:
         """Facts of a test: which question, why, what could not be tested and the checks."""
         if self.inference is None:
             return self.manifest["inference"]

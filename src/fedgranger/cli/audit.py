@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -45,12 +46,12 @@ def audit(
         _print_part(part, top)
 
 
-def _plain(part: dict[str, Any]) -> dict[str, Any]:
+def _plain(part: Mapping[str, Any]) -> dict[str, Any]:
     """The audit of one test with its positive control."""
     return part["audit"] | {key: part[key] for key in CONTROL_FACTS if key in part}
 
 
-def _print_part(part: dict[str, Any], top: int) -> None:
+def _print_part(part: Mapping[str, Any], top: int) -> None:
     from fedgranger.inference.audit_words import (
         audit_sentences,
         control_sentences,
@@ -87,7 +88,7 @@ def _by_client(found: dict[str, Any]) -> Table:
     return table
 
 
-def _by_pair(part: dict[str, Any], top: int) -> Table:
+def _by_pair(part: Mapping[str, Any], top: int) -> Table:
     from fedgranger.inference.audit_words import controls
 
     shown = controls(part)[:top]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -82,7 +83,7 @@ def diagnose(
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
 
 
-def _lag_lines(facts: dict[str, Any]) -> list[str]:
+def _lag_lines(facts: Mapping[str, Any]) -> list[str]:
     """The lag criterion's table, what arrives later, and what gaps cost."""
     lines = []
     if scores := facts.get("lag_criterion"):
@@ -108,7 +109,7 @@ def _edges_at(result: Result, alpha: float) -> set[str]:
     return {f"{cause} -> {effect}" for cause, effect in pairs}
 
 
-def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
+def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
     out.print(
         f"lags {facts['lags']}, long-run covariance: {facts['hac']} (lag {facts['hac_lag']}), "
         f"{facts['num_pairs']} pairs, {facts['effective_pairs']:.0f} effective, "
@@ -128,7 +129,7 @@ def _print_residual_checks(result: Result, facts: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _print_own_pasts(result: Result, facts: dict[str, Any]) -> None:
+def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
     out.print(f"readings' test, {facts['num_pairs']} rows\n")
     table = Table(box=None, header_style="bold")
     for name in ("client", "own lags", "unit root (p)"):
@@ -139,7 +140,7 @@ def _print_own_pasts(result: Result, facts: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _print_stability(facts: dict[str, Any]) -> None:
+def _print_stability(facts: Mapping[str, Any]) -> None:
     """Steady state of FedGC's estimate: how fast every row forgets, and how close to diverging."""
     out.print(
         f"steady-state covariance of FedGC's estimate, {facts['num_pairs']} pairs, "

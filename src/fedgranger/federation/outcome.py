@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,13 @@ from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.federation.coordinator import Coordinator
 from fedgranger.federation.protocol import ServerResult, Training
 from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.manifest_types import (
+    DataFacts,
+    InferenceFacts,
+    Manifest,
+    NormalFacts,
+    TrainingFacts,
+)
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
 
@@ -47,7 +54,7 @@ def to_result(
     facts = dict(found.facts)
     facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
     whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
-    data = {
+    data: DataFacts = {
         "hash": hashlib.sha256(whole.encode()).hexdigest(),
         "num_steps": found.grid.num_steps,
         "num_segments": len(found.grid.stretches),
@@ -69,9 +76,11 @@ def to_result(
     timings = {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()}
     sent = coordinator.ledger.totals()
     manifest = run_manifest(engine, config, data, training, sent, timings)
-    normal = found.normal if found.reference is None else found.normal | {"monitors": "sites"}
-    manifest |= {"run": coordinator.plan.run, "left_out": list(left_out), "inference": facts}
-    manifest["normal"] = normal
+    normal = cast("NormalFacts", dict(found.normal))
+    if found.reference is not None:
+        normal["monitors"] = "sites"
+    manifest["run"], manifest["left_out"] = coordinator.plan.run, list(left_out)
+    manifest["inference"], manifest["normal"] = cast("InferenceFacts", facts), normal
     return Result(
         found.clients,
         found.dims,
@@ -88,12 +97,12 @@ def to_result(
 def run_manifest(
     runtime: str,
     config: RunConfig,
-    data: dict[str, Any],
-    training: dict[str, Any],
+    data: DataFacts,
+    training: TrainingFacts,
     sent: Mapping[str, Any],
     timings: dict[str, float],
-) -> dict[str, Any]:
-    """What the manifest of every run begins with: what was done, with what, and how it ended."""
+) -> Manifest:
+    """What was done, with what, and how it ended; tests and normal operation are added later."""
     packages = ("jax", "numpy", "scipy", "scikit-learn")
     return {
         "fedgranger_version": __version__,
@@ -106,13 +115,15 @@ def run_manifest(
         "seed": config.seed,
         "data": data,
         "training": training,
-        "bytes": sent,
+        "bytes": dict(sent),
         "timings": timings,
         "config": config.to_mapping(),
+        "inference": cast("InferenceFacts", {}),
+        "normal": {},
     }
 
 
-def training_facts(training: Training, config: RunConfig, num_pairs: int) -> dict[str, Any]:
+def training_facts(training: Training, config: RunConfig, num_pairs: int) -> TrainingFacts:
     """How FedGC's rounds went, or that there were none, or why they failed."""
     if training.failure:
         return {
@@ -123,7 +134,7 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> dic
             "status": f"training failed, and the edge tests did without it: {training.failure}",
         }
     if training.granger is None:
-        return dict(NOT_TRAINED)
+        return {**NOT_TRAINED}
     exact = config.training_solver == "newton"
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
     window = num_pairs if exact or config.window == "full" else int(config.window)

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -44,6 +44,7 @@ from fedgranger.federation.store import NoRecords
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
+from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
@@ -178,7 +179,7 @@ class _LocalRun:
         self._marks.append(time.perf_counter())
         self._forget_copies()  # all of them are in the result
         manifest = self._manifest(found, data_hash)
-        manifest["normal"] = normal
+        manifest["normal"] = cast("NormalFacts", normal)
         return Result(
             found.clients,
             found.dims,
@@ -259,7 +260,7 @@ class _LocalRun:
             observe=self._follower.add_variance,
         )
 
-    def _manifest(self, found: ServerResult, data_hash: str) -> dict[str, Any]:
+    def _manifest(self, found: ServerResult, data_hash: str) -> Manifest:
         names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
         seconds = np.diff(self._marks).tolist()
         timings = {
@@ -276,7 +277,7 @@ class _LocalRun:
         )
         models = {name: one.model for name, one in self._prepared.items()}
         add_sensor_units(found.facts, models, manifest["data"]["clients"])
-        manifest["inference"] = found.facts
+        manifest["inference"] = cast("InferenceFacts", found.facts)
         return manifest
 
 

@@ -15,6 +15,7 @@ from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.protocol import Training
+from fedgranger.manifest_types import DataFacts, Manifest, SeasonFacts, TrainingFacts
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
@@ -30,7 +31,7 @@ def describe(
     training: Training,
     data_hash: str,
     timings: dict[str, float],
-) -> dict[str, Any]:
+) -> Manifest:
     """Collect versions, data facts, how training ended and bytes.
 
     Args:
@@ -60,7 +61,7 @@ def describe(
                 panel[name].sensors, 1 - panel[name].observed.mean(axis=0)
             ),
         }
-    data = {
+    data: DataFacts = {
         "hash": data_hash,
         "num_steps": panel.num_steps,
         "num_segments": int(panel.segment_starts.sum()),
@@ -70,11 +71,11 @@ def describe(
     }
     found = training_facts(training, config, setup.num_pairs)
     if training.granger is not None:
-        found |= _step_sizes(setup, config)
+        _add_step_sizes(found, setup, config)
     return run_manifest("inprocess", config, data, found, sent, timings)
 
 
-def _season(season: Season, client: str) -> dict[str, Any]:
+def _season(season: Season, client: str) -> SeasonFacts:
     """What the manifest says of one client's season."""
     if not season.lengths:
         return {"periods": []}
@@ -93,7 +94,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
     return values
 
 
-def _step_sizes(setup: Setup, config: RunConfig) -> dict[str, Any]:
+def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> None:
     """Every client's step sizes, and how they came about."""
     chosen = [
         name
@@ -110,13 +111,11 @@ def _step_sizes(setup: Setup, config: RunConfig) -> dict[str, Any]:
         )
     else:
         reason = "given"
-    return {
-        "step_sizes": {
-            client.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
-            for client, c, s in sizes
-        },
-        "step_size_reason": reason,
+    found["step_sizes"] = {
+        client.name: {"local": c.local, "feedback": c.feedback, "server": s.server}
+        for client, c, s in sizes
     }
+    found["step_size_reason"] = reason
 
 
 def _bytes(

@@ -117,7 +117,7 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
 
 def _fitted(
     panel: Panel, config: RunConfig
-) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, dict[str, Any]]:
+) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, Mapping[str, Any]]:
     """P-value and place in the order of certainty of every pair, why not, and facts."""
     try:
         with warnings.catch_warnings():

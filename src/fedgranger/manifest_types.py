@@ -1,0 +1,160 @@
+"""What `manifest.json` of a run says: every key that is read or written is declared here.
+
+`NotRequired` marks what not every run has; runs of older versions may lack more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+__all__ = [
+    "AuditFacts",
+    "ClientFacts",
+    "DataFacts",
+    "InferenceFacts",
+    "Manifest",
+    "NormalFacts",
+    "SeasonFacts",
+    "TrainingFacts",
+]
+
+
+class SeasonFacts(TypedDict):
+    """What a client took out of its data because it repeats."""
+
+    periods: list[int]
+    kind: NotRequired[str]
+    share: NotRequired[float]
+    fact: NotRequired[str]
+
+
+class ClientFacts(TypedDict):
+    """One client; in a federation only what it sent is known."""
+
+    state_dim: int
+    num_sensors: NotRequired[int]
+    state_model: str
+    noise_share: NotRequired[float]
+    missing_share: NotRequired[float]
+    notes: list[str]
+    season: SeasonFacts
+    treatment: NotRequired[dict[str, Any]]
+    local_fit: NotRequired[dict[str, Any]]
+    hash: NotRequired[str]
+
+
+class DataFacts(TypedDict):
+    """The data and where they come from."""
+
+    hash: str
+    num_steps: int
+    num_segments: int
+    notes: list[str]
+    clients: dict[str, ClientFacts]
+    findings: NotRequired[list[dict[str, Any]]]
+
+
+class TrainingFacts(TypedDict):
+    """How FedGC's rounds went."""
+
+    solver: str
+    rounds: int
+    status: str
+    converged: NotRequired[bool]
+    window: NotRequired[int]
+    passes: NotRequired[int]
+    criterion: NotRequired[str]
+    distance: NotRequired[float | None]
+    failed: NotRequired[bool]
+    step_sizes: NotRequired[dict[str, dict[str, float]]]
+    step_size_reason: NotRequired[str]
+
+
+class AuditFacts(TypedDict):
+    """What a test found on copies with shifted clocks."""
+
+    test: str
+    copies: int
+    refused: int
+    rate: list[float | None]
+    rate_01: list[float | None]
+    band: list[float]
+    is_inside: bool
+    by_effect: dict[str, list[float | None]]
+    by_cause: dict[str, list[float | None]]
+    quantiles: NotRequired[dict[str, list[float]]]
+    clients: NotRequired[dict[str, Any]]
+
+
+class InferenceFacts(TypedDict):
+    """Which test was made, why, and what its checks gave.
+
+    Where none was made there are only `test`, `warnings` and the `reason`.
+    """
+
+    test: str
+    reason: NotRequired[str]
+    test_reason: NotRequired[str]
+    null: NotRequired[str]
+    alpha: float
+    correction: str
+    confidence: float
+    lags: int
+    covariance: NotRequired[str]
+    hac: NotRequired[str]
+    hac_lag: NotRequired[int]
+    df_denominator: NotRequired[float]
+    num_pairs: NotRequired[int]
+    mean: NotRequired[list[float]]
+    effective_pairs: NotRequired[float]
+    effective_samples: NotRequired[dict[str, float]]
+    spectral_radius: NotRequired[float]
+    condition: NotRequired[float]
+    portmanteau: NotRequired[dict[str, float]]
+    unit_root: NotRequired[dict[str, float]]
+    stability: NotRequired[dict[str, dict[str, float]]]
+    noise_share: NotRequired[float]
+    noise_from_lags: NotRequired[dict[str, float | None]]
+    lag_criterion: NotRequired[dict[str, float]]
+    late_arrivals: NotRequired[list[dict[str, Any]]]
+    own_lags: NotRequired[dict[str, int]]
+    warnings: list[str]
+    reasons: dict[str, str]
+    gaps: NotRequired[dict[str, Any]]
+    detectable_strength: dict[str, float]
+    positive_control: NotRequired[dict[str, float]]
+    innovation_cov: NotRequired[dict[str, list[list[float]]]]
+    innovation_sensor: NotRequired[dict[str, dict[str, Any]]]
+    audit: NotRequired[AuditFacts]
+    extrapolated: NotRequired[list[str]]
+    beside: NotRequired[InferenceFacts]
+
+
+class NormalFacts(TypedDict, total=False):
+    """What the run learned of normal operation, or why not."""
+
+    explained_by: str
+    interval: float
+    monitors: str
+    reason: str
+
+
+class Manifest(TypedDict):
+    """The whole."""
+
+    fedgranger_version: str
+    versions: dict[str, str]
+    created: str
+    runtime: str
+    seed: int
+    data: DataFacts
+    training: TrainingFacts
+    bytes: dict[str, Any]
+    timings: dict[str, float]
+    config: dict[str, Any]
+    inference: InferenceFacts
+    normal: NormalFacts
+    run: NotRequired[str]
+    left_out: NotRequired[list[str]]
+    command: NotRequired[str]
+    files: NotRequired[dict[str, str]]

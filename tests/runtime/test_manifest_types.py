@@ -1,0 +1,57 @@
+"""Every manifest has the keys and types that are declared, whatever made the run."""
+
+import json
+import warnings
+
+import pytest
+
+import fedgranger as fg
+from fedgranger.federation.outcome import to_result
+from fedgranger.manifest_types import InferenceFacts, Manifest, SeasonFacts
+from tests.federation.loopback_run import Federation
+from tests.typed import mismatches
+
+OPTIONS = {
+    "auto": {"test": "auto", "copies": 20},
+    "readings": {"test": "readings", "copies": 20, "solver": "none"},
+    "asymptotic": {"test": "asymptotic"},
+    "uncertainty": {"test": "debiased", "uncertainty": "blockwise", "passes": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return fg.simulate(3, 400, seed=1)[0]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_runs_in_one_process(panel, name, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fg.fit(panel, fg.RunConfig(**OPTIONS[name])).save(tmp_path)
+    written = json.loads((tmp_path / "manifest.json").read_text())
+    assert mismatches(written, Manifest) == []
+
+
+def test_runs_that_cannot_be_tested(panel):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = fg.fit(panel, fg.RunConfig(test="none", passes=2, solver="sgd"))
+    facts = result.manifest["inference"]
+    assert result.inference is None
+    assert set(facts) == {"test", "reason", "warnings"}
+
+
+def test_a_wrong_key_and_a_wrong_type_are_seen():
+    assert mismatches({"warnigns": []}, InferenceFacts)[0] == "manifest.warnigns: not declared"
+    found = mismatches({"periods": ["a"]}, SeasonFacts)
+    assert found == ["manifest.periods[]: 'a' is no <class 'int'>"]
+    assert mismatches({}, SeasonFacts) == ["manifest.periods: absent"]
+
+
+def test_runs_between_parties(panel, tmp_path):
+    config = fg.RunConfig(test="readings", copies=20, solver="none")
+    federation = Federation(panel, tmp_path / "parties", config)
+    found = federation.run()
+    result = to_result(federation.server, found, "loopback", 1.0, ())
+    assert mismatches(json.loads(json.dumps(result.manifest)), Manifest) == []
