@@ -33,7 +33,7 @@ HANDLED = {
     ("data.md", "toml"): 1,
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
-    ("federation.md", "sh"): 1,
+    ("federation.md", "sh"): 2,
     ("gallery.md", "python"): 11,
     ("options.md", "toml"): 1,
     ("report.md", "sh"): 1,

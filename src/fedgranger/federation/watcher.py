@@ -92,6 +92,7 @@ class Watcher:
         self._reported = ReportedSteps(store, secret)
         self._offered: _Offered | None = None
         self._session: _Session | None = None
+        self._lines: dict[str, str] = {}
 
     @property
     def period(self) -> str:
@@ -176,7 +177,10 @@ class Watcher:
 
     def _alarm(self, text: str) -> Answer:
         alarm = read_alarm(text)
-        self._log(f"{alarm['name']} ({alarm['time']}): {_first(alarm)}")
+        line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
+        if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
+            self._lines[alarm["time"]] = line
+            self._log(line)
         self._on_alarm(alarm)
         return answers.DONE
 
