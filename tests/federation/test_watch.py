@@ -135,6 +135,7 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
         assert last == {
             "step": alarm.step,
             "time": str(NEW.time[alarm.step]),
+            "num_steps": NEW.num_steps,
             **alarm.ranking.to_mapping(),
         }
     lines = [line for line in federation.log if "'b' comes first in" in line]
