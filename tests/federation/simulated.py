@@ -22,7 +22,7 @@ from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import Store
-from fedgranger.federation.watcher import Watcher
+from fedgranger.federation.watcher import Watcher, with_alarm
 from fedgranger.federation.watching import WatchOptions, watch_protocol
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import require_normal
@@ -110,7 +110,7 @@ class World:
         self.parties = dict.fromkeys(case.names)
         self.down_until = dict.fromkeys(case.names, 0.0)
         self.starts, self.asked, self.server = 0, 0, None
-        self.told = {name: {} for name in case.names}
+        self.told = {name: [] for name in case.names}  # survives crashes, like a file
         case.fill(self.disks)
 
     def hear(self, line):
@@ -292,12 +292,12 @@ class WatchCase(Case):
         new = self.new[name]
         watcher = Watcher(
             lambda: LocalSeries(new, 500 + np.arange(len(new.values))), store, clock=clock,
-            on_alarm=lambda alarm: told.update({alarm["time"]: alarm}), **site,
+            on_alarm=lambda alarm: told.__setitem__(slice(None), with_alarm(told, alarm)), **site,
         )  # fmt: skip
         return Party(self.series(name), store, None, clock=clock, watcher=watcher, **site)
 
     def left_at_sites(self, world):
-        return {name: dict(told) for name, told in world.told.items()}
+        return {name: list(told) for name, told in world.told.items()}
 
     def is_same(self, found, world):
         texts = [

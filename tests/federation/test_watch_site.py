@@ -248,7 +248,8 @@ ROW = {
     "surprise": 9.0, "explained": 0.0, "explained_by": None, "onset": None,
 }  # fmt: skip
 ALARM = {
-    "step": 3, "time": "2026-01-01T00:00:30", "name": "alarm at step 3", "is_defined": True,
+    "step": 3, "time": "2026-01-01T00:00:30", "num_steps": 50,
+    "name": "alarm at step 3", "is_defined": True,
     "ranking": [ROW], "evidence": ["a's own one-step errors are 9 times their usual energy."],
 }  # fmt: skip
 
@@ -259,6 +260,7 @@ ALARM = {
         "", "[]", "{}", "null", "[" * 100_000,
         json.dumps({**ALARM, "more": 1}),
         json.dumps({**ALARM, "step": "3"}),
+        json.dumps({**ALARM, "num_steps": 1.5}),
         json.dumps({**ALARM, "ranking": []}),
         json.dumps({**ALARM, "ranking": [{**ROW, "score": "high"}]}),
         json.dumps({**ALARM, "ranking": [{**ROW, "score": float("nan")}]}),
@@ -288,7 +290,8 @@ def test_a_site_keeps_every_alarm_once_with_its_last_ranking(tmp_path):
     alarm = read_alarm(json.dumps(ALARM))
     add_alarm(tmp_path, alarm)
     add_alarm(tmp_path, {**alarm, "step": 90, "time": "2026-01-01T00:15:00"})
-    add_alarm(tmp_path, {**alarm, "evidence": ["later"]})
+    add_alarm(tmp_path, {**alarm, "num_steps": 100, "evidence": ["later"]})
+    add_alarm(tmp_path, alarm)  # a message that was on its way for long
     found = read_alarms(tmp_path)
     assert [one["step"] for one in found] == [3, 90]
     assert found[0]["evidence"] == ["later"]

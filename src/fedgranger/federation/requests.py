@@ -17,7 +17,7 @@ __all__ = ["RefusalError", "read_alarm", "read_edges", "read_grid"]
 NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""
-ALARM_KEYS = frozenset({"step", "time", "name", "is_defined", "ranking", "evidence"})
+ALARM_KEYS = frozenset({"step", "time", "num_steps", "name", "is_defined", "ranking", "evidence"})
 ROW_KEYS = frozenset(
     {
         "client",
@@ -121,7 +121,7 @@ def read_alarm(text: str) -> dict[str, Any]:
 
 def _are_fields(alarm: dict[str, Any]) -> bool:
     """Whether the fields of an alarm are of the types that they should be."""
-    kinds = {"step": int, "is_defined": bool, "ranking": list, "evidence": list}
+    kinds = {"step": int, "num_steps": int, "is_defined": bool, "ranking": list, "evidence": list}
     if any(type(alarm[name]) is not kind for name, kind in kinds.items()) or not alarm["ranking"]:
         return False
     rows = alarm["ranking"]

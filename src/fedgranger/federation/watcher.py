@@ -34,11 +34,12 @@ from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
 from fedgranger.federation.site_normal import KeptNormal, load_normal
 from fedgranger.federation.store import Store
 
-__all__ = ["WATCH_KINDS", "Watcher"]
+__all__ = ["WATCH_KINDS", "AlarmText", "Watcher", "with_alarm"]
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
 AlarmText = dict[str, Any]
+"""An alarm as `requests.read_alarm` gives it."""
 
 
 class _Offered(NamedTuple):
@@ -73,7 +74,8 @@ class Watcher:
         secret: random bytes of the site that never leave it.
         clock: seconds since 1970.
         log: told what the people at the site should know.
-        on_alarm: told every alarm, and again when its ranking has changed.
+        on_alarm: told every alarm, and again when its ranking has changed; a late message may
+            bring an earlier ranking (`with_alarm`).
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Watcher:
         self._reported = ReportedSteps(store, secret)
         self._offered: _Offered | None = None
         self._session: _Session | None = None
+        self._lines: dict[str, str] = {}
 
     @property
     def period(self) -> str:
@@ -176,9 +179,22 @@ class Watcher:
 
     def _alarm(self, text: str) -> Answer:
         alarm = read_alarm(text)
-        self._log(f"{alarm['name']} ({alarm['time']}): {_first(alarm)}")
+        line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
+        if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
+            self._lines[alarm["time"]] = line
+            self._log(line)
         self._on_alarm(alarm)
         return answers.DONE
+
+
+def with_alarm(known: list[AlarmText], alarm: AlarmText) -> list[AlarmText]:
+    """All alarms of a site, each with the ranking that has seen most time steps."""
+    before = [one for one in known if one["time"] == alarm["time"]]
+    if not before:
+        return [*known, alarm]
+    if any(one["num_steps"] > alarm["num_steps"] for one in before):  # it was on its way for long
+        return known
+    return [alarm if one["time"] == alarm["time"] else one for one in known]
 
 
 def _first(alarm: AlarmText) -> str:

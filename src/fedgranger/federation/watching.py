@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,28 +102,35 @@ def _watch(
     thresholds = {name: float(packet.values["threshold"]) for name, packet in news.items()}
     analysis = Alarms(knowledge, thresholds, scorer=options.scorer, quiet=options.quiet)
     found: dict[int, Alarm] = {}
-    sent: dict[int, str] = {}
-    time, before = grid_time(grid), dict.fromkeys(names, False)
+    sent: dict[int, dict[str, Any]] = {}
+    time, before, num_steps = grid_time(grid), dict.fromkeys(names, False), 0
     for ask, starts in _asks(names, knowledge, grid, epoch, options.steps):
         answers = yield ask
         messages = {name: _received(answers[name], starts, before[name]) for name in names}
         before = {name: bool(message.is_observed[-1]) for name, message in messages.items()}
+        num_steps += len(starts)
         for alarm in analysis.feed(messages, starts):
             is_new = alarm.step not in found
             found[alarm.step] = alarm
             if is_new:
                 log(f"{alarm.ranking.name} ({time[alarm.step]}): {alarm.ranking.first} comes first")
-                sent[alarm.step] = alarm_text(alarm, time)
-                yield _alarm_request(names, epoch, sent[alarm.step])
+                sent[alarm.step] = alarm.ranking.to_mapping()
+                yield _alarm_request(names, epoch, alarm_text(alarm, time, num_steps))
     for step, alarm in found.items():
-        if alarm_text(alarm, time) != sent[step]:
-            yield _alarm_request(names, epoch, alarm_text(alarm, time))
+        if alarm.ranking.to_mapping() != sent[step]:
+            yield _alarm_request(names, epoch, alarm_text(alarm, time, num_steps))
     return Watched(tuple(found.values()), grid)
 
 
-def alarm_text(alarm: Alarm, time: np.ndarray) -> str:
-    """What the sites are sent of an alarm, as JSON."""
-    when = {"step": alarm.step, "time": str(time[alarm.step])}
+def alarm_text(alarm: Alarm, time: np.ndarray, num_steps: int) -> str:
+    """What the sites are told of an alarm, as JSON.
+
+    Args:
+        alarm: with its present ranking.
+        time: the common time axis.
+        num_steps: time steps that were watched so far; a later ranking has seen more.
+    """
+    when = {"step": alarm.step, "time": str(time[alarm.step]), "num_steps": num_steps}
     return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)
 
 

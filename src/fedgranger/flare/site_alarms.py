@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fedgranger.federation.watcher import with_alarm
 from fedgranger.flare.private_files import write_private
 
 __all__ = ["ALARMS_FILE", "add_alarm", "read_alarms"]
@@ -16,11 +17,7 @@ KEPT_ALARMS = 1000
 
 def add_alarm(folder: Path, alarm: dict[str, Any]) -> None:
     """Write an alarm down; the same one again, with a later ranking, takes its place."""
-    known = read_alarms(folder)
-    if any(one["time"] == alarm["time"] for one in known):
-        known = [alarm if one["time"] == alarm["time"] else one for one in known]
-    else:
-        known = [*known, alarm][-KEPT_ALARMS:]
+    known = with_alarm(read_alarms(folder), alarm)[-KEPT_ALARMS:]
     text = json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_private(folder / ALARMS_FILE, text.encode())
 
