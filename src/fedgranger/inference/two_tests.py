@@ -9,6 +9,7 @@ are shifted (`shifts.kinds_of_copies`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ class TwoTests:
         agreed = NoiseChoice(source, True, {}, "")
         if config.noise_correction:
             agreed = choose_noise(source)
+        if agreed.shares and config.lags == "auto":
+            config = replace(config, lags=1)  # the lags' noise is that of a model of one lag
         try:
             fit = fit_latent(agreed.source, config)
         except InferenceError as error:

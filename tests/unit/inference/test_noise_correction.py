@@ -92,3 +92,13 @@ def test_noise_from_two_lags_serves_a_model_of_one_lag_only(lags, test):
     found = infer(made(3, 0.3), config)
     assert found.facts["test"] == test
     assert ("leaves no other" in found.facts["test_reason"]) == (lags > 1)
+
+
+def test_noise_from_the_lags_comes_with_a_model_of_one_lag():
+    """With a lag order chosen afterwards, true links of half of the data sets became readings."""
+    config = fg.RunConfig(solver="none", test="auto", copies=20)
+    for seed in range(3):
+        found = infer(made(seed, 0.3, T=2000), config)
+        latent = found if found.facts["test"] == "debiased" else found.beside
+        assert latent.facts["noise_from_lags"]
+        assert latent.facts["lags"] == 1
