@@ -34,6 +34,9 @@ __all__ = ["LagMomentCheck", "lag_moment_check"]
 SAMPLES_PER_MOMENT = 4
 MAX_STEPS = 30
 """On data of the model less than ten are needed; where more are, no E fits anyway."""
+LARGEST = 1.0
+"""No entry of E is larger, where the states have unit variance: without a bound the search runs away
+to an E of any size wherever a state is nearly white."""
 REWEIGHTINGS = 2
 HOPELESS = 1e-12
 """J with a smaller p-value is not weighted again."""
@@ -158,7 +161,7 @@ def _minimise(
         rest,
         start,
         slope,  # pyright: ignore[reportArgumentType]
-        method="lm",
+        bounds=(-LARGEST, LARGEST),
         max_nfev=MAX_STEPS,
     )
     left = rest(found.x)

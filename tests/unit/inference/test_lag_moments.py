@@ -129,3 +129,17 @@ def test_minimum_vs_a_search_over_transition_and_noise_together():
         assert found[2] <= 2 * better.cost * (1 + 1e-6) + 1e-14
         elsewhere = optimize.least_squares(moments, np.zeros(len(start)))
         assert found[2] <= 2 * elsewhere.cost * (1 + 1e-6) + 1e-14
+
+
+def test_nearly_white_states_do_not_send_the_search_away():
+    """Clients of which hardly anything but noise is seen: E stays below the states' variance."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        A = np.diag([0.9, 0.8, 0.7])
+        A[1, 0] = 0.3
+        states = simulate_states(rng, A, 2000)
+        covs = [np.array([[0.1]]), np.array([[0.1]]), np.array([[40.0]])]
+        found = lag_moment_check(source_of(add_errors(rng, states, covs), (1, 1, 1)))
+        assert found.p_value > 1e-3
+        for E, cov in zip(found.error_covs, found.state_covs, strict=True):
+            assert abs(E[0, 0]) <= cov[0, 0] * (1 + 1e-9)
