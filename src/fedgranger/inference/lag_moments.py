@@ -35,8 +35,8 @@ SAMPLES_PER_MOMENT = 4
 MAX_STEPS = 30
 """On data of the model less than ten are needed; where more are, no E fits anyway."""
 LARGEST = 1.0
-"""No entry of E is larger, where the states have unit variance: without a bound the search runs away
-to an E of any size wherever a state is nearly white."""
+"""No entry of E is larger where the states have unit variance. Without a bound the search runs away
+to an E of any size when a state is nearly white."""
 REWEIGHTINGS = 2
 HOPELESS = 1e-12
 """J with a smaller p-value is not weighted again."""
