@@ -6,6 +6,7 @@ from pathlib import Path
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.federation.agreed_options import ExchangeOptions
+from fedgranger.federation.watching import WatchOptions
 from fedgranger.option_fields import option_of
 
 PAGE = Path(__file__).with_name("options.md")
@@ -26,6 +27,7 @@ alpha = 0.01
 PARTS = {
     "`fedgranger fit`, and `fg.RunConfig` without the part on data": FitOptions,
     "`fedgranger federation run`, beside those of the fit": ExchangeOptions,
+    "`fedgranger rca`, `fedgranger federation watch`": WatchOptions,
     "`fedgranger simulate`, `fg.simulate`": SimulationOptions,
 }
 

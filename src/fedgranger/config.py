@@ -50,7 +50,8 @@ def _state_dim(name: str, value: Any) -> int | Auto | dict[str, int]:
     )
     for part, dim in parts.items():
         if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
-            raise ConfigError(f"{part} is {dim!r}; it must be a whole number of at least 1")
+            auto = " or 'auto'" if part == name else ""
+            raise ConfigError(f"{part} is {dim!r}; it must be a whole number of at least 1{auto}")
     return value
 
 

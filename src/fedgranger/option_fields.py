@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+NEAR = 0.6
+"""Words less alike than this are not proposed."""
+
+
 class Option(NamedTuple):
     """What is known of one option beside its name and default.
 
@@ -159,7 +163,8 @@ def whole(
         if value in words and not isinstance(value, bool):
             return value
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+            kind = f"a whole number of at least {least}{_or(words)}"
+            raise ConfigError(f"{name} is {value!r}; it must be {kind}")
         if below is not None and value >= below:
             raise ConfigError(f"{name} is {value}; it must be below {below}")
         return value
@@ -183,12 +188,16 @@ def number(
             return value
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value):
-            raise ConfigError(f"{name} is {value!r}; it must be a finite number")
+            raise ConfigError(f"{name} is {value!r}; it must be a finite number{_or(words)}")
         if not (least <= value < below and value > above):
             raise ConfigError(f"{name} is {value!r}; it must {_bounds(least, above, below)}")
         return float(value)
 
     return field(default=default, metadata={"option": Option(help, check)})
+
+
+def _or(words: tuple[str | None, ...]) -> str:
+    return "".join(f" or '{word}'" for word in words if word is not None)
 
 
 def _bounds(least: float, above: float, below: float) -> str:
@@ -243,7 +252,7 @@ def special(
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Sentence for an unknown option, with the nearest known one."""
-    nearest = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(key.lower(), known, n=1, cutoff=NEAR)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     return f"unknown option '{key}'{hint}"
 
@@ -251,6 +260,6 @@ def unknown_key(key: str, known: list[str]) -> str:
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the allowed words, naming the nearest."""
     if value not in allowed:
-        nearest = difflib.get_close_matches(str(value).lower(), allowed, n=1, cutoff=0.4)
+        nearest = difflib.get_close_matches(str(value).lower(), allowed, n=1, cutoff=NEAR)
         hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")

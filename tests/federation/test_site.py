@@ -99,7 +99,9 @@ def test_settings_of_an_older_kit_are_read(kit):
 
     old = {"data": "x.csv", "time_column": "t", "interval": None, "missing": "mask"}
     (kit / "local" / "fedgranger.json").write_text(json.dumps(old | {"constant": "drop"}))
-    assert read_settings(kit, "pump") == ClientSettings("x.csv", "t", None, "mask", "drop")
+    assert read_settings(kit, "pump") == ClientSettings(
+        "x.csv", time_column="t", missing="mask", constant="drop"
+    )
 
 
 def test_consent_is_recorded_for_these_data(kit):

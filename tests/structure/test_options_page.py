@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from fedgranger.cli.app import app
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
+from fedgranger.federation.watching import WatchOptions
 from fedgranger.option_fields import option_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,7 +25,11 @@ def test_the_page_is_what_the_declarations_give():
 
 def test_commands_have_every_option(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    for command, kind in (("fit", FitOptions), ("simulate", SimulationOptions)):
+    for command, kind in (
+        ("fit", FitOptions),
+        ("simulate", SimulationOptions),
+        ("rca", WatchOptions),
+    ):
         said = CliRunner().invoke(app, [command, "--help"]).output
         declared = {one.name: option_of(one) for one in fields(kind)}
         words = [(declared[name].word or name).replace("_", "-") for name in kind.names()]

@@ -15,42 +15,20 @@ import typer
 from rich.markup import escape
 
 from fedgranger.config import RunConfig, read_toml
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Option, Options, choice, option_of, text
+from fedgranger.option_fields import Option, Options, option_of, text
 
 __all__ = ["DataOptions", "FitOptions", "merge", "with_options"]
 
 
-@dataclass(frozen=True)
-class DataOptions(Options):
-    """How to read the data."""
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(ReadingOptions):
+    """How to read the data of all clients."""
 
     subject = "data"
     partition: str | None = text(
         None, "file that maps each client to its columns, when DATA is one table"
-    )
-    time_column: str = text("auto", 'name of the time column, "auto" or "none"')
-    missing: str = choice(
-        "error",
-        ("error", "mask"),
-        '"error", or "mask" to treat empty cells and codes such as -9999 as missing samples',
-    )
-    constant: str = choice(
-        "error",
-        ("error", "drop", "keep"),
-        '"error", "drop" to leave out sensors that never change, or "keep"',
-    )
-    difference: str = text(
-        "auto",
-        'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
-        'client.sensor,client.sensor; "auto,client.sensor" for both',
-    )
-    leave_out: str = text("", "sensors that are not used: client.sensor,client.sensor")
-    suspect: str = choice(
-        "error",
-        ("error", "keep"),
-        '"error" refuses clocks, row numbers and codes for missing samples; "keep" uses them as '
-        "measured",
     )
     models: str | None = text(None, "JSON file with known local models")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from fedgranger.cli.console import friendly, progress_report
+from fedgranger.cli.options import with_options
 from fedgranger.cli.rankings import SHOWN, print_rankings
 from fedgranger.config import check_choice
 from fedgranger.data.align import regular_panel
@@ -16,7 +18,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
-from fedgranger.rca import SCORERS, OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
 from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.report.html import write_run_report
@@ -27,6 +29,7 @@ __all__ = ["rca"]
 
 
 @friendly
+@functools.partial(with_options, kind=WatchOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
     data: Annotated[Path, typer.Option("--data", help="New data: same clients and sensors.")],
@@ -37,9 +40,6 @@ def rca(
             "Without it, alarms are raised as the data arrive."
         ),
     ] = None,
-    scorer: Annotated[str, typer.Option(help=f"One of {', '.join(SCORERS)}.")] = "unexplained",
-    batch: Annotated[int, typer.Option(help="Steps that arrive at a time.", min=1)] = 50,
-    quiet: Annotated[int, typer.Option(help="Calm steps that end an alarm.", min=1)] = 50,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
     time_column: Annotated[str, typer.Option(help="Time column, auto or none.")] = "auto",
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN,
@@ -48,9 +48,11 @@ def rca(
         typer.Option(help="inprocess, or flare: every client a process of FLARE's simulator."),
     ] = "inprocess",
     json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Rank the clients by how likely they started an anomaly, with the evidence."""
-    check_choice("scorer", scorer, tuple(SCORERS))
+    asked = WatchOptions.from_mapping(given)
     check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
     panel = Panel.read(  # as measured: the run's monitors treat new data like the training data
@@ -66,12 +68,12 @@ def rca(
         raise ConfigError("--window is for one process; leave it or --runtime flare out")
     panel = regular_panel(panel).panel  # short gaps are missing rows, as between parties
     if runtime == "flare":
-        found = watch_simulated(result, panel, WatchOptions(scorer, batch, quiet))
+        found = watch_simulated(result, panel, asked)
     elif window:
-        found = _given(result, panel, window, scorer)
+        found = _given(result, panel, window, asked.scorer)
     else:
-        found = _online(result, panel, scorer, batch, quiet)
-    text = rankings_text(scorer, found)
+        found = _online(result, panel, asked)
+    text = rankings_text(asked.scorer, found)
     write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
     write_run_report(run / "report.html", result, run)
     if json_output:
@@ -131,12 +133,12 @@ def _steps(text: str, panel: Panel) -> tuple[int, int]:
     return first, stop
 
 
-def _online(result: Result, panel: Panel, scorer: str, batch: int, quiet: int) -> list[Ranking]:
+def _online(result: Result, panel: Panel, asked: WatchOptions) -> list[Ranking]:
     """The last ranking of every alarm, the data fed in batches."""
-    analysis, found = OnlineAnalysis(result, scorer=scorer, quiet=quiet), {}
+    analysis, found = OnlineAnalysis(result, scorer=asked.scorer, quiet=asked.quiet), {}
     with progress_report() as report:
-        for first in range(0, panel.num_steps, batch):
-            stop = min(first + batch, panel.num_steps)
+        for first in range(0, panel.num_steps, asked.steps):
+            stop = min(first + asked.steps, panel.num_steps)
             for alarm in analysis.feed(panel.slice(first, stop)):
                 found[alarm.step] = alarm.ranking
             report("analysis", stop, panel.num_steps)

@@ -12,7 +12,13 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, number, whole
 
-__all__ = ["ClientOptions", "ExchangeOptions", "FederationOptions", "check_run_name"]
+__all__ = [
+    "ClientOptions",
+    "ExchangeOptions",
+    "FederationOptions",
+    "WaitingOptions",
+    "check_run_name",
+]
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "period", "season")
@@ -43,11 +49,10 @@ def check_run_name(name: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangeOptions(Options):
-    """How the parties of a run wait for each other, and how much they send at once."""
+class WaitingOptions(Options):
+    """How the parties wait for each other."""
 
     subject = "federation"
-    message_steps: int = whole(50_000, "largest number of time steps in one message", least=1)
     wait_seconds: float | int = number(
         600.0,
         "how long to wait for a client before the run stops or goes on without it",
@@ -63,6 +68,14 @@ class ExchangeOptions(Options):
         "largest difference between a client's clock and the server's; 0 does not check",
         least=0,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeOptions(WaitingOptions):
+    """How the parties of a run wait for each other, and how much they send at once."""
+
+    subject = "messages"
+    message_steps: int = whole(50_000, "largest number of time steps in one message", least=1)
 
 
 @dataclass(frozen=True)

@@ -10,35 +10,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_text
-from fedgranger.errors import ConfigError
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
 from fedgranger.federation.exchanges import Answers, Request, request_all
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import Records
 from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
+from fedgranger.option_fields import Options, choice, whole
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
+from fedgranger.rca.scorers import SCORERS
 
 __all__ = ["WatchOptions", "Watched", "alarm_text", "watch_protocol"]
 
 
-class WatchOptions(NamedTuple):
-    """How new data are watched.
+@dataclass(frozen=True)
+class WatchOptions(Options):
+    """How new data are watched."""
 
-    Attributes:
-        scorer: how clients are ranked.
-        steps: time steps per message.
-        quiet: calm steps that end an alarm.
-    """
-
-    scorer: str = "unexplained"
-    steps: int = 50
-    quiet: int = 50
+    subject = "watch"
+    scorer: str = choice(
+        "unexplained", tuple(SCORERS), f"how clients are ranked: {', '.join(SCORERS)}"
+    )
+    steps: int = whole(50, "time steps that arrive at a time", least=1, word="batch")
+    quiet: int = whole(50, "calm steps that end an alarm", least=1)
 
 
 class Watched(NamedTuple):
@@ -67,14 +67,7 @@ def watch_protocol(knowledge: Knowledge, options: WatchOptions) -> Asking:
     Args:
         knowledge: what the server of the run knows.
         options: of the watch.
-
-    Raises:
-        ConfigError: an option is out of range.
     """
-    for name in ("steps", "quiet"):
-        value = getattr(options, name)
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
     def begin(
         plan: Plan, store: Records, clock: Callable[[], float], log: Callable[[str], None]

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgranger.config import RunConfig
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
-from fedgranger.option_fields import Options, choice, text
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -49,7 +49,7 @@ SIMULATED_CONFIG = "simulation.json"
 
 
 @dataclass(frozen=True)
-class ClientSettings(Options):
+class ClientSettings(ReadingOptions):
     """How a client reads its data.
 
     Attributes:
@@ -58,31 +58,8 @@ class ClientSettings(Options):
         watch: path of the file with its new data, or "": nothing is watched.
     """
 
-    subject = "data"
     data: str
-    time_column: str = text("auto", 'name of the time column, "auto" or "none"')
     interval: float | None = None
-    missing: str = choice(
-        "error",
-        ("error", "mask"),
-        '"error", or "mask" to treat empty cells and codes like -9999 as missing samples',
-    )
-    constant: str = choice(
-        "error",
-        ("error", "drop", "keep"),
-        '"error", "drop" to leave out sensors that never change, or "keep"',
-    )
-    difference: str = text(
-        "auto",
-        'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
-        'sensor,sensor; "auto,sensor" for both',
-    )
-    leave_out: str = text("", "sensors that are not used: sensor,sensor")
-    suspect: str = choice(
-        "error",
-        ("error", "keep"),
-        '"error" refuses clocks and codes for missing samples; "keep" uses them as measured',
-    )
     watch: str = ""
 
 

@@ -15,7 +15,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
 
     asked = FederationOptions(RunConfig(solver="none"))
     new = panel.select(list(normals))
-    with _simulated(new, asked, "watch", prepare, watch=options._asdict()) as (_, found):
+    with _simulated(new, asked, "watch", prepare, watch=asdict(options)) as (_, found):
         return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
 
 

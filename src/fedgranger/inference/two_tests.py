@@ -179,8 +179,8 @@ class TwoTests:
         if lags > 1 and facts["noise_from_lags"]:
             return (
                 f"the clients' own estimate of their measurement noise does not agree with how "
-                f"their states go from step to step, and a latent model of {lags} lags leaves no "
-                "other"
+                f"their states go from step to step, and with {lags} lags the data give no other "
+                "(lags = 'auto' or 1 do)"
             )
         if lags > 1 or is_noise_possible:
             return ""

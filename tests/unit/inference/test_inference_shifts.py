@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
 from fedgranger.inference.calibrate import Formula, calibrate
 from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
+from fedgranger.inference.latent import fit_latent, latent_formula, pair_tests
+from fedgranger.inference.readings import regress
+from fedgranger.inference.readings_test import pair_tests_of, readings_formula
 from fedgranger.inference.shifts import (
     draw_shifts,
     keep_together,
     kinds_of_copies,
     tabulate,
 )
-from tests.state_sources import source_of
+from tests.state_sources import simulate_states, source_of
 
 QUIET = lambda *_: None  # noqa: E731
 
@@ -247,3 +251,19 @@ def test_beyond_the_copies_no_p_value_is_bolder_than_the_formula():
     for level in (0.05, 0.002):  # intervals and tests agree
         at = found.law.critical(level)
         np.testing.assert_allclose(found.law.tail(at), level, rtol=1e-6)
+
+
+def test_the_formulas_that_bound_the_tail_are_those_of_the_tests():
+    """P-values by `latent_formula` and `readings_formula` against the tests' own."""
+    rng = np.random.default_rng(4)
+    A = np.diag([0.8, 0.6, 0.7, 0.5])
+    source = source_of(simulate_states(rng, A, 120), (2, 1, 1))  # short: d2 matters
+    fit = fit_latent(source, RunConfig(lags=1))
+    readings = regress(source, np.array([2, 1, 1]), np.ones((3, 3), dtype=int))
+    for tests, law in (
+        (pair_tests(fit), latent_formula(fit.covariance)),
+        (pair_tests_of(readings), readings_formula(readings)),
+    ):
+        p = stats.f.sf(tests.statistic / law.scale, tests.df, law.df_denominator)
+        np.testing.assert_allclose(p, tests.p_value, rtol=1e-10)
+        assert np.isfinite(p).sum() == 6

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedgranger.cli.console import friendly
 from fedgranger.cli.federation.common import Kit, check_kit, print_sentence
+from fedgranger.cli.options import with_options
 from fedgranger.cli.rankings import SHOWN, print_rankings
-from fedgranger.config import RunConfig, check_choice
+from fedgranger.config import RunConfig
 from fedgranger.errors import RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WaitingOptions
+from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.kits import require_flare
 from fedgranger.flare.session import connect, run_job
-from fedgranger.rca import SCORERS
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
@@ -24,17 +27,19 @@ from fedgranger.results import ROOT_CAUSE_FILE, Result
 __all__ = ["watch"]
 
 
+@dataclass(frozen=True)
+class SitesWatchOptions(WaitingOptions, WatchOptions):
+    """What the command line of a watch between parties may set."""
+
+
 @friendly
+@functools.partial(with_options, kind=SitesWatchOptions)
 def watch(
     kit: Kit,
     run: Annotated[Path, typer.Argument(help="Run folder that 'federation run' wrote.")],
-    scorer: Annotated[str, typer.Option(help=f"One of {', '.join(SCORERS)}.")] = "unexplained",
-    batch: Annotated[int, typer.Option(help="Time steps per message.", min=1)] = 50,
-    quiet: Annotated[int, typer.Option(help="Calm steps that end an alarm.", min=1)] = 50,
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN,
-    wait_seconds: Annotated[float, typer.Option(help="Longest wait for a party.")] = 600.0,
-    on_missing: Annotated[str, typer.Option(help="stop, or drop who stays away.")] = "stop",
-    clock_seconds: Annotated[float, typer.Option(help="Allowed clock difference.")] = 60.0,
+    *,
+    given: dict[str, Any],
 ) -> None:
     """Let every site watch its own new data; rank who started an anomaly, and tell the sites.
 
@@ -42,7 +47,7 @@ def watch(
     when there are more. What is written: RUN/rca.json and the report; at every site alarms.json.
     """
     require_flare()
-    check_choice("scorer", scorer, tuple(SCORERS))
+    asked = SitesWatchOptions.from_mapping(given)
     result = Result.load(run)
     name = result.manifest.get("run")
     if name is None:
@@ -50,14 +55,9 @@ def watch(
             f"{run}: was not made between parties; use 'fedgranger rca {run} --data FOLDER'"
         )
     knowledge_of(result)  # says why, when the run does not know what is normal
-    options = FederationOptions(
-        RunConfig(solver="none"),
-        wait_seconds=wait_seconds,
-        on_missing=on_missing,
-        clock_seconds=clock_seconds,
-    )
+    waiting = {name: getattr(asked, name) for name in WaitingOptions.names()}
+    options = FederationOptions(RunConfig(solver="none"), **waiting)
     check_kit(kit)
-    asked = {"scorer": scorer, "steps": batch, "quiet": quiet}
     with connect(kit) as session:
         outcome = run_job(
             session,
@@ -66,7 +66,7 @@ def watch(
             options,
             run,
             mode="watch",
-            watch=asked,
+            watch={name: getattr(asked, name) for name in WatchOptions.names()},
             log=print_sentence,
         )
     if outcome["status"] != "done":
