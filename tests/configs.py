@@ -4,8 +4,6 @@ from typing import Any
 
 from fedgranger.config import RunConfig
 
-__all__ = ["formula_config"]
-
 
 def formula_config(**options: Any) -> RunConfig:
     """The latent test with one lag and p-values by formula: no copies, plain linear algebra."""

@@ -17,13 +17,11 @@ from jaxtyping import Array
 
 from fedgranger.client.augment import AugmentState, ClientWindow
 from fedgranger.config import RunConfig
-from fedgranger.rounds import RoundParams, RoundState, answer, send, step
+from fedgranger.rounds import RoundParams, RoundState, send, step
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.setup import Setup
-from fedgranger.server.granger import ServerState
+from fedgranger.server.granger import ServerState, answer
 from fedgranger.uncertainty.measurement_noise import MeasurementNoise
-
-__all__ = ["Sample", "run_ensemble"]
 
 
 class Sample(NamedTuple):

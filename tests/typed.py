@@ -2,8 +2,6 @@
 
 import typing
 
-__all__ = ["mismatches"]
-
 
 def mismatches(value, kind, path="manifest"):
     """Sentences on every key that is unknown, absent or of another type."""

@@ -11,8 +11,6 @@ from fedgranger.data.panel import Panel
 from fedgranger.results import Result
 from fedgranger.runtime.fitting import fit_panel
 
-__all__ = ["fit"]
-
 
 def fit(
     panel: Panel,

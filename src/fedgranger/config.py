@@ -13,27 +13,14 @@ from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import (
     Options,
-    check_choice,
     choice,
     flag,
     number,
     special,
     text,
-    unknown_key,
     whole,
 )
 from fedgranger.periods import Period, read_period
-
-__all__ = [
-    "EdgeTestOptions",
-    "LocalModelOptions",
-    "PriorOptions",
-    "RunConfig",
-    "TrainingOptions",
-    "check_choice",
-    "read_toml",
-    "unknown_key",
-]
 
 Auto = Literal["auto"]
 AUTO = ("auto",)

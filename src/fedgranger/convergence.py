@@ -23,18 +23,6 @@ from fedgranger.manifest_types import TrainingFacts
 if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
     from fedgranger.rounds import RoundState
 
-__all__ = [
-    "CRITERION",
-    "NOT_TRAINED",
-    "Progress",
-    "correction_size",
-    "measure",
-    "row_size",
-    "start",
-    "update",
-]
-
-
 CRITERION = "estimated relative distance of the parameters to their limit"
 NOT_TRAINED: TrainingFacts = {
     "solver": "none",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["EDGE_TESTS", "STATE_TESTS", "EdgeTestKind"]
-
 
 class EdgeTestKind(NamedTuple):
     """One test.

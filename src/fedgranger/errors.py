@@ -4,19 +4,6 @@ Every error is one sentence that names what was wrong (client, column, row, valu
 do about it. The command line turns any `FedGrangerError` into exit code 2 without a traceback.
 """
 
-__all__ = [
-    "ConfigError",
-    "ConvergenceWarning",
-    "DataError",
-    "FedGrangerError",
-    "InferenceError",
-    "InferenceWarning",
-    "ModelError",
-    "RunError",
-    "StabilityWarning",
-    "UnstableRecursionError",
-]
-
 
 class FedGrangerError(ValueError):
     """Base of every error that a user can fix."""

@@ -18,8 +18,6 @@ from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 
-__all__ = ["OTHER_FILES", "inference_arrays", "other_tables", "read_inference", "read_table"]
-
 NAMES = ("cause", "effect")
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")

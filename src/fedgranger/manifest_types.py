@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-__all__ = [
-    "AuditFacts",
-    "ClientFacts",
-    "DataFacts",
-    "InferenceFacts",
-    "Manifest",
-    "NormalFacts",
-    "SeasonFacts",
-    "TrainingFacts",
-]
-
 
 class SeasonFacts(TypedDict):
     """What a client took out of its data because it repeats."""

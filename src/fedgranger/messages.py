@@ -56,26 +56,6 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
-__all__ = [
-    "CONTENTS",
-    "LARGEST_NUMBER",
-    "OLDEST_PROTOCOL",
-    "PASS_REPORT_BYTES",
-    "PROTOCOL_VERSION",
-    "ClientHello",
-    "ClientMessage",
-    "Content",
-    "MonitorMessage",
-    "PassReport",
-    "ServerMessage",
-    "StateHello",
-    "StateMessage",
-    "hello_bytes",
-    "message_bytes",
-    "monitor_bytes",
-    "state_bytes",
-]
-
 PROTOCOL_VERSION = 5
 """Raised whenever a kind or a field changes."""
 OLDEST_PROTOCOL = 4

@@ -12,14 +12,6 @@ from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.inference.reference import Reference
 from fedgranger.normal_operation import Monitor
 
-__all__ = [
-    "NORMAL_FILE",
-    "monitor_from_arrays",
-    "monitor_to_arrays",
-    "normal_from_arrays",
-    "normal_to_arrays",
-]
-
 NORMAL_FILE = "normal.npz"
 _PLAIN = tuple(part.name for part in fields(Monitor) if part.name != "treatment")
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 
-__all__ = ["Monitor", "Season"]
-
 
 @dataclass(frozen=True, eq=False)
 class Monitor:

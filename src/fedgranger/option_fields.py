@@ -24,21 +24,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fedgranger.errors import ConfigError
 
-__all__ = [
-    "Option",
-    "Options",
-    "check_choice",
-    "choice",
-    "flag",
-    "number",
-    "option_of",
-    "special",
-    "text",
-    "unknown_key",
-    "whole",
-]
-
-
 NEAR = 0.6
 """Words less alike than this are not proposed."""
 

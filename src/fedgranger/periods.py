@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["MOST_PERIODS", "Period", "duration_nanoseconds", "read_period"]
-
 Period = Literal["auto", "none"] | tuple[int | str, ...]
 MOST_PERIODS = 4
 """More periods than this are no calendar but a filter."""

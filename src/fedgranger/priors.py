@@ -11,8 +11,6 @@ from jaxtyping import Array, Float, Key
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["FAMILIES", "draw", "named_key"]
-
 Sampler = Callable[[Key[Array, ""], tuple[int, ...], float], Float[Array, "..."]]
 """(key, shape, degrees of freedom) -> draws with mean 0 and variance 1."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import RunConfig, check_choice, read_toml
+from fedgranger.config import RunConfig, read_toml
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import RunError
 from fedgranger.inference.decision import decide, false_edge_bound, normal_score
@@ -22,11 +22,10 @@ from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tabl
 from fedgranger.manifest_types import Manifest
 from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.normal_operation import Monitor, Season
+from fedgranger.option_fields import check_choice
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
-
-__all__ = ["ROOT_CAUSE_FILE", "Result"]
 
 ROOT_CAUSE_FILE = "rca.json"
 SEASONS_FILE = "seasons.json"

@@ -16,8 +16,6 @@ from fedgranger.client.augment import AugmentInfo, AugmentParams, AugmentState, 
 from fedgranger.messages import ClientMessage, ServerMessage
 from fedgranger.server.granger import ServerInfo, ServerParams, ServerState, answer
 
-__all__ = ["RoundInfo", "RoundParams", "RoundState", "answer", "learn", "send", "step"]
-
 
 class RoundParams(eqx.Module):
     """Constants of all clients and of all server rows; every leaf has a leading client axis."""

@@ -13,16 +13,6 @@ import pandas as pd
 
 from fedgranger.errors import RunError
 
-__all__ = [
-    "MANIFEST",
-    "RunFolder",
-    "check_files",
-    "flush_to_disk",
-    "plain_cell",
-    "without_formulas",
-    "write_atomically",
-]
-
 MANIFEST = "manifest.json"
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""

@@ -3,17 +3,6 @@
 import math
 import re
 
-__all__ = [
-    "format_bytes",
-    "format_digits",
-    "format_number",
-    "format_probability",
-    "format_share",
-    "printable",
-    "shorten",
-    "wrap",
-]
-
 SMALLEST_SHOWN = 1e-99
 LONGEST_LINE = 16
 # Characters that XML 1.0 forbids, and lone surrogates, which UTF-8 cannot write.

@@ -1,7 +1,5 @@
 """The commands that join `fedgranger` when this package is installed."""
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = {
     "datasets": (
         "fedgranger_research.cli.datasets",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["LoopbackEngine"]
-
 
 class LoopbackEngine:
     """An engine whose clients are functions."""

@@ -14,8 +14,6 @@ from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import WatchOptions, watch_protocol
 from tests.federation.loopback import LoopbackEngine
 
-__all__ = ["OPEN", "Federation", "Ticking", "silent_after"]
-
 OPEN = SitePolicy(**UNLIMITED)
 """Sites that allow every option and any number of rounds."""
 

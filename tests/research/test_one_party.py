@@ -9,11 +9,12 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.rounds import answer, send, step
+from fedgranger.rounds import send, step
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise, single_row
 from fedgranger.runtime.setup import initial_state, set_up
+from fedgranger.server.granger import answer
 from fedgranger.uncertainty.recursion import advance_rounds, prior_state
 from fedgranger.uncertainty.steady_state import solve_steady_state
 from fedgranger_research.studies.one_party import (

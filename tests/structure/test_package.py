@@ -73,7 +73,7 @@ def test_layers_notice_an_import_the_wrong_way(tmp_path, line, reported):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_lists_existing_names(name):
+def test_every_module_imports_and_says_what_it_is_for(name):
     module = importlib.import_module(name)
     assert module.__doc__ or not Path(module.__file__).read_text().strip()
     for public in getattr(module, "__all__", []):

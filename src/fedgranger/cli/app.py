@@ -10,8 +10,6 @@ import typer
 from fedgranger._version import __version__
 from fedgranger.cli.lazy import lazy_group
 
-__all__ = ["COMMANDS", "app", "main"]
-
 COMMANDS = {
     "demo": (
         "fedgranger.cli.demo",

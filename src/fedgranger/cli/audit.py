@@ -13,8 +13,6 @@ from rich.table import Table
 from fedgranger.cli.console import Json, Run, friendly, out
 from fedgranger.errors import RunError
 
-__all__ = ["audit"]
-
 CONTROL_FACTS = ("positive_control", "innovation_sensor")
 
 

@@ -12,15 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import Correction, Json, friendly, out
-from fedgranger.config import check_choice
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
 from fedgranger.inference.decision import CORRECTIONS
+from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
 from fedgranger.text import format_digits
-
-__all__ = ["compare"]
 
 COLOURS = {
     "appeared": "green",

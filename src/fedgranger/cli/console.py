@@ -29,19 +29,6 @@ from fedgranger.errors import (
     StabilityWarning,
 )
 
-__all__ = [
-    "INTERRUPTED",
-    "NOTHING_TESTED",
-    "Correction",
-    "Json",
-    "Level",
-    "Run",
-    "err",
-    "friendly",
-    "out",
-    "progress_report",
-]
-
 # In a pipe or a file tables need no folding at 80 columns.
 out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False)

@@ -19,8 +19,6 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.errors import RunError
 from fedgranger.evaluation.metrics import evaluate
 
-__all__ = ["demo"]
-
 CLIENTS = ("boiler", "compressor", "cooling", "reactor", "separator", "turbine")
 NUM_STEPS = 5000
 NUM_EDGES = 9

@@ -17,8 +17,6 @@ from fedgranger.inference.audit_words import audit_sentences, control_sentences
 from fedgranger.inference.strength import power_at
 from fedgranger.results import Result
 
-__all__ = ["diagnose"]
-
 LEVELS = (0.001, 0.01, 0.05, 0.1, 0.2)
 
 

@@ -13,8 +13,6 @@ from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
 from fedgranger.results import Result
 
-__all__ = ["edges"]
-
 
 @friendly
 def edges(

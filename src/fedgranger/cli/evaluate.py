@@ -21,8 +21,6 @@ from fedgranger.results import Result
 from fedgranger.run_folder import write_atomically
 from fedgranger.text import format_digits
 
-__all__ = ["evaluate"]
-
 ENTRY_LEVELS = ("entries_across", "entries_all")
 
 

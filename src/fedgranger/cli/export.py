@@ -14,8 +14,6 @@ from fedgranger.export.formats import FORMATS, export_text
 from fedgranger.results import Result
 from fedgranger.run_folder import write_atomically
 
-__all__ = ["export"]
-
 
 @friendly
 def export(

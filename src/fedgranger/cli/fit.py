@@ -12,10 +12,8 @@ from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import merge, with_options
 from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer, run_fit
 from fedgranger.cli.tables import bytes_table, ledger_table
-from fedgranger.config import check_choice
 from fedgranger.errors import RunError
-
-__all__ = ["fit"]
+from fedgranger.option_fields import check_choice
 
 
 @friendly

@@ -13,8 +13,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["lazy_group"]
-
 
 def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
     """A class of command groups.

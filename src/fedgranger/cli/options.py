@@ -19,8 +19,6 @@ from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Option, Options, option_of, text
 
-__all__ = ["DataOptions", "FitOptions", "merge", "with_options"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(ReadingOptions):

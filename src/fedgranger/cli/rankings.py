@@ -12,8 +12,6 @@ from rich.table import Table
 from fedgranger.cli.console import out
 from fedgranger.rca import Ranking
 
-__all__ = ["SHOWN", "print_rankings"]
-
 SHOWN = 5
 
 

@@ -12,20 +12,18 @@ import typer
 from fedgranger.cli.console import friendly, progress_report
 from fedgranger.cli.options import with_options
 from fedgranger.cli.rankings import SHOWN, print_rankings
-from fedgranger.config import check_choice
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
+from fedgranger.option_fields import check_choice
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
 from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
-
-__all__ = ["rca"]
 
 
 @friendly

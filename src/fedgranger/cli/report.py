@@ -14,8 +14,6 @@ from fedgranger.errors import RunError
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 
-__all__ = ["report"]
-
 
 @friendly
 def report(

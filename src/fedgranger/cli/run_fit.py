@@ -24,8 +24,6 @@ from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.fitting import fit_panel
 
-__all__ = ["check_folder", "leave_if_untested", "print_answer", "run_fit"]
-
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to write over something before any work is done."""

@@ -13,15 +13,13 @@ from rich.markup import escape
 from fedgranger.cli.console import friendly, out
 from fedgranger.cli.options import with_options
 from fedgranger.client.params import known_models, write_models
-from fedgranger.config import check_choice
 from fedgranger.data.panel import Panel
 from fedgranger.data.scenarios import DECLARED_NOISE
 from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.data.synthetic import simulate as simulate_panel
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, RunError
-
-__all__ = ["check_target", "simulate", "write_simulation"]
+from fedgranger.option_fields import check_choice
 
 
 @friendly

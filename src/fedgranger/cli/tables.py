@@ -22,15 +22,6 @@ from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.results import Result
 from fedgranger.text import format_bytes, format_digits
 
-__all__ = [
-    "bytes_table",
-    "edge_table",
-    "headline",
-    "ledger_table",
-    "score_table",
-    "untested_lines",
-]
-
 NAMED = 8
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 

@@ -26,8 +26,6 @@ from fedgranger.run_folder import MANIFEST
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
 
-__all__ = ["watch"]
-
 BARS = "▁▂▃▄▅▆▇█"
 STOPPED = 1
 CURVES = {"local loss": "local_loss", "server loss": "server_loss", "variance": "variance"}

@@ -22,8 +22,6 @@ from jaxtyping import Array, Bool, Float
 
 from fedgranger.messages import ClientMessage, ServerMessage
 
-__all__ = ["AugmentInfo", "AugmentParams", "AugmentState", "ClientWindow", "send", "step"]
-
 
 class AugmentParams(eqx.Module):
     """Constants of one client's learner: (CA)ᵀCA, η1, η2, λ_θ."""

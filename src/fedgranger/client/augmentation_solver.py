@@ -21,8 +21,6 @@ from scipy.sparse.linalg import cg
 
 from fedgranger.linalg.operators import matrix_operator
 
-__all__ = ["NewtonClient", "prepare", "step"]
-
 LARGEST_DENSE = 1024
 """Up to this many parameters the system is factored; above it is solved by conjugate gradients."""
 

@@ -16,8 +16,6 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
 from fedgranger.normal_operation import Season
 
-__all__ = ["ClientSide", "resolve_window", "set_up_client"]
-
 
 class ClientSide(NamedTuple):
     """A client's data on the common time axis, and what it can be asked for.

@@ -9,8 +9,6 @@ import numpy as np
 from fedgranger.errors import DataError
 from fedgranger.periods import duration_nanoseconds
 
-__all__ = ["Clock", "clock_of", "period_ticks", "whole_steps"]
-
 LARGEST_MULTIPLE = 20
 """So many periods at most are joined until they are whole steps."""
 CLOSE_STEPS = 0.02

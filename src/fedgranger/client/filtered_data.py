@@ -12,14 +12,6 @@ from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.spectral import WindowMoments, window_moments
 
-__all__ = [
-    "FilteredData",
-    "WindowArrays",
-    "filter_data",
-    "measured_moments",
-    "state_moments",
-]
-
 CHUNK_STEPS = 65_536
 
 

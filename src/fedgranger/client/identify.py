@@ -16,8 +16,6 @@ from fedgranger.linalg.noise_floor import SMALLEST_SHARE
 from fedgranger.linalg.psd import is_positive_definite, project
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = ["identify"]
-
 PROCESS_FLOOR = 1e-6
 """Smallest eigenvalue of Q as a share of the mean state variance."""
 UNIT_ROOT_SLACK = 4.0

@@ -23,8 +23,6 @@ from fedgranger.client.state_noise import state_readout
 from fedgranger.errors import ModelError
 from fedgranger.linalg.psd import symmetrise
 
-__all__ = ["FilterParams", "SteadyGain", "filter_params", "run", "steady_gain", "step"]
-
 
 class SteadyGain(NamedTuple):
     """Stationary gain K and the state covariances before and after a measurement."""

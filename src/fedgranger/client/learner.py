@@ -17,8 +17,6 @@ from fedgranger.config import RunConfig
 from fedgranger.convergence import correction_size
 from fedgranger.messages import ServerMessage
 
-__all__ = ["ClientMemory", "Learner", "NewtonLearner", "SgdLearner", "make_learner"]
-
 
 class ClientMemory(NamedTuple):
     """What a client must not lose: θ now, and θ when the present pass began."""

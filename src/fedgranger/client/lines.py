@@ -29,8 +29,6 @@ from scipy.signal.windows import dpss
 
 from fedgranger.client.clock import Clock, clock_of
 
-__all__ = ["HARMONICS", "find_periods", "line_log_p", "num_harmonics"]
-
 HARMONICS = 4
 """Of every period, as far as it has so many below half the sampling rate."""
 LEVEL = 1e-3

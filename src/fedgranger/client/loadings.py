@@ -20,15 +20,6 @@ import scipy.linalg
 
 from fedgranger.errors import ModelError
 
-__all__ = [
-    "METHODS",
-    "Loadings",
-    "analyse_factors",
-    "factor_is_identified",
-    "fit_loadings",
-    "log_likelihood",
-]
-
 METHODS = ("factor", "ppca", "svd", "paper")
 NOISE_FLOOR = 1e-10
 """Noise below this share of the mean sensor variance is rounding: R is then zero."""

@@ -17,8 +17,6 @@ import numpy as np
 from fedgranger.client.params import LocalModel
 from fedgranger.errors import UnstableRecursionError
 
-__all__ = ["ClientStepSizes", "choose_step_sizes"]
-
 
 class ClientStepSizes(NamedTuple):
     """η1, η2 and the gain they use: unstable for certain at 2, safe below 1."""

@@ -13,8 +13,6 @@ from fedgranger.client.loadings import (
 from fedgranger.client.sensor_moments import MeasurementMoments
 from fedgranger.errors import ModelError
 
-__all__ = ["choose_loadings", "select_state_dim"]
-
 
 def choose_loadings(moments: MeasurementMoments, state_dim: int, method: str) -> Loadings:
     """Fit the method named, or the better of two when it is `auto`.

@@ -26,8 +26,6 @@ from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms
 from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor
 
-__all__ = ["fit_monitor", "monitor_message", "treat"]
-
 RIDGE = 1e-2
 """Of the regression and of the errors' covariance, in units of a sensor's variance."""
 MOST_STEPS = 200_000

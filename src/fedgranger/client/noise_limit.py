@@ -22,8 +22,6 @@ from fedgranger.data.panel import ClientData
 from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
 from fedgranger.linalg.psd import symmetrise
 
-__all__ = ["client_noise_floor", "limited_noise", "share_in_words", "state_lag_moments"]
-
 CHUNK_STEPS = 16_384
 
 

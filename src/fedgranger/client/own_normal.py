@@ -20,8 +20,6 @@ from fedgranger.errors import DataError
 from fedgranger.messages import MonitorMessage
 from fedgranger.normal_operation import Monitor, Season
 
-__all__ = ["PAST_STEPS", "OwnNormal", "check_interval", "is_same_interval", "learn_own_normal"]
-
 PAST_STEPS = 2
 """A report on a step needs the one before, and the change at that one needs one more."""
 INTERVAL_TOLERANCE = 0.05

@@ -12,8 +12,6 @@ import numpy as np
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
-__all__ = ["LARGEST_ORDER", "own_order"]
-
 LARGEST_ORDER = 30
 ROWS_PER_NUMBER = 5
 """At least so many rows for each coefficient of an equation."""

@@ -15,8 +15,6 @@ from fedgranger.data.truth import Truth
 from fedgranger.errors import ModelError
 from fedgranger.linalg.psd import is_positive_definite
 
-__all__ = ["LocalModel", "known_models", "read_models", "write_models"]
-
 
 class LocalModel(eqx.Module):
     r"""Linear state-space model of one client, ignoring the others (Section 3 of the paper).

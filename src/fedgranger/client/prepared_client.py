@@ -24,15 +24,6 @@ from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError, UnstableRecursionError
 from fedgranger.messages import ClientHello
 
-__all__ = [
-    "PreparedClient",
-    "augment_params",
-    "check_length",
-    "identify_client",
-    "initial_augmentation",
-    "prepare_client",
-]
-
 
 class PreparedClient(NamedTuple):
     """A client that is ready to learn.

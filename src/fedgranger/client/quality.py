@@ -16,8 +16,6 @@ import scipy.linalg
 from fedgranger.client.filtered_data import FilteredData
 from fedgranger.client.kalman import steady_gain
 
-__all__ = ["LocalFit", "local_fit"]
-
 MOST_STEPS = 20_000
 NUM_QUANTILES = 41
 MOST_SENSORS = 200

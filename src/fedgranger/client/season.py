@@ -27,16 +27,6 @@ from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
 
-__all__ = [
-    "apply_season",
-    "fit_season",
-    "pattern",
-    "period_steps",
-    "remove",
-    "season_fact",
-    "take_out",
-]
-
 NOTHING_LEFT = 1e-14
 """A sensor of which less than this share of the variance remains does nothing but repeat."""
 

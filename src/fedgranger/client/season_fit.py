@@ -8,8 +8,6 @@ from fedgranger.client.clock import Clock
 from fedgranger.client.lines import num_harmonics
 from fedgranger.data.panel import ClientData
 
-__all__ = ["CHUNK_STEPS", "fit_profile", "fit_waves", "phases", "waves"]
-
 CHUNK_STEPS = 65_536
 SWEEPS = 50
 

@@ -9,8 +9,6 @@ import numpy as np
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 
-__all__ = ["MeasurementMoments", "measurement_moments"]
-
 CHUNK_STEPS = 65_536
 
 

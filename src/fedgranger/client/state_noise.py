@@ -18,8 +18,6 @@ from fedgranger.data.panel import ClientData
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.messages import StateHello, StateMessage
 
-__all__ = ["StateReadout", "state_hello", "state_message", "state_readout"]
-
 
 class StateReadout(NamedTuple):
     """Matrix that maps measurements to least-squares states, and their error covariance."""

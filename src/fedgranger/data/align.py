@@ -27,15 +27,6 @@ from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
-__all__ = [
-    "ClientTable",
-    "align",
-    "check_missing",
-    "finish_client",
-    "is_same_axis",
-    "regular_panel",
-]
-
 
 class ClientTable(NamedTuple):
     """One client as read: NaN marks a missing sample; no `time` means rows are the time axis."""

@@ -14,8 +14,6 @@ import pyarrow.parquet as arrow_parquet
 from fedgranger.data import input_checks
 from fedgranger.errors import DataError
 
-__all__ = ["Table", "is_table", "load_table", "not_utf8", "one_sentence"]
-
 SUFFIXES = (".csv", ".parquet")
 BLOCK_BYTES = 1 << 22
 

@@ -11,17 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "LEAST_ROWS",
-    "Code",
-    "Counter",
-    "StandStill",
-    "clock_step",
-    "find_code",
-    "find_counter",
-    "longest_stand_still",
-]
-
 LEAST_ROWS = 30
 """Shorter columns are not judged."""
 LEAST_DISTINCT = 10

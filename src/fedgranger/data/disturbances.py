@@ -11,8 +11,6 @@ import numpy as np
 
 from fedgranger.data.truth import Truth
 
-__all__ = ["add_counter", "add_cycle", "add_mean_shifts", "change_unit", "observed_steps"]
-
 COUNTER = "counter"
 Parts = dict[str, np.ndarray]
 

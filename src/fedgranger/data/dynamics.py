@@ -18,14 +18,6 @@ from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = [
-    "advance_matrix",
-    "known_process_cov",
-    "reading_errors",
-    "state_std",
-    "with_dead_time",
-]
-
 BISECTIONS = 60
 
 

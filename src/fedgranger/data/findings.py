@@ -22,8 +22,6 @@ from fedgranger.data.columns import (
 )
 from fedgranger.data.unit_root import UnitRoot, unit_root_test
 
-__all__ = ["DIFFERENCED", "Finding", "examine", "lost_rows", "quoted_list"]
-
 DIFFERENCED = ("counter", "integrated")
 """Kinds whose change per row is used unless the user chooses otherwise."""
 FEW_TIME_CONSTANTS = 4.0

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, check_missing, finish_client
 from fedgranger.data.findings import Finding, examine
@@ -20,8 +19,7 @@ from fedgranger.data.sensor_preparation import (
     prepare,
     without,
 )
-
-__all__ = ["finish_panel", "prepare_panel", "prepare_table", "with_findings"]
+from fedgranger.option_fields import check_choice
 
 
 def prepare_table(

@@ -17,15 +17,6 @@ import pyarrow as pa
 
 from fedgranger.errors import DataError
 
-__all__ = [
-    "TimeAxis",
-    "check_names",
-    "find_time_column",
-    "nearest",
-    "to_numbers",
-    "to_times",
-]
-
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "t")
 STAMP_RANGE = (np.datetime64("1678-01-01"), np.datetime64("2262-01-01"))
 """What int64 nanoseconds can hold, rounded to whole years."""

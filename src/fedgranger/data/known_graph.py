@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError
 
-__all__ = ["KnownGraph", "read_known_graph"]
-
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 

@@ -11,8 +11,6 @@ from fedgranger.errors import ConfigError
 from fedgranger.linalg.psd import is_positive_definite
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = ["client_names", "draw_system"]
-
 EDGE_STRENGTH = (0.4, 0.8)
 """Range of a block's Frobenius norm, divided by the square root of its smaller side, before the
 whole matrix is scaled to its spectral radius."""

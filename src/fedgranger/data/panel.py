@@ -13,8 +13,6 @@ from fedgranger.data.findings import Finding
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
-__all__ = ["ClientData", "Panel", "segment_starts", "sensor_columns", "step_lengths"]
-
 GAP_FACTOR = 1.5
 """A step longer than this many median sampling intervals starts a new segment."""
 

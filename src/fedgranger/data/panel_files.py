@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
-from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, align, finish_client, is_same_axis
 from fedgranger.data.client_tables import Table, is_table, load_table
@@ -28,8 +27,7 @@ from fedgranger.data.finishing import finish_panel, prepare_table
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.sensor_preparation import choose, labels_of
 from fedgranger.errors import DataError
-
-__all__ = ["read_client", "read_panel", "read_partition", "write_panel"]
+from fedgranger.option_fields import check_choice
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 

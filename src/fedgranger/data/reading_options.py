@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from fedgranger.option_fields import Options, choice, text
 
-__all__ = ["ReadingOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(Options):

@@ -6,8 +6,6 @@ from typing import Any
 
 from fedgranger.option_fields import check_choice
 
-__all__ = ["DECLARED_NOISE", "SCENARIOS", "scenario_options"]
-
 HUB: dict[str, Any] = {
     "num_clients": 4,
     "edges": [("client1", "client2"), ("client1", "client3"), ("client1", "client4")],

@@ -14,20 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.config import check_choice
 from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
 from fedgranger.data.treatment import Treatment, chosen_sensors, treat_columns
 from fedgranger.errors import ConfigError, DataError
-
-__all__ = [
-    "SensorChoices",
-    "choose",
-    "finding_sentences",
-    "labels_of",
-    "prepare",
-    "propose",
-    "without",
-]
+from fedgranger.option_fields import check_choice
 
 WANDERING = (*DIFFERENCED, "slow")
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"

@@ -12,8 +12,6 @@ from fedgranger.data.scenarios import SCENARIOS
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, flag, number, special, text, whole
 
-__all__ = ["SimulationOptions"]
-
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     """One number, or one per client separated by commas."""

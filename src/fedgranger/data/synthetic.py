@@ -36,8 +36,6 @@ from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 
-__all__ = ["simulate"]
-
 CHUNK_STEPS = 65_536
 BURN_IN_TIME_CONSTANTS = 20
 

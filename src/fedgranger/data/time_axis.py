@@ -24,22 +24,6 @@ from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
-__all__ = [
-    "LARGEST_MULTIPLE",
-    "MOST_STRETCHES",
-    "LocalSeries",
-    "TimeGrid",
-    "TimeRange",
-    "agree",
-    "axis_range",
-    "grid_time",
-    "is_covered",
-    "on_grid",
-    "period_text",
-    "places_on",
-    "range_of",
-]
-
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
 MOST_STRETCHES = 10_000

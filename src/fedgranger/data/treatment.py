@@ -18,8 +18,6 @@ import numpy as np
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["NO_TREATMENT", "Treatment", "chosen_sensors", "treat_columns"]
-
 
 class Treatment(NamedTuple):
     """The treatment of one client's sensors.

@@ -10,8 +10,6 @@ import numpy as np
 
 from fedgranger.errors import DataError
 
-__all__ = ["Truth"]
-
 
 @dataclass(frozen=True, eq=False)
 class Truth:

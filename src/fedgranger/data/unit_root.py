@@ -20,8 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-__all__ = ["LEAST_ROWS", "UnitRoot", "unit_root_test"]
-
 LEAST_ROWS = 100
 """Shorter records cannot separate a slow sensor from one that wanders."""
 MOST_POINTS = 2500

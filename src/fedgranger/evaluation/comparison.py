@@ -17,8 +17,6 @@ from fedgranger.data.known_graph import KnownGraph
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.results import Result
 
-__all__ = ["CHANGES", "MATCHES", "Comparison", "compare_runs", "compare_with_graph"]
-
 CHANGES = ("appeared", "disappeared", "stayed", "absent", "not tested")
 MATCHES = ("missed", "extra", "confirmed", "absent", "not tested")
 """The same five cases against a known graph: in it only, in the run only, in both, in none."""

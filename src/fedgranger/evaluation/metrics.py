@@ -18,8 +18,6 @@ from fedgranger.inference.decision import adjust
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.results import Result
 
-__all__ = ["evaluate", "pairs_are_true", "score", "true_entries"]
-
 
 def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
     """Score a run, both estimates where it has both.

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.decision import CORRECTIONS
+from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
 
 if TYPE_CHECKING:
     import networkx
-
-__all__ = ["Choice", "Scalar", "choose_edges", "plain_values", "to_networkx"]
 
 Scalar = bool | int | float | str
 

@@ -10,13 +10,11 @@ import json
 import re
 from typing import Any, Unpack
 
-from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError
 from fedgranger.export.chosen_edges import Choice, Scalar, choose_edges, plain_values, to_networkx
+from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
 from fedgranger.run_folder import plain_cell
-
-__all__ = ["FORMATS", "export_text", "to_csv", "to_dot", "to_graphml", "to_node_link"]
 
 NOT_TEXT = re.compile("\x00")
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

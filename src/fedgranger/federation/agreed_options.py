@@ -12,14 +12,6 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, number, whole
 
-__all__ = [
-    "ClientOptions",
-    "ExchangeOptions",
-    "FederationOptions",
-    "WaitingOptions",
-    "check_run_name",
-]
-
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "period", "season")
 """What a client's states depend on, beside its data."""

@@ -12,8 +12,6 @@ from fedgranger.client.season import period_steps
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.messages import MonitorMessage
 
-__all__ = ["DONE", "Answer", "hello", "model", "monitor", "range_fields", "round_message", "states"]
-
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
 DONE: Answer = ("done", {}, {})

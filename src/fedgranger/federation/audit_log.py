@@ -19,8 +19,6 @@ from typing import Any
 
 from fedgranger.errors import RunError
 
-__all__ = ["AuditLog", "read_lines", "verify"]
-
 LONGEST_TEXT = 500
 TAIL_BYTES = 65_536
 """More than one line can have: a dozen facts of at most 500 characters."""

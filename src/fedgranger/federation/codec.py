@@ -21,8 +21,6 @@ import numpy as np
 from fedgranger.errors import FedGrangerError
 from fedgranger.messages import CONTENTS, LARGEST_NUMBER, OLDEST_PROTOCOL, PROTOCOL_VERSION
 
-__all__ = ["MessageError", "Packet", "decode", "digest", "encode", "pack", "unpack"]
-
 MAGIC = b"FGM1"
 DIGEST_BYTES = 16
 LARGEST_HEADER = 2**20

@@ -19,8 +19,6 @@ from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import Records, Store
 from fedgranger.federation.validation import check_answer, check_sender, largest_answer
 
-__all__ = ["Coordinator", "Engine", "drive"]
-
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
 PAUSE_SECONDS = 2.0

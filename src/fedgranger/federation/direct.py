@@ -23,8 +23,6 @@ from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.protocol import ServerProtocol, ServerResult
 
-__all__ = ["LocalClient", "run_direct"]
-
 
 class LocalClient:
     """A client in the server's process.

@@ -13,16 +13,6 @@ from fedgranger.federation.codec import Packet
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.server.trainer import RoundMessages, Trainer
 
-__all__ = [
-    "Answers",
-    "Request",
-    "collect_states",
-    "request_all",
-    "request_each",
-    "request_models",
-    "train",
-]
-
 Answers = dict[str, Packet]
 
 

@@ -7,8 +7,6 @@ from statistics import median
 
 import pandas as pd
 
-__all__ = ["COLUMNS", "Ledger"]
-
 COLUMNS = ("client", "phase", "round", "messages_down", "bytes_down", "messages_up", "bytes_up")
 
 

@@ -28,8 +28,6 @@ from fedgranger.manifest_types import (
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
 
-__all__ = ["run_manifest", "to_result", "training_facts"]
-
 
 def to_result(
     coordinator: Coordinator,

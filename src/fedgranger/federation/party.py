@@ -39,8 +39,6 @@ from fedgranger.federation.site_normal import keep_normal
 from fedgranger.federation.store import Store
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 
-__all__ = ["Edges", "Party"]
-
 RECORD = "party"
 KEPT_ROUNDS = 2
 Edges = list[tuple[str, str, float, float]]

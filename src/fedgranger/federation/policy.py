@@ -16,20 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.config import check_choice, read_toml, unknown_key
+from fedgranger.config import read_toml
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation.agreed_options import ClientOptions
-
-__all__ = [
-    "POLICY_FILE",
-    "UNLIMITED",
-    "PolicyError",
-    "SitePolicy",
-    "policy_text",
-    "read_policy",
-]
+from fedgranger.option_fields import check_choice, unknown_key
 
 POLICY_FILE = "policy.toml"
 UNLIMITED: Mapping[str, Any] = {

@@ -15,8 +15,6 @@ from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid
 from fedgranger.federation.agreed_options import ClientOptions
 
-__all__ = ["Preparation", "Start", "prepare_party", "seeded_preparation"]
-
 Start = Callable[[tuple[int, int]], np.ndarray]
 """θ⁰ by its shape."""
 Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], ClientSide]

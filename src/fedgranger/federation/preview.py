@@ -21,8 +21,6 @@ from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.messages import hello_bytes, state_bytes
 
-__all__ = ["Preview", "explained", "make_preview"]
-
 
 class Preview(NamedTuple):
     """What the default run and one with rounds would let out.

@@ -40,19 +40,6 @@ from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Rows, Trainer, make_trainer
 
-__all__ = [
-    "NO_TRAINING",
-    "TRACE_COLUMNS",
-    "EngineHooks",
-    "Plan",
-    "RunStopped",
-    "ServerProtocol",
-    "ServerResult",
-    "Training",
-    "not_tested",
-    "server_protocol",
-]
-
 RECORD = "server"
 TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
 DATA_RECORD = "data"

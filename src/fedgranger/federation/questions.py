@@ -21,8 +21,6 @@ from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.store import DamagedRecordError, Store
 
-__all__ = ["ALLOWED", "WAITING", "Questions", "WaitingError", "question_of"]
-
 RECORD = "questions"
 WAITING = "waiting"
 """Record of the runs that wait for the site's word: run -> question, options and period."""

@@ -20,8 +20,6 @@ from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.secret import keyed_hash
 from fedgranger.federation.store import DamagedRecordError, Store
 
-__all__ = ["Reported", "ReportedSteps"]
-
 RECORD = "reported"
 
 

@@ -12,8 +12,6 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.federation.validation import read_fraction, read_stretches
 
-__all__ = ["RefusalError", "read_alarm", "read_edges", "read_grid"]
-
 NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""

@@ -18,8 +18,6 @@ import numpy as np
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import RunError
 
-__all__ = ["PRIOR_SCALE", "data_hash", "draw_start", "keyed_hash", "read_secret"]
-
 SECRET_BYTES = 32
 PRIOR_SCALE = 0.1
 """Standard deviation of θ⁰; the server cannot choose it."""

@@ -12,8 +12,6 @@ from fedgranger.federation.store import Store
 from fedgranger.normal_files import monitor_from_arrays, monitor_to_arrays
 from fedgranger.normal_operation import Season
 
-__all__ = ["KeptNormal", "keep_normal", "load_normal"]
-
 RECORD = "normal"
 
 

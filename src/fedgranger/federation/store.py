@@ -17,8 +17,6 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
 from fedgranger.run_folder import flush_to_disk
 
-__all__ = ["DamagedRecordError", "DiskFiles", "Files", "NoRecords", "Records", "Store"]
-
 
 class DamagedRecordError(FedGrangerError):
     """A record is there and cannot be read."""

@@ -14,8 +14,6 @@ from fedgranger.federation.codec import Packet
 from fedgranger.federation.exchanges import Answers, Request, request_all
 from fedgranger.federation.validation import read_fraction, read_stretches
 
-__all__ = ["check_clocks", "read_time_range", "request_on_grid"]
-
 
 def check_clocks(ranges: Answers, options: FederationOptions, now: float) -> None:
     """Refuse time stamps of a clock that is far from the server's.

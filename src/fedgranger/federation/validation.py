@@ -19,15 +19,6 @@ from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.periods import MOST_PERIODS
 
-__all__ = [
-    "ANSWERS",
-    "check_answer",
-    "check_sender",
-    "largest_answer",
-    "read_fraction",
-    "read_stretches",
-]
-
 ANSWERS = {
     "offer": "range",
     "begin": "hello",

@@ -34,8 +34,6 @@ from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
 from fedgranger.federation.site_normal import KeptNormal, load_normal
 from fedgranger.federation.store import Store
 
-__all__ = ["WATCH_KINDS", "AlarmText", "Watcher", "with_alarm"]
-
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
 AlarmText = dict[str, Any]

@@ -26,8 +26,6 @@ from fedgranger.option_fields import Options, choice, whole
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
 from fedgranger.rca.scorers import SCORERS
 
-__all__ = ["WatchOptions", "Watched", "alarm_text", "watch_protocol"]
-
 
 @dataclass(frozen=True)
 class WatchOptions(Options):

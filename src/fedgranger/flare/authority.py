@@ -33,20 +33,6 @@ from fedgranger.flare.private_files import write_private
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-__all__ = [
-    "CLOCK_SLACK",
-    "ROOT",
-    "ROOT_DAYS",
-    "Authority",
-    "Issued",
-    "issued_certificates",
-    "make_authority",
-    "read_authority",
-    "revocation_times",
-    "signing_key",
-    "write_parties",
-]
-
 ROOT_DAYS = 5 * 365
 ROOT_BITS = 3072  # longer than the parties' 2048, as it lasts longer
 CLOCK_SLACK = timedelta(hours=1)  # the parties' clocks may be behind the organiser's

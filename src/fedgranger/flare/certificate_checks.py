@@ -25,21 +25,6 @@ from fedgranger.flare.private_files import check_private
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateRevocationList, Name
 
-__all__ = [
-    "MEMBERS",
-    "REVOKED",
-    "WARNING_DAYS",
-    "check_certificates",
-    "check_issued",
-    "check_not_revoked",
-    "common_name",
-    "day",
-    "fingerprint",
-    "parse_revoked",
-    "read_certificate",
-    "revoked_serials",
-]
-
 WARNING_DAYS = 30
 MEMBERS = "members.json"
 """The signed list of a federation's clients, in the `startup` folder of the admin's kit."""

@@ -35,8 +35,6 @@ from fedgranger.flare.settings import (
 )
 from fedgranger.flare.site_alarms import add_alarm
 
-__all__ = ["FlareClient"]
-
 SERVER = "server"
 """What FLARE calls the server's job object."""
 

@@ -17,8 +17,6 @@ from nvflare.app_common.job_launcher.server_process_launcher import ServerProces
 from fedgranger.errors import ConfigError
 from fedgranger.flare.job_files import check_job
 
-__all__ = ["ClientLauncher", "OnlyRuns", "ServerLauncher"]
-
 ENTRY = "fedgranger.flare.entry"
 process_launcher.add_custom_dir_to_path = lambda *_: None  # a job brings no code to import
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from fedgranger.flare.settings import state_folder
 
-__all__ = ["STATUS", "Connection", "probe"]
-
 STATUS = "status.json"
 PATIENCE_SECONDS = 4.0
 SHORT_SECONDS = 3.0

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["deployment_files"]
-
 PROGRAM = "/opt/fedgranger/bin/fedgranger"
 KITS = "/var/lib/fedgranger"
 DATA = "/srv/fedgranger"

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
-__all__ = ["FlareEngine", "LostClientError"]
-
 SLOW_SECONDS = 2.0
 PING_SECONDS = 5.0
 LARGEST_MISSED = 3

@@ -33,8 +33,6 @@ from fedgranger.flare.identity import (
 from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import write_members
 
-__all__ = ["REQUEST", "accept", "make_request"]
-
 REQUEST = "request.csr"
 PENDING_KEY = "request.key"
 

@@ -19,8 +19,6 @@ from fedgranger.flare.guard import ROLES
 from fedgranger.flare.rights import check_rights
 from fedgranger.flare.settings import audit_log
 
-__all__ = ["main"]
-
 ORIGINALS = {
     "client": "nvflare.private.fed.app.client.client_train",
     "client-job": "nvflare.private.fed.app.client.worker_process",

@@ -18,8 +18,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["JOB_ID", "ROLES", "Envelope", "envelope_of", "goes_astray", "reason_to_refuse"]
-
 ROLES = ("server", "server-job", "client", "client-job")
 JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ADMIN = re.compile(r"_admin_[0-9a-f-]{36}")

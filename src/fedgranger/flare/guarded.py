@@ -34,8 +34,6 @@ from fedgranger.flare.identity import admin_name
 from fedgranger.flare.job_files import check_archive
 from fedgranger.flare.rights import LARGEST_MESSAGE
 
-__all__ = ["COMMANDS", "guard_cells", "guard_commands"]
-
 Report = Callable[..., object]
 
 OF_OWN_JOB = "train.notify_job_status"

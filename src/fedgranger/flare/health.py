@@ -11,8 +11,6 @@ from typing import NamedTuple
 from fedgranger.flare.news import GOOD_STATES
 from fedgranger.flare.processes import is_running
 
-__all__ = ["Health", "read_health"]
-
 STALE_SECONDS = 60.0
 SMALLEST_FREE_BYTES = 50_000_000
 

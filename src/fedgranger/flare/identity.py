@@ -14,23 +14,6 @@ from pathlib import Path
 
 from fedgranger.errors import ConfigError, RunError
 
-__all__ = [
-    "ADMIN",
-    "ADMIN_RIGHT",
-    "ORGANISATION",
-    "SERVER",
-    "admin_name",
-    "certificate_path",
-    "check_client_name",
-    "check_server",
-    "common_name_of",
-    "describe",
-    "key_path",
-    "require_flare",
-    "role_of",
-    "root_path",
-]
-
 ADMIN = "admin"
 SERVER = "server"
 ORGANISATION = "fedgranger"

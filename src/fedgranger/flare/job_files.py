@@ -17,8 +17,6 @@ from typing import Any
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["CLIENT_CLASSES", "SERVER_CLASSES", "check_archive", "check_job", "write_job"]
-
 CLIENT_CLASSES = (
     "nvflare.collab.runtime.executor.CollabExecutor",
     "fedgranger.flare.client_job.FlareClient",

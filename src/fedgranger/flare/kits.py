@@ -35,7 +35,6 @@ from fedgranger.flare.identity import (
     check_client_name,
     check_server,
     require_flare,
-    role_of,
     root_path,
 )
 from fedgranger.flare.private_files import restrict, write_private
@@ -43,17 +42,6 @@ from fedgranger.flare.readme import readme
 from fedgranger.flare.rights import restore_rights
 from fedgranger.flare.settings import write_policy
 from fedgranger.flare.signing import LEAF_DAYS, sign_request
-
-__all__ = [
-    "ADMIN",
-    "ORGANISATION",
-    "add_client",
-    "admin_name",
-    "make_kits",
-    "prepare_kits",
-    "require_flare",
-    "role_of",
-]
 
 AUTHORITY = "authority"
 

@@ -7,8 +7,6 @@ import itertools
 import os
 from pathlib import Path
 
-__all__ = ["RotatingFile", "rotate"]
-
 LARGEST_BYTES = 5_000_000
 KEPT_FILES = 3
 

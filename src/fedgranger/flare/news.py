@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["GOOD_STATES", "News", "Standing"]
-
 PATIENCE_SECONDS = 10.0
 LARGEST_PAUSE_SECONDS = 600.0
 KEPT_BYTES = 10_000

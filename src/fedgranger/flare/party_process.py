@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fedgranger.flare.kits import role_of
+from fedgranger.flare.identity import role_of
 from fedgranger.flare.logs import RotatingFile, rotate
 from fedgranger.flare.news import News
 from fedgranger.flare.private_files import write_private
@@ -20,8 +20,6 @@ from fedgranger.flare.processes import end_processes, end_with_parent, processes
 from fedgranger.flare.rights import restore_rights
 from fedgranger.flare.settings import state_folder
 from fedgranger.flare.tidying import abandon_jobs, remove_job_folders
-
-__all__ = ["PartyProcess"]
 
 POLL_SECONDS = 0.5
 HEALTH_SECONDS = 10.0

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from fedgranger.errors import RunError
 
-__all__ = ["check_private", "restrict", "write_private"]
-
 OTHERS = 0o077
 
 

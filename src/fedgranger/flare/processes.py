@@ -15,8 +15,6 @@ from typing import IO, Any
 
 from fedgranger.errors import RunError
 
-__all__ = ["alone", "end_processes", "end_with_parent", "is_running", "processes_of"]
-
 LOCK = "running.lock"
 CHECK_SECONDS = 0.5  # whoever asks whether a party is running holds its lock for a moment
 PARENT_DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)

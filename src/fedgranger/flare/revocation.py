@@ -25,8 +25,6 @@ from fedgranger.flare.certificate_checks import (
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-__all__ = ["Revoked", "refuse_revoked"]
-
 CHECK_SECONDS = 2.0
 REPEAT_SECONDS = 60.0  # one line a minute for a party that goes on trying
 

@@ -15,8 +15,6 @@ from typing import Any
 from fedgranger.errors import RunError
 from fedgranger.flare.job_files import CLIENT_CLASSES, SERVER_CLASSES
 
-__all__ = ["LARGEST_MESSAGE", "check_rights", "restore_rights"]
-
 HEARTBEAT_SECONDS = 60  # a client that is silent for longer counts as away (FLARE: 600)
 LARGEST_MESSAGE = 64 * 2**20
 """Bytes; a message of 50 000 steps with four states has 3 MB."""

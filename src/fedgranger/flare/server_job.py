@@ -28,8 +28,6 @@ from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 
-__all__ = ["FlareServer"]
-
 logger = logging.getLogger("fedgranger")
 
 

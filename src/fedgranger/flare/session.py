@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
+from fedgranger.flare.identity import admin_name, role_of
 from fedgranger.flare.job_files import write_job
-from fedgranger.flare.kits import admin_name, role_of
 
 if TYPE_CHECKING:
     from fedgranger.federation.agreed_options import FederationOptions
-
-__all__ = ["Federation", "connect", "run_job"]
 
 POLL_SECONDS = 0.5
 LOGIN_SECONDS = 10.0

@@ -20,27 +20,6 @@ if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
 
-__all__ = [
-    "SIMULATED",
-    "SIMULATED_CONFIG",
-    "ClientSettings",
-    "audit_log",
-    "kept_result",
-    "read_members",
-    "read_new_series",
-    "read_series",
-    "read_settings",
-    "read_simulation",
-    "records_folder",
-    "settings_text",
-    "simulated_records",
-    "site_log",
-    "state_folder",
-    "write_members",
-    "write_policy",
-    "write_settings",
-]
-
 FILE = "fedgranger.json"
 SIMULATED = "FEDGRANGER_SIMULATION"
 """Environment variable: a folder with the settings of every simulated client."""

@@ -30,8 +30,6 @@ from fedgranger.flare.private_files import write_private
 if TYPE_CHECKING:
     from cryptography.x509 import CertificateSigningRequest, KeyUsage
 
-__all__ = ["LEAF_DAYS", "Signed", "revoke", "sign_request"]
-
 LEAF_DAYS = 365
 SMALLEST_BITS = 2048
 

@@ -26,7 +26,7 @@ from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import WatchOptions
-from fedgranger.flare.kits import require_flare
+from fedgranger.flare.identity import require_flare
 from fedgranger.flare.session import OUTCOME
 from fedgranger.flare.settings import (
     SIMULATED,
@@ -38,8 +38,6 @@ from fedgranger.flare.settings import (
 from fedgranger.rca.new_data import check_clients, require_normal
 from fedgranger.rca.ranking import Ranking, read_rankings
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-
-__all__ = ["fit_simulated", "watch_simulated"]
 
 RUN = "simulation"
 

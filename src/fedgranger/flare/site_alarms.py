@@ -9,8 +9,6 @@ from typing import Any
 from fedgranger.federation.watcher import with_alarm
 from fedgranger.flare.private_files import write_private
 
-__all__ = ["ALARMS_FILE", "add_alarm", "read_alarms"]
-
 ALARMS_FILE = "alarms.json"
 KEPT_ALARMS = 1000
 

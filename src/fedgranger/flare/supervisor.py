@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.flare.kits import ORGANISATION, role_of
+from fedgranger.flare.identity import ORGANISATION, role_of
 from fedgranger.flare.party_process import PartyProcess
 from fedgranger.flare.processes import alone
-
-__all__ = ["become_supervisor", "command_of", "supervise"]
 
 FIRST_PAUSE_SECONDS = 2.0
 LARGEST_PAUSE_SECONDS = 60.0

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from fedgranger.flare.private_files import write_private
 
-__all__ = ["KEPT_JOBS", "abandon_jobs", "remove_job_folders"]
-
 KEPT_JOBS = 3
 YOUNG_SECONDS = 60.0  # deployed, and about to start
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -13,18 +13,6 @@ import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
 
-__all__ = [
-    "RANKING_WORDS",
-    "EdgeCounts",
-    "absence",
-    "answer_sentence",
-    "count_edges",
-    "counts_text",
-    "nothing_tested",
-    "question_sentences",
-    "untested_reasons",
-]
-
 RANKING_WORDS = (
     "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
     "a large one is no evidence of an edge."

@@ -26,8 +26,6 @@ from scipy import stats
 from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.whitening import STEPS_AT_ONCE, Whitened, bounded
 
-__all__ = ["arrival_p_values", "arrivals", "choose_cause_lags", "late_arrivals"]
-
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is found where nothing arrives."""
 SHARE_OF_ROWS = 0.2

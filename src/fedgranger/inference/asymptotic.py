@@ -20,8 +20,6 @@ from fedgranger.inference.edge_tables import EdgeInference, edge_tables
 from fedgranger.uncertainty.inputs import Row
 from fedgranger.uncertainty.steady_state import SteadyState
 
-__all__ = ["infer_asymptotic"]
-
 
 class _Trained(NamedTuple):
     transition: np.ndarray

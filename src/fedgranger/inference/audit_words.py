@@ -8,17 +8,6 @@ import numpy as np
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.record_traits import shared_cycles, traits_in_words
 
-__all__ = [
-    "Control",
-    "audit_sentences",
-    "control_sentences",
-    "controls",
-    "quantile_sentence",
-    "reservation",
-    "share",
-    "verdict",
-]
-
 TITLE = "Can these p-values be trusted on this data?"
 QUOTED_LEVELS = (0.01, 0.05, 0.1, 0.5)
 NOT_TRIED = (

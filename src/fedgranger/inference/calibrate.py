@@ -24,8 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special, stats
 
-__all__ = ["Calibrated", "Formula", "Law", "calibrate", "extrapolated_pairs"]
-
 TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
 """What d2 may be."""
 EVEN_PAIRS = 3.0

@@ -15,8 +15,6 @@ from scipy import stats
 
 from fedgranger.errors import InferenceError
 
-__all__ = ["Audit", "PairTests", "audit_facts", "run_copies"]
-
 BAND = (0.03, 0.08)
 """Share of copies at 5 % within which a test's own p-values are believed, apart from chance."""
 LEVELS = (

@@ -28,8 +28,6 @@ from fedgranger.inference.products import block_positions, lag_products
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.long_run import andrews_bandwidth, newey_west_lag
 
-__all__ = ["HAC_RULES", "BlockCovariance", "block_covariance", "hac_weights"]
-
 HAC_RULES = ("model", "newey-west", "andrews")
 
 

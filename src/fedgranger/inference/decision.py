@@ -9,9 +9,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from scipy import stats
 
-from fedgranger.config import check_choice
-
-__all__ = ["CORRECTIONS", "adjust", "decide", "false_edge_bound", "is_wanted", "normal_score"]
+from fedgranger.option_fields import check_choice
 
 CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""

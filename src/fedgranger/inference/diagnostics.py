@@ -11,8 +11,6 @@ from scipy import stats
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.states import StateSource, lagged_pairs
 
-__all__ = ["Diagnostics", "diagnose", "unit_root_p_value", "unit_roots"]
-
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
 UNIT_ROOT_LAGS = 8

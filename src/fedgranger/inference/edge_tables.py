@@ -24,14 +24,6 @@ from fedgranger.inference.wald import (
     wald_tests,
 )
 
-__all__ = [
-    "EDGE_COLUMNS",
-    "ENTRY_COLUMNS",
-    "EdgeInference",
-    "EdgeTables",
-    "edge_tables",
-]
-
 EDGE_COLUMNS = (
     "cause",
     "effect",

@@ -14,8 +14,6 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import ColumnChunk
 
-__all__ = ["Block", "Equation"]
-
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
 to this share."""

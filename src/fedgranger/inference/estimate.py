@@ -23,8 +23,6 @@ from fedgranger.inference.states import StateSource
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.spectral import spectral_radius
 
-__all__ = ["Estimate", "LagChoice", "companion", "estimate", "select_lags"]
-
 COLLINEAR = 1e-8
 """Smallest eigenvalue of the correlation form of G0 that still counts as regular."""
 

@@ -29,8 +29,6 @@ from fedgranger.inference.shifts import common_period
 from fedgranger.inference.states import StateSource, keep_rows, select_clients
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
-__all__ = ["Usable", "long_gaps", "overlap", "usable"]
-
 PAIRS_PER_STATE = 20
 """With fewer pairs of rows per state than that, a client is rather left out than its rows."""
 SMALLEST_SHARE = 0.1

@@ -17,8 +17,6 @@ from fedgranger.inference.latent import fit_latent, latent_tables
 from fedgranger.inference.states import StateSource, select_clients
 from fedgranger.inference.two_tests import Report, TwoTests
 
-__all__ = ["infer"]
-
 
 def infer(
     source: StateSource,

@@ -11,8 +11,6 @@ from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.state_moments import expand, time_weights
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
 
-__all__ = ["influence", "jackknife_factor", "weighted_pieces"]
-
 CHUNK_VALUES = 400_000
 """Largest number of values of φ held at once: ten times as many do not fit a processor's cache and
 take half as long again."""

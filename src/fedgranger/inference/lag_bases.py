@@ -23,8 +23,6 @@ from fedgranger.inference.states import StateChunk, StateSource
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
-__all__ = ["LagBasis", "LagChunk", "lag_bases", "lag_chunks", "steps_at_once"]
-
 DEPENDENT = 1e-9
 """A column that the ones before it explain up to this share of its size is left out."""
 CHUNK_VALUES = 600_000

@@ -12,8 +12,6 @@ from jaxtyping import Int
 from fedgranger.inference.lag_bases import LagBasis, lag_bases, lag_chunks, steps_at_once
 from fedgranger.inference.states import StateSource
 
-__all__ = ["ColumnChunk", "LagColumns"]
-
 KEPT_VALUES = 24_000_000
 """So many values of lagged columns are kept for all copies, of more they are made again."""
 

@@ -29,8 +29,6 @@ from fedgranger.inference.state_moments import accumulate
 from fedgranger.inference.states import StateSource, complete_rows, lagged_pairs
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 
-__all__ = ["LagMomentCheck", "lag_moment_check"]
-
 SAMPLES_PER_MOMENT = 4
 MAX_STEPS = 30
 """On data of the model less than ten are needed; where more are, no E fits anyway."""

@@ -20,8 +20,6 @@ from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests
 from fedgranger.linalg.noise_floor import NoiseFloor
 
-__all__ = ["LatentFit", "fit_latent", "latent_formula", "latent_tables", "pair_tests", "refit"]
-
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
 

@@ -31,8 +31,6 @@ from fedgranger.inference.state_moments import accumulate
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
 
-__all__ = ["NoiseChoice", "choose_noise", "joint_noise_floor", "limit_errors"]
-
 MOST_LAG_STATES = 16
 """With more states the lag moments are too many to be weighted by their own covariance."""
 DOUBTFUL = 1e-3

@@ -31,8 +31,6 @@ from fedgranger.inference.strength import detectable_strength
 from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.linalg.psd import is_positive_definite
 
-__all__ = ["Influence", "innovation_covs", "latent_controls", "smallest_influence"]
-
 SMALLEST_SHARE = 1e-12
 """Directions with less precision than this, relative to the best one, count as not tested."""
 

@@ -27,8 +27,6 @@ from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import influence, jackknife_factor, weighted_pieces
 from fedgranger.inference.states import PairChunk, StateSource
 
-__all__ = ["LagProducts", "block_positions", "lag_products"]
-
 Matches = list[tuple[np.ndarray, np.ndarray]]
 """Per lag: positions of the later and of the earlier pairs."""
 

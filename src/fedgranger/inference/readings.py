@@ -22,8 +22,6 @@ from fedgranger.inference.equation import Block, Equation
 from fedgranger.inference.lag_columns import LagColumns
 from fedgranger.inference.states import StateSource
 
-__all__ = ["Readings", "regress"]
-
 
 class Readings(NamedTuple):
     """The regressions of all clients.

@@ -17,8 +17,6 @@ from fedgranger.inference.readings import Readings
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import detectable_strength, strength_intervals
 
-__all__ = ["readings_tables"]
-
 NULL = (
     "the cause's past states do not help to predict the effect beyond its own past and the others"
 )

@@ -26,8 +26,6 @@ from fedgranger.inference.shifts import large_zeros
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
 
-__all__ = ["ReadingsCopies", "TestedReadings", "pair_tests_of", "readings_formula", "readings_on"]
-
 
 class ReadingsCopies(NamedTuple):
     """How copies are made.

@@ -31,8 +31,6 @@ from scipy import stats
 from fedgranger.inference.shifts import StateTable
 from fedgranger.inference.whitening import Whitened
 
-__all__ = ["record_traits", "shared_cycles", "traits_in_words"]
-
 DOUBTFUL = 1e-3
 ROOTED = 0.05
 FEWEST_CYCLES = 6

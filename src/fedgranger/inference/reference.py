@@ -19,8 +19,6 @@ from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.linalg.smoothing import squared_norms
 
-__all__ = ["Reference", "StateEvidence", "examine_states", "learn_normal", "learn_reference"]
-
 RIDGE = 1e-2
 """Relative to the variance of each state."""
 DEVIATION_QUANTILE = 0.99

@@ -21,17 +21,6 @@ from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 
-__all__ = [
-    "CopyKind",
-    "StateTable",
-    "common_period",
-    "draw_shifts",
-    "keep_together",
-    "kinds_of_copies",
-    "large_zeros",
-    "tabulate",
-]
-
 WHOLE_PERIODS = 10
 LEAST_DISTANCE = 0.1
 """Shifted clocks differ by this share of the record at least, or by 1/(2M) with many clients."""

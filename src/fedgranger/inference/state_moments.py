@@ -16,8 +16,6 @@ from jaxtyping import Float
 from fedgranger.errors import ConfigError
 from fedgranger.inference.states import StateSource, lagged_pairs
 
-__all__ = ["WEIGHTINGS", "StateMoments", "accumulate", "expand", "time_weights"]
-
 WEIGHTINGS = ("none", "ewma", "window")
 NEGLIGIBLE = 1e-12
 

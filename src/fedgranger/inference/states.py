@@ -13,17 +13,6 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Bool, Float, Int
 
-__all__ = [
-    "CHUNK_STEPS",
-    "PairChunk",
-    "StateChunk",
-    "StateSource",
-    "complete_rows",
-    "keep_rows",
-    "lagged_pairs",
-    "select_clients",
-]
-
 CHUNK_STEPS = 16_384
 """Time steps per chunk; the same for every source, so that sums have the same last bits."""
 

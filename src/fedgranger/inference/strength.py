@@ -18,8 +18,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize, stats
 
-__all__ = ["detectable_strength", "power", "power_at", "strength_intervals"]
-
 LARGEST = 1e5
 """Non-centrality beyond which the search for a detectable strength gives up."""
 HALVINGS = 80

@@ -45,8 +45,6 @@ from fedgranger.inference.shifts import (
 from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.inference.whitening import whiten
 
-__all__ = ["Report", "TwoTests"]
-
 DOUBTFUL = 1e-3
 """A check of the latent model whose p-value is smaller counts against it."""
 FEWEST_TIME_CONSTANTS = 10

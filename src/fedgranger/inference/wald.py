@@ -18,19 +18,6 @@ from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.products import block_positions
 
-__all__ = [
-    "BlockTests",
-    "EntryTests",
-    "Estimated",
-    "all_entry_tests",
-    "block_cov",
-    "critical_values",
-    "denominator_df",
-    "homoskedastic",
-    "padded_blocks",
-    "wald_tests",
-]
-
 SMALLEST = float(np.finfo(np.float64).tiny)
 """A p-value below what a float can hold is given as this, never as 0."""
 

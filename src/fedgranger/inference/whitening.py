@@ -17,8 +17,6 @@ from fedgranger.inference.shifts import StateTable, large_zeros
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
-__all__ = ["Whitened", "bounded", "whiten"]
-
 BOUND = 0.99
 BOUNDING_STEPS = 5
 STEPS_AT_ONCE = 4096

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["pack_square", "pad_stack", "unpack_square"]
-
 
 def pad_stack(blocks: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
     """Stack arrays of unequal size along a new first axis, zero-padded at the end to `shape`.

@@ -13,8 +13,6 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array
 
-__all__ = ["fused_einsum", "inner", "summed", "times"]
-
 LARGEST_UNROLLED = 8
 """Contractions with more terms than this are left to `jnp.einsum`."""
 

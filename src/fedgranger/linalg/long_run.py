@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["andrews_bandwidth", "long_run_cov", "newey_west_lag"]
-
 LARGEST_AUTOCORRELATION = 0.97
 
 

@@ -21,15 +21,6 @@ import numpy as np
 
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 
-__all__ = [
-    "SMALLEST_SHARE",
-    "LagMoments",
-    "NoiseFloor",
-    "noise_floor",
-    "order_for",
-    "plain_share",
-]
-
 NUM_FREQUENCIES = 128
 MAX_ORDER = 10
 SAMPLES_PER_REGRESSOR = 20

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-__all__ = ["matrix_operator"]
-
 
 def matrix_operator(
     shape: tuple[int, int], act: Callable[[np.ndarray], np.ndarray]

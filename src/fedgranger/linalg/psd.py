@@ -7,14 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-__all__ = [
-    "Projection",
-    "is_positive_definite",
-    "largest_pencil_eigenvalue",
-    "project",
-    "symmetrise",
-]
-
 RANK_TOLERANCE = 1e-10
 """Directions with a relative eigenvalue below this count as absent."""
 

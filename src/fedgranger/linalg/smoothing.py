@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import lfilter
 
-__all__ = ["MEMORY", "smooth", "squared_norms"]
-
 MEMORY = 5.0
 """Steps over which surprise is smoothed before it is compared with a client's normal range."""
 

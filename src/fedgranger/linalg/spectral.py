@@ -16,8 +16,6 @@ import numpy as np
 
 from fedgranger.linalg.psd import largest_pencil_eigenvalue
 
-__all__ = ["WindowMoments", "spectral_radius", "window_moments"]
-
 CHUNK_STEPS = 65_536
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-__all__ = ["triangle"]
-
 
 def triangle(rows: np.ndarray) -> np.ndarray:
     """R of X = QR, at most square.

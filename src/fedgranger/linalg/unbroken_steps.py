@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["LONGEST_GAP", "unbroken_steps"]
-
 LONGEST_GAP = 5
 """Consecutive rows that may be missing; after a longer gap a record goes on as a new stretch. The
 Monte Carlo behind the number is in docs/theory/inference.md."""

@@ -16,8 +16,6 @@ from fedgranger.text import shorten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["calibration", "rejection_rate"]
-
 COVERAGE = 0.95
 USUAL = 0.05
 STYLES = ("-", "--", "-.", ":")

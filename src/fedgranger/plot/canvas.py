@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 
     from fedgranger.results import Result
 
-__all__ = [
-    "BLUE",
-    "CYCLE",
-    "GREY",
-    "ORANGE",
-    "PLAIN",
-    "axes_size",
-    "choose_axes",
-    "decided_edges",
-    "new_figure",
-    "require_matplotlib",
-    "set_legend",
-    "supported",
-    "tidy",
-]
-
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
 CYCLE = (BLUE, ORANGE, "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 """Okabe and Ito's colours without yellow, which is lost on white."""

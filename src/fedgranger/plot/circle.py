@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
-__all__ = ["bend", "client_angles", "name_lines", "place_names"]
-
 SMALLEST_FONT, LARGEST_FONT = 4.0, 10.0
 NAME_GAP = 11.0
 """Points between a client's place and its name."""

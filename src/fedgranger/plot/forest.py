@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import check_choice
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.inference.answer import nothing_tested
+from fedgranger.option_fields import check_choice
 from fedgranger.plot.canvas import (
     BLUE,
     GREY,
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fedgranger.results import Result
-
-__all__ = ["forest"]
 
 SORTS = {"certainty": "most certain", "strength": "strongest", "clients": "first"}
 WIDE = 50.0

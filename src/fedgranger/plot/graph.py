@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fedgranger.results import Result
 
-__all__ = ["graph"]
-
 NARROWEST = 0.7
 ROOMY = 110.0
 """Radius in points from which on arrows have their full width."""

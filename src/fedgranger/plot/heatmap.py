@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgranger.config import check_choice
 from fedgranger.errors import RunError
+from fedgranger.option_fields import check_choice
 from fedgranger.plot.canvas import (
     PLAIN,
     axes_size,
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
     from fedgranger.results import Result
-
-__all__ = ["heatmap"]
 
 MOST_NUMBERS = 12
 """Up to this many clients the values are written into the cells."""

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgranger.config import check_choice
 from fedgranger.errors import DataError
+from fedgranger.option_fields import check_choice
 from fedgranger.plot.canvas import BLUE, GREY, choose_axes, set_legend, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["known_numbers", "order_quantile", "qq"]
 
 TAILS = (0.025, 0.975)
 MANY = 2000

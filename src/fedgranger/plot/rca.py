@@ -22,8 +22,6 @@ from fedgranger.text import shorten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["rca"]
-
 REQUIRED = ("client", "score", "probability")
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import check_choice
 from fedgranger.errors import RunError
+from fedgranger.option_fields import check_choice
 from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, choose_axes, set_legend, tidy
 from fedgranger.text import shorten
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fedgranger.results import Result
-
-__all__ = ["trace"]
 
 LOSSES = {"local_loss": ("local loss (clients)", "-"), "server_loss": ("server loss", "--")}
 NORMS = (

@@ -13,8 +13,6 @@ from fedgranger.rca.evidence import Evidence, Report, Reports, combine, stack_re
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.scorers import HORIZON
 
-__all__ = ["Alarm", "Alarms", "Knowledge"]
-
 
 class Alarm(NamedTuple):
     """An anomaly that is under way: the step it was noticed at and the ranking so far."""

@@ -14,8 +14,6 @@ import numpy as np
 from fedgranger.inference.reference import Reference, examine_states
 from fedgranger.linalg.smoothing import MEMORY, smooth
 
-__all__ = ["Evidence", "Report", "Reports", "combine", "stack_reports"]
-
 
 class Report(Protocol):
     """One client's `messages.MonitorMessage`, as any kind of array."""

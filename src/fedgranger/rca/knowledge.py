@@ -8,8 +8,6 @@ from fedgranger.errors import RunError
 from fedgranger.rca.alarms import Knowledge
 from fedgranger.results import Result
 
-__all__ = ["knowledge_of", "strength_matrix"]
-
 
 def knowledge_of(result: Result) -> Knowledge:
     """What the server of a run knows, in one process as between parties.

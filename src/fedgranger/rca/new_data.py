@@ -12,8 +12,6 @@ from fedgranger.rca.evidence import Evidence, combine, stack_reports
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.results import Result
 
-__all__ = ["check_clients", "gather", "require_normal", "training_interval"]
-
 
 def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
     """What a run learned about normal operation: every client's own, and the server's.

@@ -15,8 +15,6 @@ from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import check_clients, require_normal, training_interval
 from fedgranger.results import Result
 
-__all__ = ["OnlineAnalysis"]
-
 
 class OnlineAnalysis:
     """Feeds on consecutive batches; ranks the clients while an anomaly is under way.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import check_choice
 from fedgranger.errors import DataError
+from fedgranger.option_fields import check_choice
 from fedgranger.rca.evidence import Evidence
 from fedgranger.rca.scorers import (
     HORIZON,
@@ -21,8 +21,6 @@ from fedgranger.rca.scorers import (
     mean_known,
     unexplained_share,
 )
-
-__all__ = ["Ranking", "onsets", "rank", "rankings_text", "read_rankings"]
 
 DRAWS = 400
 TEXT_COLUMNS = ("client", "explained_by")

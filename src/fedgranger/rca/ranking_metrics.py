@@ -15,8 +15,6 @@ import numpy as np
 
 from fedgranger.errors import DataError
 
-__all__ = ["Accuracy", "Instance", "chance_hits", "evaluate_rankings", "hits"]
-
 RESAMPLES = 2000
 
 

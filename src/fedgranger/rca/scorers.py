@@ -21,8 +21,6 @@ import numpy as np
 
 from fedgranger.rca.evidence import Evidence
 
-__all__ = ["HORIZON", "SCORERS", "is_defined", "mean_known", "unexplained_share"]
-
 HORIZON = 200
 """Steps after the start of a window that count: later ones show where the anomaly has spread."""
 LEAST_UNEXPLAINED = 0.2

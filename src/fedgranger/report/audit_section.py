@@ -19,8 +19,6 @@ from fedgranger.report.facts import section_of
 from fedgranger.report.view import Audit, Column, Table, TestAudit
 from fedgranger.text import format_digits
 
-__all__ = ["audit_view"]
-
 MOST_CONTROLS = 30
 
 

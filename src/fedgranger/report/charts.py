@@ -12,8 +12,6 @@ from fedgranger.report.selection import numbers
 from fedgranger.report.view import Chart
 from fedgranger.text import format_digits, format_number, format_probability
 
-__all__ = ["error_quantiles", "loss_chart", "p_histogram", "p_quantiles", "variance_chart"]
-
 MAX_POINTS = 600
 TABLE_ROWS = 9
 DECADES = 8

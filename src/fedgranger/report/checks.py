@@ -12,8 +12,6 @@ from fedgranger.report.selection import has_test, numbers
 from fedgranger.report.view import Checks, Column, Table
 from fedgranger.text import format_number
 
-__all__ = ["checks_view"]
-
 COLUMNS = {
     "portmanteau": "residuals uncorrelated, p",
     "unit_root": "unit root, p",

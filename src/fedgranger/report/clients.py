@@ -11,8 +11,6 @@ from fedgranger.report.selection import by_strength, edge_flags
 from fedgranger.report.view import Client, Clients, Column, LocalFit, Table
 from fedgranger.text import format_number, format_share
 
-__all__ = ["clients_view"]
-
 SHOWN_SENSORS = 60
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from fedgranger.report.view import Column, FactGroup, Table, Terms
 from fedgranger.text import format_bytes, format_number, format_share
 
-__all__ = ["BYTE_LABELS", "CLIENT_LABELS", "bytes_table", "fact_groups", "section_of", "terms"]
-
 RUN_LABELS = {
     "fedgranger_version": "version",
     "created": "created",

@@ -16,8 +16,6 @@ from fedgranger.report.facts import section_of
 from fedgranger.report.selection import by_strength, edge_flags
 from fedgranger.report.view import Headline
 
-__all__ = ["headline_view"]
-
 NAMED = 3
 
 

@@ -31,8 +31,6 @@ from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
 from fedgranger.text import printable
 
-__all__ = ["render_report", "write_report", "write_run_report"]
-
 SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
 
 

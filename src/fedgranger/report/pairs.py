@@ -11,8 +11,6 @@ from fedgranger.report.selection import by_strength, edge_flags, has_test, numbe
 from fedgranger.report.view import Column, PairTable, Table
 from fedgranger.text import format_number, format_probability
 
-__all__ = ["MAX_ROWS", "page_reasons", "pairs_view"]
-
 MAX_ROWS = 60
 """Rows of the page's table; edges.csv has all."""
 HEADINGS = ("strength", "interval", "statistic", "df", "p-value", "q-value")

@@ -19,8 +19,6 @@ from fedgranger.report.pairs import MAX_ROWS, page_reasons
 from fedgranger.report.selection import has_test, numbers
 from fedgranger.text import printable, shorten, wrap
 
-__all__ = ["DRAWN", "build_payload", "to_script_text"]
-
 MOST_ENTRIES = 40_000
 """Above this many entries the page leaves them out."""
 ENTRY_NUMBERS = {"estimate": "estimate", "low": "ci_low", "high": "ci_high", "p": "p_value"}

@@ -6,8 +6,6 @@ from typing import Any
 from fedgranger.report.view import CauseWindow, RankedClient, RootCauses
 from fedgranger.text import format_number
 
-__all__ = ["root_cause_view"]
-
 MOST_WINDOWS = 12
 
 

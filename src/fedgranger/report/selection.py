@@ -8,8 +8,6 @@ import pandas as pd
 
 from fedgranger.errors import DataError
 
-__all__ = ["by_strength", "check_edges", "edge_flags", "has_test", "numbers"]
-
 REQUIRED_COLUMNS = ("cause", "effect", "strength")
 
 

@@ -9,8 +9,6 @@ from fedgranger.report.charts import loss_chart, variance_chart
 from fedgranger.report.facts import section_of
 from fedgranger.report.view import Column, Table, Training
 
-__all__ = ["training_view"]
-
 QUANTITIES = {
     "granger_cov": "Variance of Â, all pairs",
     "augmentation_cov": "Variance of θ, all clients",

@@ -7,27 +7,6 @@ None, and the page leaves it out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Audit",
-    "CauseWindow",
-    "Chart",
-    "Checks",
-    "Client",
-    "Clients",
-    "Column",
-    "FactGroup",
-    "Headline",
-    "LocalFit",
-    "Page",
-    "PairTable",
-    "RankedClient",
-    "RootCauses",
-    "Table",
-    "TestAudit",
-    "Training",
-    "charts_of",
-]
-
 Terms = tuple[tuple[str, str], ...]
 """A list of terms with their values."""
 

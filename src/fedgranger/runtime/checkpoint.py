@@ -16,8 +16,6 @@ from fedgranger.run_folder import write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState
 
-__all__ = ["FILE_NAME", "Checkpoints", "load", "save"]
-
 FILE_NAME = "checkpoint.npz"
 
 

@@ -13,8 +13,6 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_moments import lag_moment_check
 from fedgranger.inference.states import StateSource
 
-__all__ = ["CONTRADICTION", "declared_noise_warnings"]
-
 CONTRADICTION = 0.001
 """p-value of the lag moments below which no white error fits them."""
 MUCH_LESS = 0.5

@@ -19,8 +19,6 @@ from fedgranger.runtime.declared_noise import declared_noise_warnings
 from fedgranger.runtime.propagation import steady_states
 from fedgranger.runtime.setup import Setup
 
-__all__ = ["LocalTests"]
-
 
 class LocalTests:
     """The tests of one run.

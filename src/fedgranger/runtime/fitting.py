@@ -59,8 +59,6 @@ from fedgranger.runtime.uploads import state_source
 from fedgranger.server.trainer import Trainer
 from fedgranger.uncertainty.record import Propagation
 
-__all__ = ["fit_panel"]
-
 COPIES_FILE = "copies.jsonl"
 """In a run folder: what copies with shifted clocks gave, until the run is whole."""
 Report = Callable[[str, int, int], None]

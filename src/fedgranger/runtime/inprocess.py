@@ -26,8 +26,6 @@ from fedgranger.linalg.blocks import pad_stack
 from fedgranger.rounds import RoundParams, RoundState, step
 from fedgranger.runtime.setup import Setup, initial_state
 
-__all__ = ["Snapshot", "TraceRow", "chunk_rounds", "stack_windows", "train", "window_arrays"]
-
 CHUNK_STEPS = 65_536
 CHUNKS_PER_PASS = 8
 CACHE_BYTES = 256 * 2**20

@@ -20,8 +20,6 @@ from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, s
 from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
 
-__all__ = ["describe"]
-
 
 def describe(
     panel: Panel,

@@ -22,8 +22,6 @@ import numpy as np
 from fedgranger.config import RunConfig
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 
-__all__ = ["FILE_NAME", "SILENT_SECONDS", "Follower", "follow", "is_going_on", "read_log"]
-
 FILE_NAME = "progress.jsonl"
 SILENT_SECONDS = 30.0
 MOST_SECONDS = 5.0

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.config import RunConfig, check_choice
+from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.option_fields import check_choice
 from fedgranger.runtime.row_inputs import (
     prior_rows,
     row_params,
@@ -36,8 +37,6 @@ from fedgranger.uncertainty.recursion import (
 )
 from fedgranger.uncertainty.steady_state import SteadyState, solve_steady_state
 from fedgranger.uncertainty.update_moments import gain_noise, update_moments
-
-__all__ = ["propagate", "steady_states"]
 
 CHUNK_BYTES = 64 * 2**20
 CHECKED_ROUNDS = 1024

@@ -18,8 +18,6 @@ from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
 from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
 from fedgranger.uncertainty.recursion import RowsState, prior_state
 
-__all__ = ["prior_rows", "row_params", "row_windows", "run_noise", "single_row"]
-
 
 def run_noise(
     setup: Setup, covs: Mapping[str, np.ndarray | float] | None = None

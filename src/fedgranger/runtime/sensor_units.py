@@ -19,8 +19,6 @@ import numpy as np
 
 from fedgranger.client.params import LocalModel
 
-__all__ = ["add_sensor_units", "sensor_innovation"]
-
 
 def sensor_innovation(model: LocalModel, innovation_cov: np.ndarray, sensor: int) -> float:
     """One innovation s.d. of the client, seen by that sensor, in the sensor's units."""

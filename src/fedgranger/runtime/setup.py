@@ -35,8 +35,6 @@ from fedgranger.server.row_setup import (
     server_params,
 )
 
-__all__ = ["Setup", "assemble", "check_names", "initial_state", "resolve_window", "set_up"]
-
 Report = Callable[[str, int, int], None]
 """Called with (what, done, total) while something takes time."""
 

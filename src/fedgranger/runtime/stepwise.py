@@ -21,8 +21,6 @@ from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
 from fedgranger.runtime.progress import Follower
 from fedgranger.runtime.setup import Setup
 
-__all__ = ["StepwiseTraining"]
-
 LARGEST_GROWTH = 1e3
 """A loss that is so many times its first value never comes back."""
 

@@ -11,8 +11,6 @@ from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.data.panel import Panel
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 
-__all__ = ["state_source"]
-
 KEPT_BYTES = 64 * 2**20
 """States up to this size are kept between passes instead of being computed again."""
 

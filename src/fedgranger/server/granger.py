@@ -21,8 +21,6 @@ from jaxtyping import Array, Float
 
 from fedgranger.messages import ClientMessage, ServerMessage
 
-__all__ = ["ServerInfo", "ServerParams", "ServerState", "answer", "stack_states", "step"]
-
 
 class ServerParams(eqx.Module):
     """Constants of one row: A_mm, γ, λ_A and which columns may be non-zero (0/1)."""

@@ -19,15 +19,6 @@ from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.server.granger import ServerParams
 
-__all__ = [
-    "ServerStepSize",
-    "choose_step_size",
-    "couplings",
-    "initial_rows",
-    "row_step_sizes",
-    "server_params",
-]
-
 
 class ServerStepSize(NamedTuple):
     """γ of a row and the gain it uses."""

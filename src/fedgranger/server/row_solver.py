@@ -19,8 +19,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-__all__ = ["NewtonRow", "RowHistory", "accelerate", "empty_history", "prepare", "solve"]
-
 MEMORY = 12
 """Earlier rows that the extrapolation uses."""
 GROWTH = 2.0

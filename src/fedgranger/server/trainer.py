@@ -25,16 +25,6 @@ from fedgranger.server.row_setup import (
 )
 from fedgranger.server.row_solver import RowHistory
 
-__all__ = [
-    "NEWTON_TOLERANCE",
-    "NewtonTrainer",
-    "RoundMessages",
-    "Rows",
-    "SgdTrainer",
-    "Trainer",
-    "make_trainer",
-]
-
 NEWTON_TOLERANCE = 1e-10
 
 

@@ -16,17 +16,6 @@ from jaxtyping import Array, Float
 from fedgranger.linalg.fused import fused_einsum
 from fedgranger.uncertainty.inputs import NoiseCov
 
-__all__ = [
-    "DenseTerms",
-    "Products",
-    "RowCov",
-    "StepTerms",
-    "add_dense_terms",
-    "add_step_terms",
-    "multiply",
-    "sum_terms",
-]
-
 Pairs = tuple[tuple[Array, Array], ...]
 
 

@@ -35,18 +35,6 @@ from fedgranger.uncertainty.covariance_terms import (
 )
 from fedgranger.uncertainty.inputs import Gains, NoiseCov, RowWindow, attenuate, times_noise
 
-__all__ = [
-    "Projections",
-    "StepMoments",
-    "attenuate_cov",
-    "mean_map_terms",
-    "next_cov",
-    "project",
-    "second_order_cov",
-    "step_noise_terms",
-    "update_terms",
-]
-
 
 class Projections(NamedTuple):
     r"""Covariances with the two directions a step moves in.

@@ -17,20 +17,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedgranger.linalg.fused import fused_einsum
 
-__all__ = [
-    "Gains",
-    "NoiseCov",
-    "Row",
-    "RowParams",
-    "RowWindow",
-    "apply_mean_map",
-    "attenuate",
-    "noise_matrix",
-    "round_gains",
-    "row_window",
-    "times_noise",
-]
-
 NoiseCov = Float[Array, " d"] | Float[Array, "d d"]
 """Covariance V of one measurement's noise: its diagonal, or all of it."""
 

@@ -28,18 +28,6 @@ from fedgranger.uncertainty.inputs import (
     times_noise,
 )
 
-__all__ = [
-    "DataCov",
-    "LastStep",
-    "RowMean",
-    "initial_mean",
-    "last_step_of",
-    "mean_errors",
-    "next_data_cov",
-    "next_means",
-    "target_gain",
-]
-
 NUM_FACTORS = 3
 
 

@@ -14,8 +14,6 @@ from jaxtyping import Float
 
 from fedgranger.errors import ConfigError
 
-__all__ = ["MeasurementNoise", "measurement_noise"]
-
 
 class MeasurementNoise(NamedTuple):
     """Noise covariances per client, in the model's units.

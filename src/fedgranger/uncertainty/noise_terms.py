@@ -49,15 +49,6 @@ from fedgranger.uncertainty.target_noise import (
     target_noise_terms,
 )
 
-__all__ = [
-    "NoiseFactors",
-    "NoiseTerms",
-    "RoundMoments",
-    "noise_factors",
-    "noise_terms",
-    "round_moments",
-]
-
 
 class RoundMoments(NamedTuple):
     """What a round's factors are made of: gains, mean errors, moments of the first target."""

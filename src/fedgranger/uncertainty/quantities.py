@@ -33,8 +33,6 @@ from fedgranger.uncertainty.inputs import (
 from fedgranger.uncertainty.mean_recursion import RowMean
 from fedgranger.uncertainty.target_noise import target_moments, target_noise_cov
 
-__all__ = ["PER_CAUSE", "QUANTITIES", "Quantities", "prior_quantities", "quantities", "sizes"]
-
 PER_CAUSE = ("granger_cov", "granger_augmentation_cov", "granger_state_cov")
 """Quantities that belong to a pair (effect, cause); the others belong to a client."""
 

@@ -13,8 +13,6 @@ from fedgranger.errors import RunError
 from fedgranger.uncertainty.quantities import PER_CAUSE, QUANTITIES, Quantities
 from fedgranger.uncertainty.recursion import Sizes
 
-__all__ = ["Propagation", "make_record"]
-
 TRACE_COLUMNS = ("round", "client", "cause", "quantity", "total", "prior", "data")
 PRIOR_SHARE = 0.01
 

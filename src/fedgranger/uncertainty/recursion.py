@@ -40,16 +40,6 @@ from fedgranger.uncertainty.noise_terms import (
 )
 from fedgranger.uncertainty.quantities import Quantities, prior_quantities, quantities, sizes
 
-__all__ = [
-    "RowsState",
-    "Sizes",
-    "advance_and_measure",
-    "advance_rounds",
-    "prior_state",
-    "row_quantities",
-    "row_sizes",
-]
-
 _Tree = TypeVar("_Tree")
 
 

@@ -25,8 +25,6 @@ from fedgranger.linalg.operators import matrix_operator
 from fedgranger.uncertainty.inputs import RowParams
 from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments
 
-__all__ = ["Stability", "analyse", "check"]
-
 TOLERANCE = 1e-4
 
 

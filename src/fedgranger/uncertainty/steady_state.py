@@ -37,8 +37,6 @@ from fedgranger.uncertainty.update_moments import (
     update_moments,
 )
 
-__all__ = ["SteadyState", "solve_steady_state"]
-
 MIN_ROUNDS = 20
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-5

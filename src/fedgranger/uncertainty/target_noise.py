@@ -32,14 +32,6 @@ from fedgranger.uncertainty.inputs import (
 )
 from fedgranger.uncertainty.mean_recursion import DataCov, LastStep, RowMean, target_gain
 
-__all__ = [
-    "TargetMoments",
-    "first_step_terms",
-    "target_moments",
-    "target_noise_cov",
-    "target_noise_terms",
-]
-
 
 class TargetMoments(NamedTuple):
     r"""Small quantities shared by the terms below; the rows are [ȳ₀; D V₀].

@@ -28,8 +28,6 @@ from fedgranger.uncertainty.covariance_terms import RowCov
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
 
-__all__ = ["CovMap", "UpdateMoments", "gain_noise", "scores", "split_parameters", "update_moments"]
-
 CovMap = Callable[[np.ndarray], np.ndarray]
 """A linear map of covariance matrices."""
 MAX_ROUNDS = 1024

@@ -20,8 +20,6 @@ from fedgranger_research.datasets.folder import (
 )
 from fedgranger_research.datasets.smd import machines
 
-__all__ = ["datasets"]
-
 datasets = typer.Typer(
     no_args_is_help=True, help="Prepare public data sets; nothing is downloaded."
 )

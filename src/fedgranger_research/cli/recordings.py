@@ -20,8 +20,6 @@ from fedgranger_research.recordings.reading import read_recordings
 from fedgranger_research.recordings.recording_study import RecordingStudy
 from fedgranger_research.recordings.summary import pair_table, summarise_controls
 
-__all__ = ["recordings"]
-
 DEFAULTS = {"solver": "none"}
 SHOWN_REASONS = 3
 

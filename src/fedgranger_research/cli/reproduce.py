@@ -19,8 +19,6 @@ from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import Item
 from fedgranger_research.reproduction.runner import reproduce as compute
 
-__all__ = ["reproduce"]
-
 reproduce = typer.Typer(no_args_is_help=True, help="The paper's figures and tables, made again.")
 
 Name = Annotated[str, typer.Argument(help="Name of one, or 'all'; leave it out to list the names.")]

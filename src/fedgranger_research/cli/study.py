@@ -13,15 +13,13 @@ from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
 from fedgranger.config import RunConfig
-from fedgranger.data.scenarios import DECLARED_NOISE
+from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.cli.recordings import recordings
 from fedgranger_research.studies.calibration_study import load_records, run_study, summary_table
-from fedgranger_research.studies.calibration_trials import SCENARIOS, Record, Setting
+from fedgranger_research.studies.calibration_trials import Record, Setting
 from fedgranger_research.studies.drawing import draw_calibration
-
-__all__ = ["study"]
 
 study = typer.Typer(no_args_is_help=True, help="Monte Carlo studies.")
 

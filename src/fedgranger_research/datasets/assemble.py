@@ -20,8 +20,6 @@ from fedgranger_research.datasets.contents import (
     Source,
 )
 
-__all__ = ["INSTANCE_COLUMNS", "assemble", "root_clients"]
-
 INSTANCE_COLUMNS = (
     "instance_id", "split", "run", "start", "end", "start_time", "end_time", "root_clients",
     "primary", "confidence", "is_single_root", "is_primary_tie", "root_columns", "description",

@@ -19,8 +19,6 @@ from fedgranger.errors import DataError
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source
 
-__all__ = ["ATTACKS", "COLUMNS", "INFO", "PARTITION", "read"]
-
 _PUMPS = tuple(name for k in range(1, 12) for name in (f"F_PU{k}", f"S_PU{k}"))
 _JUNCTIONS = (280, 269, 300, 256, 289, 415, 302, 306, 307, 317, 14, 422)
 COLUMNS = (

@@ -13,18 +13,6 @@ import pandas as pd
 from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
 
-__all__ = [
-    "Anomaly",
-    "DatasetInfo",
-    "Options",
-    "Partition",
-    "PreparedDataset",
-    "Recording",
-    "Report",
-    "Run",
-    "Source",
-]
-
 Partition = Mapping[str, tuple[str, ...]]
 Report = Callable[[str, int, int], None]
 

@@ -16,19 +16,6 @@ import pyarrow.csv as arrow_csv
 
 from fedgranger.errors import DataError
 
-__all__ = [
-    "check_finite",
-    "check_folder",
-    "check_hashes",
-    "check_not_pointer",
-    "find_file",
-    "one_sentence",
-    "open_plain",
-    "read_csv",
-    "read_matrix",
-    "shown",
-]
-
 POINTER = b"version https://git-lfs"
 BLOCK_BYTES = 1 << 20
 

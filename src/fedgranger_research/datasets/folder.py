@@ -25,8 +25,6 @@ from fedgranger.data.panel import ClientData, Panel
 from fedgranger.errors import DataError, RunError
 from fedgranger_research.datasets.contents import PreparedDataset, Run
 
-__all__ = ["check_target", "new_folder", "read_prepared", "write_machines_index", "write_prepared"]
-
 FORMAT = 1
 
 

@@ -20,8 +20,6 @@ from fedgranger_research.datasets.hai_attacks import find_attacks
 from fedgranger_research.datasets.hai_files import find_files, label_file, process_of, read_file
 from fedgranger_research.datasets.known_hashes import HAI_SHA256
 
-__all__ = ["INFO", "make_partition", "read"]
-
 INFO = DatasetInfo(
     name="hai",
     title="HAI, HIL-based augmented ICS security data set (20.07, 21.03, 22.04, 23.05)",

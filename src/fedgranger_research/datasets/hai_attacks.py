@@ -13,8 +13,6 @@ from fedgranger_research.datasets.contents import Anomaly, Recording
 from fedgranger_research.datasets.files import one_sentence
 from fedgranger_research.datasets.hai_files import process_of
 
-__all__ = ["find_attacks"]
-
 NEEDED = ("start", "end", "root_clients")
 
 

@@ -13,8 +13,6 @@ from fedgranger.errors import DataError
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Recording
 
-__all__ = ["TAG_COUNTS", "find_files", "label_file", "process_of", "read_file"]
-
 CLOCKS = ("time", "timestamp")
 LABEL = re.compile(r"(?i)attack(_p\d)?")
 TAG = re.compile(r"(P[1-4]|x1\d{3})_\w+")

@@ -1,7 +1,5 @@
 """Hashes of published files, as the publishers' repositories state them."""
 
-__all__ = ["HAI_SHA256"]
-
 HAI_SHA256 = {
     "hai-22.04/train1.csv": "63383690ffc5344ba68a019c7000854a4d341a22d743ac035f5207072a197b33",
     "hai-22.04/train2.csv": "f496991bbef4a6ef5881505aa242fe05cc500b4d5c4cea0d2cf1cf79e4e99285",

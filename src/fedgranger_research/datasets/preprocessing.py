@@ -33,16 +33,9 @@ import numpy as np
 from fedgranger.client.identify import identify
 from fedgranger.client.params import LocalModel, read_models
 from fedgranger.client.state_noise import state_readout
-from fedgranger.config import check_choice
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import ModelError
-
-__all__ = [
-    "RECIPES",
-    "Preprocessing",
-    "read_preprocessing",
-    "write_preprocessing",
-]
+from fedgranger.option_fields import check_choice
 
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"method": "paper", "state_dim": 2, "standardise": True},

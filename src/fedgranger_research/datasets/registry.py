@@ -20,8 +20,6 @@ from fedgranger_research.datasets.contents import (
     Source,
 )
 
-__all__ = ["NAMES", "describe", "iter_machines", "load"]
-
 
 class _Entry(NamedTuple):
     info: DatasetInfo

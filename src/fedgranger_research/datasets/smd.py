@@ -18,8 +18,6 @@ from fedgranger.errors import ConfigError, DataError
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source
 
-__all__ = ["COLUMNS", "INFO", "PARTITION", "machines", "read"]
-
 COLUMNS = (
     "cpu_r", "load_1", "load_5", "load_15", "mem_shmem", "mem_u", "mem_u_e", "total_mem",
     "disk_q", "disk_r", "disk_rb", "disk_svc", "disk_u", "disk_w", "disk_wa", "disk_wb",

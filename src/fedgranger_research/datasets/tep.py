@@ -13,8 +13,6 @@ import numpy as np
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source
 
-__all__ = ["COLUMNS", "FAULTS", "INFO", "PARTITION", "read"]
-
 NUM_FAULTS = 21
 FAULT_STEP = 160
 """Test runs: first step after the fault was switched on (8 h of 3-minute samples)."""

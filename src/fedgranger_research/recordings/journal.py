@@ -13,8 +13,6 @@ from fedgranger.errors import RunError
 from fedgranger_research.parallel import completed
 from fedgranger_research.recordings.trial import Control, run_control
 
-__all__ = ["Journal", "run_controls"]
-
 
 class Journal:
     """A file of finished panels that all belong to the same question.

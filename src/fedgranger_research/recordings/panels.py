@@ -18,8 +18,6 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
 from fedgranger_research.recordings.trial import ABSENT, ADDED, Control, Source
 
-__all__ = ["add_edge", "default_steps", "disjoint_stretches", "null_control", "odd_control"]
-
 ATTEMPTS = 25
 """Draws until every client has a sensor that changes."""
 CONSTANT = 1e-9

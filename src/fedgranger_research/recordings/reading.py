@@ -7,15 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fedgranger.config import check_choice
 from fedgranger.data import input_checks
 from fedgranger.data.align import ClientTable, check_missing
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import read_partition
 from fedgranger.errors import DataError
-
-__all__ = ["read_recordings"]
+from fedgranger.option_fields import check_choice
 
 
 def read_recordings(

@@ -22,8 +22,6 @@ from fedgranger_research.recordings.panels import (
 )
 from fedgranger_research.recordings.trial import Control, fitting_config
 
-__all__ = ["RecordingStudy"]
-
 FEWEST_STEPS = 20
 NULL_STREAM, ODD_STREAM, EDGE_STREAM = range(3)
 

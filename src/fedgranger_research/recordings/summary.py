@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["pair_table", "share_of_rejections", "summarise_controls"]
-
 LEVELS = (0.05, 0.01)
 TESTS = {"fit": "p_value", "textbook": "p_textbook"}
 

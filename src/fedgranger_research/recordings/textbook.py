@@ -12,8 +12,6 @@ import numpy as np
 import scipy.linalg
 import scipy.stats
 
-__all__ = ["var_order", "var_p_values"]
-
 MAX_LAGS = 12
 ROWS_PER_COEFFICIENT = 3
 

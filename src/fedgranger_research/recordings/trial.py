@@ -19,17 +19,6 @@ from fedgranger.runtime.setup import set_up
 from fedgranger.runtime.uploads import state_source
 from fedgranger_research.recordings.textbook import var_p_values
 
-__all__ = [
-    "ABSENT",
-    "ADDED",
-    "UNKNOWN",
-    "Control",
-    "Source",
-    "fitting_config",
-    "run_control",
-    "study_config",
-]
-
 ABSENT, ADDED, UNKNOWN = "absent", "added", "unknown"
 
 

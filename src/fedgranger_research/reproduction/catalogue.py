@@ -6,8 +6,6 @@ from fedgranger_research.reproduction import quantiles, scalability
 from fedgranger_research.reproduction.figures import SWEEP_FIGURES
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["FIGURES", "TABLES"]
-
 FIGURES: dict[str, Item] = {
     item.name: item for item in (*(figure.item() for figure in SWEEP_FIGURES), quantiles.ITEM)
 }

@@ -12,8 +12,6 @@ import pandas as pd
 from fedgranger_research.reproduction.levels import Curve, rows_where, select
 from fedgranger_research.reproduction.pictures import colours, pyplot, save, scientific
 
-__all__ = ["SWEEP_TITLES", "draw_grid"]
-
 SWEEP_TITLES = {
     "noise_var": r"noise $\Sigma_y$",
     "granger_prior_var": r"prior $\Sigma_A^0$",

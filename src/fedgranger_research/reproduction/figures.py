@@ -19,8 +19,6 @@ from fedgranger_research.reproduction.levels import (
 from fedgranger_research.reproduction.regimes import SWEEPS, Regime, stack_sweeps, sweeps
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["SWEEP_FIGURES", "SweepFigure"]
-
 
 @dataclass(frozen=True)
 class SweepFigure:

@@ -38,8 +38,6 @@ from fedgranger_research import datasets
 from fedgranger_research.reproduction.limits import RowLimit, error_rows, row_limits
 from fedgranger_research.reproduction.runner import Report
 
-__all__ = ["CLIENTS", "HaiRegime", "prepare", "recording"]
-
 CLIENTS = ("P1", "P2", "P3")
 STATE_DIM = 2
 FEWEST_STEPS = 150

@@ -24,8 +24,6 @@ from fedgranger_research.reproduction.levels import (
 from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, save, scientific
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["BLOCKS", "SWEEPS", "draw", "hai_stress_item"]
-
 TITLE = "HAI, normal operation: traces of Σ_A and Σ_θ and the error of Â for several Σ_y and Σ_A⁰"
 SWEEPS: dict[str, tuple[float, float, float]] = {
     "noise_var": (1e-2, 1e-1, 1.0),

@@ -8,22 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-__all__ = [
-    "ABOUT_LEVELS",
-    "Curve",
-    "Fact",
-    "column",
-    "ends",
-    "firsts",
-    "number",
-    "rows_where",
-    "select",
-    "settling",
-    "share",
-    "sweep_table",
-    "with_single_run",
-]
-
 SYMBOLS = {"noise_var": "Σ_y", "granger_prior_var": "Σ_A⁰", "augmentation_prior_var": "Σ_θ⁰"}
 TAIL = 0.2
 """Share of the checkpoints that counts as the end."""

@@ -19,8 +19,6 @@ from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.record import Propagation
 from fedgranger.uncertainty.update_moments import split_parameters, update_moments
 
-__all__ = ["RowLimit", "error_rows", "row_limits"]
-
 
 class RowLimit(NamedTuple):
     """Fixed point of one client's row.

@@ -8,8 +8,6 @@ from typing import Any
 
 from fedgranger.plot.canvas import require_matplotlib
 
-__all__ = ["GREY", "colours", "pyplot", "save", "scientific"]
-
 GREY = "#666666"
 SETTINGS: Any = {
     "font.size": 9,

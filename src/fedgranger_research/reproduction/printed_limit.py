@@ -16,8 +16,6 @@ import numpy as np
 
 from fedgranger.uncertainty.inputs import RowParams
 
-__all__ = ["PrintedGains", "printed_gains", "printed_limit"]
-
 
 class PrintedGains(NamedTuple):
     """D_n and H_m of Proposition 7.1 and their spectral radii (column-major vec, as printed)."""

@@ -14,8 +14,6 @@ from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, sav
 from fedgranger_research.reproduction.resampling import Resample
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["ITEM", "SHOWN", "collect", "draw", "markdown", "settings", "shapiro_power"]
-
 TITLE = "normal QQ plots of four blocks over 30 block-bootstrap resamples of a six-client data set"
 SHOWN = (
     ("client1", "client2"),

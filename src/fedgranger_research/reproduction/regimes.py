@@ -24,8 +24,6 @@ from fedgranger.runtime.setup import Setup, set_up
 from fedgranger_research.reproduction.limits import error_rows, row_limits
 from fedgranger_research.reproduction.system import STATE_DIM, mean_panel, paired_system
 
-__all__ = ["SWEEPS", "Regime", "prepare_regime", "stack_sweeps", "sweep", "sweeps"]
-
 SWEEPS: dict[str, tuple[float, ...]] = {
     "noise_var": (1e-3, 1e-2, 1e-1, 1.0, 10.0),
     "granger_prior_var": (1e-6, 1e-4, 1e-2, 1.0),

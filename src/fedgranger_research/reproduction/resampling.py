@@ -17,8 +17,6 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.runtime.setup import set_up
 from fedgranger_research.reproduction.limits import row_limits
 
-__all__ = ["Resample", "block_resample"]
-
 
 @dataclass(frozen=True)
 class Resample:

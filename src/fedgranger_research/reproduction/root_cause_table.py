@@ -29,8 +29,6 @@ from fedgranger_research import datasets
 from fedgranger_research.datasets import PreparedDataset, smd
 from fedgranger_research.reproduction.runner import Item, Report
 
-__all__ = ["root_cause_item"]
-
 TITLE = "root-cause accuracy on public data sets, by score and graph"
 CONFIG = RunConfig(state_model="svd", state_dim=2, solver="newton", period="none")
 DEVELOPMENT = {"tep": "train_faulty", "batadal": "train_attacks"}

@@ -13,8 +13,6 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.run_folder import write_atomically
 
-__all__ = ["Item", "Setting", "reproduce"]
-
 Report = Callable[[str, int, int], None]
 
 

@@ -14,8 +14,6 @@ from fedgranger_research.reproduction.pictures import colours, pyplot, save, sci
 from fedgranger_research.reproduction.regimes import Regime
 from fedgranger_research.reproduction.runner import Item
 
-__all__ = ["ITEM", "PAPER_TRACES", "collect", "draw", "markdown", "settings"]
-
 TITLE = "trace of Cov(Â21) at the end of training for d = 16…128 and M = 2…16, prior 1e-6…1"
 PRIORS = (1e-6, 1e-4, 1e-2, 1.0)
 SIZES = {"sensor_dim": (16, 32, 64, 128), "num_clients": (2, 4, 8, 16)}

@@ -16,8 +16,6 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 
-__all__ = ["STATE_DIM", "mean_panel", "paired_system"]
-
 STATE_DIM = 2
 INFLUENCE = np.array([[0.4, 0.2], [-0.3, 0.4]])
 """A_21: how the first client of a pair acts on the second."""

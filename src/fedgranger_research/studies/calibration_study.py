@@ -13,8 +13,6 @@ from fedgranger.run_folder import write_atomically
 from fedgranger_research.parallel import completed
 from fedgranger_research.studies.calibration_trials import Record, Setting, run_data_set, summarise
 
-__all__ = ["load_records", "run_study", "summary_table"]
-
 
 def run_study(
     folder: Path,

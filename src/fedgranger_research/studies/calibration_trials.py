@@ -25,15 +25,6 @@ from fedgranger.inference.infer import infer
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.uploads import state_source
 
-__all__ = [
-    "SCENARIOS",
-    "Record",
-    "Setting",
-    "Summary",
-    "run_data_set",
-    "summarise",
-]
-
 
 @dataclass(frozen=True)
 class Setting:

@@ -16,8 +16,6 @@ from fedgranger.text import shorten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_calibration"]
-
 
 def draw_calibration(
     path: Path, null_p: Mapping[str, np.ndarray], coverage: Mapping[str, tuple[float, float]]

@@ -20,8 +20,6 @@ from fedgranger.runtime.setup import Setup
 from fedgranger.server.granger import ServerState
 from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
 
-__all__ = ["solve"]
-
 
 def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]]:
     """Run rounds until both sides' solves agree, or the last allowed one."""

@@ -22,8 +22,6 @@ from jaxtyping import Array, Float
 from fedgranger.linalg.long_run import long_run_cov
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 
-__all__ = ["client_params", "client_rounds", "server_cov", "server_steady_cov"]
-
 
 def client_params(params: RowParams) -> RowParams:
     """The constants of a row without causes."""

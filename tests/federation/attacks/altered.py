@@ -85,7 +85,7 @@ def run_client(kit):
     from nvflare.app_common.job_launcher import process_launcher
     from nvflare.private.fed.app.client import client_train
 
-    from fedgranger.flare.kits import role_of
+    from fedgranger.flare.identity import role_of
     from tests.federation.attacks.wire import Wire
 
     make_agent, spawn = client_train.create_admin_agent, process_launcher.spawn_process

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from fedgranger.flare.kits import ORGANISATION, admin_name
+from fedgranger.flare.identity import ORGANISATION, admin_name
 from tests.federation.attacks.attempts import keep
 
 JOB_SECONDS = 60.0

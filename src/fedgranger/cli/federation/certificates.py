@@ -24,8 +24,6 @@ from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_
 from fedgranger.flare.identity import describe, require_flare, root_path
 from fedgranger.flare.private_files import write_private
 
-__all__ = ["accept", "certificates", "renew", "request", "revoke", "sign"]
-
 
 @federation.command()
 @friendly

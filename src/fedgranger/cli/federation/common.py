@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.flare.settings import ClientSettings
 
-__all__ = [
-    "HEAVY_COMMANDS",
-    "AuthorityFolder",
-    "AuthorityKey",
-    "DataFile",
-    "Interval",
-    "Kit",
-    "check_kit",
-    "client_of",
-    "federation",
-    "print_sentence",
-    "read_and_check",
-]
-
 HEAVY_COMMANDS = {
     "check": (
         "fedgranger.cli.federation.runs",
@@ -78,7 +64,7 @@ def client_of(kit: Path) -> str:
     Raises:
         RunError: the kit is not a client's.
     """
-    from fedgranger.flare.kits import role_of
+    from fedgranger.flare.identity import role_of
 
     role, name = role_of(kit)
     if role != "client":

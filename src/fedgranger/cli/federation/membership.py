@@ -14,8 +14,6 @@ from fedgranger.flare.certificate_checks import MEMBERS, fingerprint, read_certi
 from fedgranger.flare.identity import root_path
 from fedgranger.flare.kits import add_client, make_kits, prepare_kits
 
-__all__ = ["add", "init"]
-
 
 @federation.command()
 @friendly

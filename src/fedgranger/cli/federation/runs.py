@@ -24,13 +24,11 @@ from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeRange, agree
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import ExchangeOptions, FederationOptions
-from fedgranger.flare.kits import require_flare
+from fedgranger.flare.identity import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.flare.settings import read_members
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
-
-__all__ = ["check", "run"]
 
 DEFAULTS = {"solver": "none"}
 """States leave once; FedGC's rounds are asked for by name."""

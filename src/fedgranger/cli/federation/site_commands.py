@@ -27,7 +27,7 @@ from fedgranger.cli.federation.common import (
 )
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.flare.kits import require_flare, role_of
+from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
     from fedgranger.flare.settings import ClientSettings
-
-__all__ = ["allow", "log", "preview", "start"]
 
 LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason")
 

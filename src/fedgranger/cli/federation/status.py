@@ -16,12 +16,9 @@ from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health
-from fedgranger.flare.identity import certificate_path
-from fedgranger.flare.kits import require_flare, role_of
+from fedgranger.flare.identity import certificate_path, require_flare, role_of
 from fedgranger.flare.session import connect
 from fedgranger.flare.settings import read_members
-
-__all__ = ["health", "status"]
 
 SHOWN_JOBS = 5
 

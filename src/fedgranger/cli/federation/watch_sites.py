@@ -17,14 +17,12 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions, WaitingOptions
 from fedgranger.federation.watching import WatchOptions
-from fedgranger.flare.kits import require_flare
+from fedgranger.flare.identity import require_flare
 from fedgranger.flare.session import connect, run_job
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-
-__all__ = ["watch"]
 
 
 @dataclass(frozen=True)
