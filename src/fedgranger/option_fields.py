@@ -75,12 +75,12 @@ class Options:
     @classmethod
     def subjects(cls) -> dict[str, list[str]]:
         """The options of every subject."""
-        parts = [base for base in reversed(cls.__mro__) if "subject" in base.__dict__]
-        return {
-            base.subject: [name for name in base.__annotations__ if name in cls.names()]
-            for base in parts
-            if base.subject
-        }
+        found: dict[str, list[str]] = {}
+        for base in reversed(cls.__mro__):
+            if base.__dict__.get("subject"):  # two classes may declare one subject's options
+                own = [name for name in base.__annotations__ if name in cls.names()]
+                found.setdefault(base.__dict__["subject"], []).extend(own)
+        return found
 
     @classmethod
     def flat(cls, values: Mapping[str, Any]) -> dict[str, Any]:
