@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.monitor import monitor_message
+from fedgranger.client.own_normal import monitor_message
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.reading_options import ReadingOptions
