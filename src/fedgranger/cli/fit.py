@@ -20,7 +20,7 @@ from fedgranger.cli.console import (
     print_note,
     progress_report,
 )
-from fedgranger.cli.options import DataOptions, merge, with_options
+from fedgranger.cli.options import DataOptions, FitOptions, merge, with_options
 from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table, untested_lines
 from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
@@ -36,7 +36,7 @@ from fedgranger.runtime.fitting import fit_panel
 
 
 @friendly
-@with_options
+@with_options(FitOptions)
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from fedgranger.run_folder import write_atomically
 
 
 @friendly
-@functools.partial(with_options, kind=WatchOptions)
+@with_options(WatchOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
     data: Annotated[Path, typer.Option("--data", help="New data: same clients and sensors.")],

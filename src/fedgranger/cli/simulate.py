@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from fedgranger.option_fields import check_choice
 
 
 @friendly
-@functools.partial(with_options, kind=SimulationOptions)
+@with_options(SimulationOptions)
 def simulate(
     out_folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     declared_noise: Annotated[

@@ -17,7 +17,7 @@ from fedgranger.data.sensor_preparation import (
     plan_sensors,
     prepare,
 )
-from fedgranger.data.treatment import ClientTable
+from fedgranger.data.treatment import NO_TREATMENT, ClientTable
 from fedgranger.errors import DataError
 
 
@@ -106,7 +106,7 @@ def with_findings(panel: Panel) -> Panel:
     found: list[Finding] = []
     for client in panel:
         found += examine(_as_table(client, panel.time))
-    notes = finding_sentences(found, None)
+    notes = finding_sentences(found, NO_TREATMENT)
     if notes:
         notes.append("nothing was done about these sensors: Panel.prepared() does it")
     return replace(panel, findings=tuple(found), notes=(*panel.notes, *notes))

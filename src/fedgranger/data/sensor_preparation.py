@@ -186,14 +186,16 @@ def _treatment(table: ClientTable, found: Sequence[Finding], plan: SensorPlan) -
     )
 
 
-def finding_sentences(found: Sequence[Finding], treatment: Treatment | None) -> list[str]:
-    """One or two sentences per client and kind; without a treatment nothing was done."""
+def finding_sentences(found: Sequence[Finding], treatment: Treatment) -> list[str]:
+    """One or two sentences per client and kind, by what the treatment does about it."""
     order = sorted(found, key=lambda finding: (finding.client, finding.kind))
     sentences = []
     for (client, kind), group in groupby(order, key=lambda finding: (finding.client, finding.kind)):
+        differenced = treatment.differenced if kind in WANDERING else ()
+        treated = treatment.coded if kind == "code" else differenced
         named = list(group)
-        done = [f for f in named if _is_done(f, treatment)]
-        left = [f for f in named if not _is_done(f, treatment)]
+        done = [f for f in named if f.sensor in treated]
+        left = [f for f in named if f.sensor not in treated]
         if done:
             action = "masked" if kind == "code" else "change per row used; " + UNDO
             sentences.append(f"client '{client}': {_each_finding(done)}; {action}")
@@ -206,13 +208,6 @@ def propose(found: Sequence[Finding]) -> str:
     """The option that differences every sensor that may wander and was left alone; or ""."""
     slow = [f.label for f in found if f.kind == "slow"]
     return f"--difference {quote(','.join(['auto', *slow]))}" if slow else ""
-
-
-def _is_done(finding: Finding, treatment: Treatment | None) -> bool:
-    if treatment is None or finding.kind not in ("code", *WANDERING):
-        return False
-    done = treatment.coded if finding.kind == "code" else treatment.differenced
-    return finding.sensor in done
 
 
 def _each_finding(found: Sequence[Finding]) -> str:

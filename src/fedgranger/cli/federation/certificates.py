@@ -29,56 +29,6 @@ from fedgranger.flare.private_files import write_private
 
 @federation.command()
 @friendly
-def init(
-    folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
-    server: Annotated[str, typer.Option(help="Host name or address of the server.")],
-    clients: Annotated[str, typer.Option(help="Names of the clients, with commas between.")],
-    port: Annotated[int, typer.Option(help="Port of the server.")] = 8002,
-    local: Annotated[
-        bool, typer.Option("--local", help="Make all keys here: for trying it on one machine.")
-    ] = False,
-) -> None:
-    """Make the authority, and a kit for every party; each party makes its own key."""
-    names = [name.strip() for name in clients.split(",") if name.strip()]
-    kits = (make_kits if local else prepare_kits)(folder, server, names, port)
-    for party, kit in kits.items():
-        print_line(f"{party:<20} {kit}")
-    root = read_certificate(root_path(kits["server"]))
-    print_line(f"\nfingerprint of this federation: {fingerprint(root.public_key())}")
-    if local:
-        out.print("All keys were made here: for one machine. Otherwise leave --local out.")
-    else:
-        print_line(
-            "Send every party its folder and tell it the fingerprint by telephone; its README.md "
-            "says what to do. Sign what comes back with 'fedgranger federation sign'."
-        )
-    print_line(
-        "Keep 'authority' offline: its rootCA.key can let in new parties; it may lie elsewhere "
-        "(--key)."
-    )
-
-
-@federation.command("add-client")
-@friendly
-def add(
-    authority: AuthorityFolder,
-    name: Annotated[str, typer.Argument(help="Name of the new client.")],
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Where to make its kit; default: beside.")
-    ] = None,
-    key: AuthorityKey = None,
-) -> None:
-    """Make a kit for one more client; the others need nothing."""
-    kit = add_client(authority, name, out_folder, key)
-    print_line(f"{name:<20} {kit}")
-    print_line(
-        f"\nSend it to the client and sign its request. Send {authority / MEMBERS} to the admin, "
-        "who takes it in with 'fedgranger federation accept'."
-    )
-
-
-@federation.command()
-@friendly
 def request(kit: Kit) -> None:
     """Make this party's private key, which stays here, and a request for the organiser to sign."""
     _ask(kit, is_renewal=False)
@@ -177,3 +127,53 @@ def certificates(authority: AuthorityFolder) -> None:
         rows.append((escape(item.name), *dates, state, f"{item.serial:x}"))
     columns = ("party", "from", "until", "state", "serial")
     out.print(make_table(columns, rows, left=columns))
+
+
+@federation.command()
+@friendly
+def init(
+    folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
+    server: Annotated[str, typer.Option(help="Host name or address of the server.")],
+    clients: Annotated[str, typer.Option(help="Names of the clients, with commas between.")],
+    port: Annotated[int, typer.Option(help="Port of the server.")] = 8002,
+    local: Annotated[
+        bool, typer.Option("--local", help="Make all keys here: for trying it on one machine.")
+    ] = False,
+) -> None:
+    """Make the authority, and a kit for every party; each party makes its own key."""
+    names = [name.strip() for name in clients.split(",") if name.strip()]
+    kits = (make_kits if local else prepare_kits)(folder, server, names, port)
+    for party, kit in kits.items():
+        print_line(f"{party:<20} {kit}")
+    root = read_certificate(root_path(kits["server"]))
+    print_line(f"\nfingerprint of this federation: {fingerprint(root.public_key())}")
+    if local:
+        out.print("All keys were made here: for one machine. Otherwise leave --local out.")
+    else:
+        print_line(
+            "Send every party its folder and tell it the fingerprint by telephone; its README.md "
+            "says what to do. Sign what comes back with 'fedgranger federation sign'."
+        )
+    print_line(
+        "Keep 'authority' offline: its rootCA.key can let in new parties; it may lie elsewhere "
+        "(--key)."
+    )
+
+
+@federation.command("add-client")
+@friendly
+def add(
+    authority: AuthorityFolder,
+    name: Annotated[str, typer.Argument(help="Name of the new client.")],
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Where to make its kit; default: beside.")
+    ] = None,
+    key: AuthorityKey = None,
+) -> None:
+    """Make a kit for one more client; the others need nothing."""
+    kit = add_client(authority, name, out_folder, key)
+    print_line(f"{name:<20} {kit}")
+    print_line(
+        f"\nSend it to the client and sign its request. Send {authority / MEMBERS} to the admin, "
+        "who takes it in with 'fedgranger federation accept'."
+    )

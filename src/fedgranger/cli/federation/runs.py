@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
 import time
@@ -100,7 +99,7 @@ def check(
 
 
 @friendly
-@functools.partial(with_options, kind=FederatedRunOptions, defaults=DEFAULTS)  # no data here
+@with_options(FederatedRunOptions, DEFAULTS)
 def run(
     kit: Kit,
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
@@ -157,7 +156,7 @@ def run(
 
 
 @friendly
-@functools.partial(with_options, kind=SitesWatchOptions)
+@with_options(SitesWatchOptions)
 def watch(
     kit: Kit,
     run: Annotated[Path, typer.Argument(help="Run folder that 'federation run' wrote.")],

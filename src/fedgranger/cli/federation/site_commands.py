@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import time
@@ -43,7 +42,7 @@ LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "r
 
 @federation.command()
 @friendly
-@functools.partial(with_options, kind=ClientSettings)
+@with_options(ClientSettings)
 def start(
     kit: Kit,
     data: DataFile = None,
@@ -79,7 +78,7 @@ def start(
 
 @federation.command()
 @friendly
-@functools.partial(with_options, kind=ClientSettings)
+@with_options(ClientSettings)
 def preview(
     kit: Kit,
     data: DataFile = None,
