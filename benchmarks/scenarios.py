@@ -13,7 +13,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from fedgranger.data.scenarios import DECLARED_NOISE
+from fedgranger.data.simulation_options import DECLARED_NOISE
 from fedgranger_research.studies.calibration_study import load_records, run_study
 from fedgranger_research.studies.calibration_trials import Setting, summarise
 

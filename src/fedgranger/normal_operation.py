@@ -1,8 +1,8 @@
 """What a client learned of its own normal operation, as plain data: `Monitor` and `Season`.
 
 A run folder stores them, so they stand below clients and server; how they are fitted and used is
-the client's (`client/monitor.py`, `client/season.py`). In a run between parties they stay at their
-sites.
+the client's (`client/own_normal.py`, `client/season.py`). In a run between parties they stay at
+their sites.
 """
 
 from __future__ import annotations

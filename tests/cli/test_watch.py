@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import fedgranger as fg
-from fedgranger.cli import run_fit, watch
+from fedgranger.cli import fit, watch
 from fedgranger.cli.app import app
 from fedgranger.cli.options import DataOptions
 from fedgranger.cli.watch import seconds_left
@@ -184,10 +184,10 @@ def test_an_interrupt_leaves_a_checkpoint_and_its_log(data, tmp_path, monkeypatc
     for phase, left in (("local models", None), ("training", KEPT)):
         report = functools.partial(interrupt, phase)
         monkeypatch.setattr(
-            run_fit, "progress_report", functools.partial(contextlib.nullcontext, report)
+            fit, "progress_report", functools.partial(contextlib.nullcontext, report)
         )
         with pytest.raises(SystemExit) as stopped:
-            run_fit.run_fit(data, folder, DataOptions(), config)
+            fit.run_fit(data, folder, DataOptions(), config)
         assert stopped.value.code == 130
         found = sorted(path.name for path in folder.iterdir()) if folder.exists() else None
         assert found == left

@@ -171,7 +171,7 @@ def test_options_come_from_the_command_then_the_file_and_the_help_names_the_defa
 
 
 def test_a_client_takes_its_settings_only_when_its_data_can_be_read(kits, tmp_path):
-    from fedgranger.cli.federation.common import read_and_check
+    from fedgranger.cli.federation.site_commands import read_and_check
     from fedgranger.flare.settings import read_settings, write_settings
 
     rows = "\n".join(f"2026-01-01T00:00:{s:02d},{s * s},{s % 7}" for s in range(30))

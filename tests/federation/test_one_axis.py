@@ -10,6 +10,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import read_client
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.time_axis import LocalSeries
 from tests.configs import formula_config
 from tests.federation.loopback_run import Federation
@@ -52,12 +53,11 @@ def test_a_folder_and_separate_sites_find_the_same_bits(tmp_path, seed):
     data.mkdir()
     names = write_tables(data, seed)
     config = formula_config(solver="newton", state_dim=2, period="none")
-    options = {"time_column": "auto", "missing": "error", "constant": "error"}
     panel = Panel.read(data)
     alone = fg.fit(panel, config=config)
     federation = Federation(panel, tmp_path / "run", config)
     for name in names:
-        client, time, _ = read_client(name, data / f"{name}.csv", **options)
+        client, time, _ = read_client(name, data / f"{name}.csv", ReadingOptions())
         federation.give(LocalSeries(client, time))
     found = federation.run()
     assert found.grid.num_steps == alone.manifest["data"]["num_steps"]

@@ -9,7 +9,8 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.align import regular_panel
-from fedgranger.data.panel_files import read_client
+from fedgranger.data.panel_files import read_client, read_panel
+from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
@@ -93,10 +94,6 @@ def write_tables(folder, panel, seed, *, first="2026-01-01T00:00:00"):
     return folder
 
 
-AS_MEASURED = {"time_column": "auto", "missing": "mask", "constant": "keep"}
-AS_MEASURED |= {"difference": "none", "suspect": "keep"}
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
@@ -107,15 +104,15 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     panel = fg.Panel.read(training, missing="mask")
     config = replace(CONFIG, period="60")  # steps of 10 s
     result = fg.fit(panel, config)
-    later = regular_panel(fg.Panel.read(new, **AS_MEASURED)).panel
+    later = regular_panel(read_panel(new, None, as_measured("auto"))).panel
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)
     federation = Federation(panel, tmp_path / "sites", config)
     for name in NAMES:
-        masked = {"time_column": "auto", "missing": "mask", "constant": "error"}
-        client, time, _ = read_client(name, training / f"{name}.csv", **masked)
+        masked = ReadingOptions(missing="mask")
+        client, time, _ = read_client(name, training / f"{name}.csv", masked)
         federation.give(LocalSeries(client, time))
-        client, time, _ = read_client(name, new / f"{name}.csv", **AS_MEASURED)
+        client, time, _ = read_client(name, new / f"{name}.csv", as_measured("auto"))
         federation.news[name] = LocalSeries(client, time)
     found = federation.run()
     server = to_result(federation.server, found, "loopback", 0.0, ())

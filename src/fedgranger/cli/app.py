@@ -10,52 +10,29 @@ import typer
 from fedgranger._version import __version__
 from fedgranger.cli.lazy import lazy_group
 
-COMMANDS = {
-    "demo": (
-        "fedgranger.cli.demo",
-        "Simulate six plants, learn who drives whom, compare with the truth, write a report.",
-    ),
-    "simulate": (
-        "fedgranger.cli.simulate",
-        "Write simulated data, one file per client, and the truth behind them.",
-    ),
-    "fit": (
-        "fedgranger.cli.fit",
-        "Learn which client drives which; all parties are simulated on this machine.",
-    ),
-    "edges": ("fedgranger.cli.edges", "List the edges of a run, most certain first."),
+_SENTENCES = {
+    "demo": "Simulate six plants, learn who drives whom, compare with the truth, write a report.",
+    "simulate": "Write simulated data, one file per client, and the truth behind them.",
+    "fit": "Learn which client drives which; all parties are simulated on this machine.",
+    "edges": "List the edges of a run, most certain first.",
     "diagnose": (
-        "fedgranger.cli.diagnose",
-        "Show residual checks, stationarity, conditioning, detectable strengths and other levels.",
+        "Show residual checks, stationarity, conditioning, detectable strengths and other levels."
     ),
     "audit": (
-        "fedgranger.cli.audit",
-        "Show how often the tests find edges where none can be, where and why, and what they miss.",
+        "Show how often the tests find edges where none can be, where and why, and what they miss."
     ),
-    "evaluate": (
-        "fedgranger.cli.evaluate",
-        "Compare a run with what is known to be true; also written to RUN/evaluation.json.",
-    ),
-    "report": (
-        "fedgranger.cli.report",
-        "Write the report of a run again: one page that needs no network.",
-    ),
-    "rca": (
-        "fedgranger.cli.rca",
-        "Rank the clients by how likely they started an anomaly, with the evidence.",
-    ),
-    "watch": (
-        "fedgranger.cli.watch",
-        "Follow a running fit until it ends; Ctrl-C leaves it alone.",
-    ),
+    "evaluate": "Compare a run with what is known to be true; also written to RUN/evaluation.json.",
+    "report": "Write the report of a run again: one page that needs no network.",
+    "rca": "Rank the clients by how likely they started an anomaly, with the evidence.",
+    "watch": "Follow a running fit until it ends; Ctrl-C leaves it alone.",
     "compare": (
-        "fedgranger.cli.compare",
-        "Say which edges appeared, disappeared or stayed between two runs, or against a graph.",
+        "Say which edges appeared, disappeared or stayed between two runs, or against a graph."
     ),
-    "export": ("fedgranger.cli.export", "Write the graph of a run for another tool."),
-    "federation": ("fedgranger.cli.federation", "Run between parties that keep their data."),
+    "export": "Write the graph of a run for another tool.",
+    "federation": "Run between parties that keep their data.",
 }
-"""Of the library; by name, the module that defines the command and a sentence."""
+COMMANDS = {name: (f"fedgranger.cli.{name}", text) for name, text in _SENTENCES.items()}
+"""By name, the module that defines the command and a sentence; other packages add theirs."""
 for _entry in entry_points(group="fedgranger.commands"):
     COMMANDS |= _entry.load()
 

@@ -10,8 +10,20 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import Json, Run, friendly, out
+from fedgranger.cli.console import Json, Run, friendly, make_table, out, print_line
 from fedgranger.errors import RunError
+from fedgranger.inference.answer import nothing_tested
+from fedgranger.inference.audit_words import (
+    TITLE,
+    audit_sentences,
+    control_sentences,
+    controls,
+    quantile_sentence,
+    share,
+    verdict,
+)
+from fedgranger.inference.record_traits import traits_in_words
+from fedgranger.results import Result
 
 CONTROL_FACTS = ("positive_control", "innovation_sensor")
 
@@ -25,10 +37,6 @@ def audit(
     json_output: Json = False,
 ) -> None:
     """Show how often the tests find edges where none can be, where and why, and what they miss."""
-    from fedgranger.inference.answer import nothing_tested
-    from fedgranger.inference.audit_words import TITLE, verdict
-    from fedgranger.results import Result
-
     result = Result.load(run)
     facts = result.manifest["inference"]
     if result.inference is None:
@@ -50,52 +58,34 @@ def _plain(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print_part(part: Mapping[str, Any], top: int) -> None:
-    from fedgranger.inference.audit_words import (
-        audit_sentences,
-        control_sentences,
-        quantile_sentence,
-    )
-
-    sentences = [*audit_sentences(part), quantile_sentence(part["audit"])]
-    for line in filter(None, sentences):
-        out.print(escape(line), soft_wrap=True)
+    for line in filter(None, [*audit_sentences(part), quantile_sentence(part["audit"])]):
+        print_line(line)
     out.print(_by_client(part["audit"]))
     for line in control_sentences(part):
-        out.print(escape(line), soft_wrap=True)
+        print_line(line)
     if part.get("positive_control") and top:
         out.print(_by_pair(part, top))
     out.print("")
 
 
 def _by_client(found: dict[str, Any]) -> Table:
-    from fedgranger.inference.audit_words import share
-    from fedgranger.inference.record_traits import traits_in_words
-
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "as effect", "as cause"):
-        table.add_column(name, justify="left" if name == "client" else "right")
     traits = found.get("clients", {})
-    if traits:
-        table.add_column("its record", justify="left")
+    columns = ("client", "as effect", "as cause", *(["its record"] if traits else []))
+    rows = []
     for client, effect in found["by_effect"].items():
         cause = found["by_cause"].get(client, [None, None])
-        cells = [share(effect), share(cause)]
-        if traits:
-            cells.append(escape(traits_in_words(traits.get(client, {})) or "–"))
-        table.add_row(escape(client), *cells)
-    return table
+        words = [escape(traits_in_words(traits.get(client, {})) or "–")] if traits else []
+        rows.append((escape(client), share(effect), share(cause), *words))
+    return make_table(columns, rows, left=("client", "its record"))
 
 
 def _by_pair(part: Mapping[str, Any], top: int) -> Table:
-    from fedgranger.inference.audit_words import controls
-
     shown = controls(part)[:top]
-    table = Table(box=None, header_style="bold")
-    table.add_column("pair")
-    table.add_column("smallest influence found", justify="right")
-    if any(one.units for one in shown):
-        table.add_column("which moves, in its own unit")
-    for one in shown:
-        units = [escape(one.units)] if len(table.columns) > 2 else []
-        table.add_row(escape(one.edge), f"{one.size:.3g}", *units)
-    return table
+    with_units = any(one.units for one in shown)
+    unit = "which moves, in its own unit"
+    rows = (
+        (escape(one.edge), f"{one.size:.3g}", *([escape(one.units)] if with_units else []))
+        for one in shown
+    )
+    columns = ("pair", "smallest influence found", *([unit] if with_units else []))
+    return make_table(columns, rows, left=("pair", unit))

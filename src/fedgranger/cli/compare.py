@@ -11,9 +11,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import Correction, Json, friendly, out
+from fedgranger.cli.console import Correction, Json, check_level, friendly, out, print_line
 from fedgranger.data.known_graph import read_known_graph
-from fedgranger.errors import ConfigError, RunError
+from fedgranger.errors import RunError
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
 from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.option_fields import check_choice
@@ -49,8 +49,7 @@ def compare(
     ] = False,
 ) -> None:
     """Say which edges appeared, disappeared or stayed between two runs, or against a graph."""
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    check_level(alpha)
     if correction is not None:
         check_choice("--correction", correction, CORRECTIONS)
     if first.is_file():
@@ -79,10 +78,7 @@ def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None
     for number, clients in ((1, found.only_first), (2, found.only_second)):
         for name, count in clients.items() if second.is_dir() else ():
             edges = f"{count} supported edge{'' if count == 1 else 's'}"
-            out.print(
-                f"client '{escape(name)}' is only in {number}: {edges} with it not compared",
-                soft_wrap=True,
-            )
+            print_line(f"client '{name}' is only in {number}: {edges} with it not compared")
     if second.is_dir():
         _show_settings(found)
     if found.notes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -21,8 +21,10 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from fedgranger.errors import (
+    ConfigError,
     ConvergenceWarning,
     FedGrangerError,
     InferenceWarning,
@@ -70,7 +72,7 @@ def friendly(command: Command) -> Command:
             fail(f"{error.filename or 'file'}: {error.strerror or error}")
         for warning in caught:
             if issubclass(warning.category, OURS):
-                err.print(f"[yellow]warning:[/] {escape(str(warning.message))}", soft_wrap=True)
+                print_warning(str(warning.message))
             else:
                 warnings.warn_explicit(
                     warning.message, warning.category, warning.filename, warning.lineno
@@ -82,9 +84,51 @@ def friendly(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
+def print_line(sentence: str) -> None:
+    """Print a sentence of the answer: never folded, and brackets in names are no markup."""
+    out.print(escape(sentence), soft_wrap=True)
+
+
+def print_beside(sentence: str, mark: str = "") -> None:
+    """Print a sentence beside the answer, on the error stream."""
+    err.print(f"{mark}{escape(sentence)}", soft_wrap=True)
+
+
+def print_note(sentence: str) -> None:
+    """Print what happened to the data or to options."""
+    print_beside(sentence, "[dim]note:[/] ")
+
+
+def print_warning(sentence: str) -> None:
+    """Print what makes an answer doubtful."""
+    print_beside(sentence, "[yellow]warning:[/] ")
+
+
+def check_level(alpha: float | None) -> None:
+    """Refuse a level of the tests that is none."""
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+
+
+def make_table(
+    columns: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    left: Collection[str] = ("client",),
+    no_wrap: bool = False,
+) -> Table:
+    """A table without lines; columns are of numbers, on the right, but for those named."""
+    table = Table(box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=no_wrap)
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
 def fail(message: str) -> NoReturn:
     """Print one sentence and leave with exit code 2."""
-    err.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
+    print_beside(message, "[red]error:[/] ")
     raise typer.Exit(2)
 
 

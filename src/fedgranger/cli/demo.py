@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import friendly, out, print_line
+from fedgranger.cli.fit import print_answer, run_fit
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.run_fit import print_answer, run_fit
 from fedgranger.cli.simulate import check_target, write_simulation
 from fedgranger.cli.tables import bytes_table, score_table
 from fedgranger.config import RunConfig
@@ -39,11 +38,10 @@ def demo(
     check_target(data, overwrite=True)
     panel, truth = simulate(clients=CLIENTS, num_steps=NUM_STEPS, edges=NUM_EDGES, seed=SEED)
     write_simulation(data, panel, truth)
-    out.print(
+    print_line(
         f"Six plants with 8 sensors each, {NUM_STEPS} time steps, {NUM_EDGES} of 30 possible "
         "influences are real.\nNo plant shows its sensors to anyone: only states of two numbers "
-        "travel.",
-        soft_wrap=True,
+        "travel."
     )
     result = run_fit(data, run, DataOptions(), RunConfig())
     out.print("")
@@ -53,6 +51,6 @@ def demo(
     out.print("\nWhat left each plant:")
     out.print(bytes_table(result.manifest["bytes"]))
     report = run / "report.html"
-    out.print(f"\nOpen {escape(str(report))} to look at the graph.", soft_wrap=True)
+    print_line(f"\nOpen {report} to look at the graph.")
     if open_report:
         webbrowser.open(report.resolve().as_uri())

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import Run, friendly, out
+from fedgranger.cli.console import Run, friendly, make_table, out, print_line
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import count_edges, nothing_tested
@@ -35,7 +34,7 @@ def diagnose(
         out.print(f"[dim]data:[/] {escape(note)}", soft_wrap=True)
     if result.inference is None:
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
-    out.print(f"{escape(headline(result))}\n", soft_wrap=True)
+    print_line(f"{headline(result)}\n")
     if facts["test"] == "asymptotic":
         _print_stability(facts)
     elif facts["test"] == "readings":
@@ -44,15 +43,13 @@ def diagnose(
         _print_residual_checks(result, facts)
     lines = (*_lag_lines(facts), *audit_sentences(facts), *control_sentences(facts))
     for line in lines:
-        out.print(escape(line), soft_wrap=True)
+        print_line(line)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
         (easy, low), (hard, high) = strengths[0], strengths[-1]
-        out.print(
+        print_line(
             f"\nfound with 80 % power by a single test at level {facts['alpha']:g} in the least "
-            "favourable direction: "
-            f"strength {low:.3g} ({escape(easy)}) to {high:.3g} ({escape(hard)})",
-            soft_wrap=True,
+            f"favourable direction: strength {low:.3g} ({easy}) to {high:.3g} ({hard})"
         )
     if strength is not None and "df_denominator" in facts:
         sizes = dict(zip(result.clients, result.state_dims, strict=True))
@@ -68,15 +65,15 @@ def diagnose(
         found = _edges_at(result, level)
         changes = [f"+ {edge}" for edge in sorted(found - base)]
         changes += [f"- {edge}" for edge in sorted(base - found)]
-        out.print(f"  {level:<6g} {len(found):>4}  {escape(', '.join(changes))}", soft_wrap=True)
+        print_line(f"  {level:<6g} {len(found):>4}  {', '.join(changes)}")
     table = result.edges()
     for line in untested_lines(table, facts):
-        out.print(escape(line), soft_wrap=True)
+        print_line(line)
     tested = table.loc[table["p_value"].notna()]
     for cause, effect in zip(tested["cause"], tested["effect"], strict=True):
         note = facts["reasons"].get(f"{cause} -> {effect}")
         if note is not None:
-            out.print(f"note: {escape(f'{cause} -> {effect}: {note}')}", soft_wrap=True)
+            print_line(f"note: {cause} -> {effect}: {note}")
     for sentence in facts["warnings"]:
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
 
@@ -108,59 +105,54 @@ def _edges_at(result: Result, alpha: float) -> set[str]:
 
 
 def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
-    out.print(
+    print_line(
         f"lags {facts['lags']}, long-run covariance: {facts['hac']} (lag {facts['hac_lag']}), "
         f"{facts['num_pairs']} pairs, {facts['effective_pairs']:.0f} effective, "
-        f"denominator df {facts['df_denominator']:.0f}",
-        soft_wrap=True,
+        f"denominator df {facts['df_denominator']:.0f}"
     )
     out.print(
         f"largest root {facts['spectral_radius']:.3f}, condition number {facts['condition']:.3g}\n"
     )
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "residuals uncorrelated (p)", "unit root (p)", "effective samples"):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client in (name for name in result.clients if name in facts["portmanteau"]):
-        values = (f"{facts[key][client]:.3g}" for key in ("portmanteau", "unit_root"))
-        worth = f"{facts['effective_samples'][client]:.0f}"
-        table.add_row(escape(client), *values, worth)
-    out.print(table)
+    rows = (
+        (
+            escape(client),
+            f"{facts['portmanteau'][client]:.3g}",
+            f"{facts['unit_root'][client]:.3g}",
+            f"{facts['effective_samples'][client]:.0f}",
+        )
+        for client in result.clients
+        if client in facts["portmanteau"]
+    )
+    columns = ("client", "residuals uncorrelated (p)", "unit root (p)", "effective samples")
+    out.print(make_table(columns, rows))
 
 
 def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
     out.print(f"readings' test, {facts['num_pairs']} rows\n")
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "own lags", "unit root (p)"):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client in (name for name in result.clients if name in facts["own_lags"]):
-        order, unit_root = facts["own_lags"][client], facts["unit_root"][client]
-        table.add_row(escape(client), str(order), f"{unit_root:.3g}")
-    out.print(table)
+    rows = (
+        (escape(client), str(facts["own_lags"][client]), f"{facts['unit_root'][client]:.3g}")
+        for client in result.clients
+        if client in facts["own_lags"]
+    )
+    out.print(make_table(("client", "own lags", "unit root (p)"), rows))
 
 
 def _print_stability(facts: Mapping[str, Any]) -> None:
     """Steady state of FedGC's estimate: how fast every row forgets, and how close to diverging."""
-    out.print(
+    print_line(
         f"steady-state covariance of FedGC's estimate, {facts['num_pairs']} pairs, "
-        f"noise lags {facts['hac_lag']}, df {facts['df_denominator']:.0f}\n",
-        soft_wrap=True,
+        f"noise lags {facts['hac_lag']}, df {facts['df_denominator']:.0f}\n"
     )
-    table = Table(box=None, header_style="bold")
-    for name in (
-        "client",
-        "radius, mean",
-        "radius, mean square",
-        "time constant",
-        "step-size margin",
-    ):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client, row in facts["stability"].items():
-        table.add_row(
+    rows = (
+        (
             escape(client),
             f"{row['joint']:.6f}",
             f"{row['mean_square']:.6f}",
             f"{row['time_constant']:.0f}",
             f"{row['largest_factor']:.2f}",
         )
-    out.print(table)
+        for client, row in facts["stability"].items()
+    )
+    radii = ("radius, mean", "radius, mean square")
+    out.print(make_table(("client", *radii, "time constant", "step-size margin"), rows))
     out.print("step-size margin: all three step sizes may be multiplied by less than this.")

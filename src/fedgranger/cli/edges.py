@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import Correction, Json, Level, Run, friendly, out
+from fedgranger.cli.console import (
+    Correction,
+    Json,
+    Level,
+    Run,
+    check_level,
+    friendly,
+    out,
+    print_line,
+)
 from fedgranger.cli.tables import edge_table, untested_lines
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
@@ -35,8 +43,7 @@ def edges(
     """List the edges of a run, most certain first."""
     if top is not None and top < 1:
         raise ConfigError(f"--top is {top}; it must be at least 1")
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    check_level(alpha)
     result = Result.load(run)
     is_tested = result.inference is not None and estimate != "fedgc"
     if not is_tested and (bound or alpha is not None or correction is not None):
@@ -48,20 +55,19 @@ def edges(
         typer.echo(table.head(top if top is not None else len(table)).to_json(orient="records"))
         return
     if estimate == "fedgc":
-        out.print(escape(RANKING_WORDS), soft_wrap=True)
+        print_line(RANKING_WORDS)
         out.print(edge_table(table, top))
         return
     facts = result.test_facts(estimate)
     sentences = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
-    out.print(escape(" ".join(sentences)), soft_wrap=True)
+    print_line(" ".join(sentences))
     if is_tested:
         out.print(edge_table(table, top))
         for line in untested_lines(table, facts):
-            out.print(escape(line), soft_wrap=True)
+            print_line(line)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)
-        out.print(
+        print_line(
             "\nAll reported edges pass Holm's test, which reports any false edge with probability "
-            f"at most its level, at level {value:.3g}.",
-            soft_wrap=True,
+            f"at most its level, at level {value:.3g}."
         )

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import Json, Run, err, friendly, out
+from fedgranger.cli.console import Json, Run, friendly, make_table, out, print_note
 from fedgranger.cli.tables import score_table
-from fedgranger.data.known_graph import KnownGraph, read_known_graph
+from fedgranger.data.known_graph import read_known_graph
 from fedgranger.data.truth import Truth
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.evaluation.metrics import evaluate as score
@@ -56,24 +55,17 @@ def evaluate(
 def _score_edges(result: Result, path: Path) -> dict[str, Any]:
     """Scores against a graph that says nothing about entries: only those of whole edges."""
     known = read_known_graph(path, result.clients)
-    scores = score(result, _as_truth(result, known))
+    dims = dict(zip(result.clients, result.state_dims, strict=True))
+    entries = np.full((sum(dims.values()), sum(dims.values())), np.nan)
+    scores = score(result, Truth(result.clients, tuple(sorted(known.edges)), entries, dims))
     for kind in (*EDGE_TESTS, "fedgc"):
         for level in ENTRY_LEVELS:
             scores.get(kind, {}).pop(level, None)
         scores.get(kind, {}).get("coverage", {})["all_entries"] = None
-    silent = [name for name in result.clients if name not in known.clients]
+    silent = [f"'{name}'" for name in result.clients if name not in known.clients]
     if silent:
-        names = ", ".join(f"'{escape(name)}'" for name in silent)
-        note = f"{escape(str(path))} does not name {names}: taken as without edges"
-        err.print(f"[dim]note:[/] {note}", soft_wrap=True)
+        print_note(f"{path} does not name {', '.join(silent)}: taken as without edges")
     return scores
-
-
-def _as_truth(result: Result, known: KnownGraph) -> Truth:
-    """Clients and edges only; the values of the entries are not known."""
-    dims = dict(zip(result.clients, result.state_dims, strict=True))
-    size = sum(dims.values())
-    return Truth(result.clients, tuple(sorted(known.edges)), np.full((size, size), np.nan), dims)
 
 
 def _edge_score_table(scores: dict[str, Any]) -> Table:
@@ -90,11 +82,9 @@ def _edge_score_table(scores: dict[str, Any]) -> Table:
         "power": "power",
     }
     edges = scores[kinds[0]]["edges"]
-    table = Table(box=None, header_style="bold")
-    table.add_column(f"{edges['num_true']} of {edges['num_possible']} pairs are edges")
-    for kind in kinds:
-        table.add_column(kind, justify="right")
-    for label, key in labels.items():
-        values = [scores[kind]["edges"].get(key) for kind in kinds]
-        table.add_row(label, *map(format_digits, values))
-    return table
+    rows = (
+        (label, *(format_digits(scores[kind]["edges"].get(key)) for kind in kinds))
+        for label, key in labels.items()
+    )
+    first = f"{edges['num_true']} of {edges['num_possible']} pairs are edges"
+    return make_table((first, *kinds), rows, left=(first,))

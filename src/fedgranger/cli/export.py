@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import Correction, Level, Run, err, friendly
+from fedgranger.cli.console import Correction, Level, Run, friendly, print_beside
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.export.formats import FORMATS, export_text
 from fedgranger.results import Result
@@ -45,4 +44,4 @@ def export(
         return
     out_file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out_file, lambda path: path.write_bytes(text.encode("utf-8")))
-    err.print(f"written to {escape(str(out_file))}", soft_wrap=True)
+    print_beside(f"written to {out_file}")

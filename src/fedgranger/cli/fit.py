@@ -1,23 +1,42 @@
-"""`fedgranger fit`."""
+"""`fedgranger fit`; `demo` and a run between parties use parts of it."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import friendly, out
-from fedgranger.cli.options import merge, with_options
-from fedgranger.cli.run_fit import check_folder, leave_if_untested, print_answer, run_fit
-from fedgranger.cli.tables import bytes_table, ledger_table
+from fedgranger.cli.console import (
+    INTERRUPTED,
+    NOTHING_TESTED,
+    err,
+    friendly,
+    out,
+    print_line,
+    print_note,
+    progress_report,
+)
+from fedgranger.cli.options import DataOptions, FitOptions, merge, with_options
+from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table, untested_lines
+from fedgranger.client.params import read_models
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
+from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.flare.simulation import fit_simulated
 from fedgranger.option_fields import check_choice
+from fedgranger.report.html import write_run_report
+from fedgranger.results import Result
+from fedgranger.runtime import checkpoint, progress
+from fedgranger.runtime.fitting import fit_panel
 
 
 @friendly
-@with_options
+@with_options(FitOptions)
 def fit(
     data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
@@ -60,11 +79,114 @@ def fit(
     )
     training = result.manifest["training"]
     print_answer(result, 10)
-    out.print(f"\n{escape(training['status'])}", soft_wrap=True)
+    print_line(f"\n{training['status']}")
     if "step_size_reason" in training:
-        out.print(f"step sizes: {escape(training['step_size_reason'])}", soft_wrap=True)
+        print_line(f"step sizes: {training['step_size_reason']}")
     out.print("\nwhat left each client:")
     sent = result.manifest["bytes"]
     out.print(ledger_table(sent) if runtime == "flare" else bytes_table(sent))
-    out.print(f"\nwritten to {escape(str(out_folder))} (open report.html)", soft_wrap=True)
+    print_line(f"\nwritten to {out_folder} (open report.html)")
     leave_if_untested(result)
+
+
+def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to write over something before any work is done."""
+    if resume and overwrite:
+        raise RunError("--resume and --overwrite contradict each other; give one of them")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RunError(f"{folder}: is a file; give --out a folder")
+    log = progress.read_log(folder)
+    if progress.is_going_on(log):
+        raise RunError(
+            f"{folder}: a fit is writing there right now (process {log[0].get('process')}); look "
+            "at it with 'fedgranger watch', or give another --out; if it was killed, try again "
+            f"{progress.SILENT_SECONDS:g} s later"
+        )
+    kept = ("manifest.json", checkpoint.FILE_NAME, progress.FILE_NAME)
+    if any((folder / name).exists() for name in kept) and (resume or overwrite):
+        return
+    if (folder / "manifest.json").exists():
+        raise RunError(f"{folder}: holds a finished run; use --overwrite or another --out")
+    if (folder / checkpoint.FILE_NAME).exists():
+        raise RunError(
+            f"{folder}: holds an interrupted run; use --resume to continue it, --overwrite to "
+            "start again, or another --out"
+        )
+    if (folder / progress.FILE_NAME).exists():
+        raise RunError(
+            f"{folder}: holds a run that was killed before its first checkpoint; use --overwrite "
+            "to start again, or another --out"
+        )
+    if any(folder.iterdir()):
+        raise RunError(f"{folder}: is not empty and not a run; give --out another folder")
+
+
+def print_answer(result: Result, limit: int | None) -> None:
+    """The headline, the edges (when any pair was tested) and what was not tested."""
+    print_line(headline(result))
+    if result.inference is None:
+        return
+    edges = result.edges(sort=True)
+    out.print(edge_table(edges, limit))
+    for line in untested_lines(edges, result.test_facts()):
+        print_line(line)
+
+
+def leave_if_untested(result: Result) -> None:
+    """Leave with exit status 3 when a test was wanted and none could be made."""
+    if result.inference is None and result.config.test != "none":
+        raise typer.Exit(NOTHING_TESTED)
+
+
+def run_fit(
+    source: Path,
+    folder: Path,
+    data: DataOptions,
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    checkpoint_seconds: float = 10.0,
+    runtime: str = "inprocess",
+) -> Result:
+    """Read the data, fit, write the run folder and its report; Ctrl-C leaves a checkpoint."""
+    models = None if data.models is None else read_models(Path(data.models))
+    reading = {name: value for name, value in asdict(data).items() if name != "models"}
+    panel = Panel.read(source, **reading)
+    for note in panel.notes:
+        print_note(note)
+    try:
+        with progress_report() as report:
+            result = (
+                fit_simulated(panel, FederationOptions(config))
+                if runtime == "flare"
+                else fit_panel(
+                    panel,
+                    config,
+                    models=models,
+                    checkpoint_folder=folder,
+                    checkpoint_seconds=checkpoint_seconds,
+                    resume=resume,
+                    report=report,
+                )
+            )
+    except KeyboardInterrupt:
+        hint = (
+            "add --resume to the same command to continue"
+            if (folder / checkpoint.FILE_NAME).exists()
+            else "nothing was written yet"
+        )
+        err.print(f"[yellow]interrupted:[/] {hint}", soft_wrap=True)
+        sys.exit(INTERRUPTED)
+    result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
+    for old in ("manifest.json", "evaluation.json"):  # from here on the old run is gone
+        (folder / old).unlink(missing_ok=True)
+    result.save(folder)
+    write_run_report(folder / "report.html", result)
+    for name in (checkpoint.FILE_NAME, progress.FILE_NAME):
+        (folder / name).unlink(missing_ok=True)
+    for name, facts in result.manifest["data"]["clients"].items():
+        for note in facts["notes"]:
+            print_note(f"client '{name}': {note}")
+    return result

@@ -15,14 +15,10 @@ from typer.core import TyperCommand, TyperGroup
 
 
 def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
-    """A class of command groups.
+    """A class for `typer.Typer(cls=...)`; commands registered in the usual way come first.
 
-    Args:
-        commands: by name, the module that defines the command under this name and the sentence
-            that the list of commands shows.
-
-    Returns:
-        A class for `typer.Typer(cls=...)`; commands registered in the usual way come first.
+    `commands` has by name the module that defines the command under this name and the sentence that
+    the list of commands shows.
     """
 
     class Group(TyperGroup):

@@ -37,50 +37,45 @@ class FitOptions(RunConfig, DataOptions):
 
 
 def with_options(
-    command: Callable[..., Any],
-    kind: type[Options] = FitOptions,
-    defaults: Mapping[str, Any] = MappingProxyType({}),
-) -> Callable[..., Any]:
-    """Add one option per declared field; pass those given as a dict.
+    kind: type[Options], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add one option per declared field to a command, which receives those given as a dict.
 
-    The command receives them as `given`, with values parsed but not yet checked; `defaults` are
-    those of the command that differ from the declared ones, for the help.
+    Its parameter is `given`, with values parsed but not yet checked; `defaults` are those of the
+    command that differ from the declared ones, for the help.
     """
     declared = {one.name: one for one in fields(kind) if one.name in kind.names()}
     subjects = {name: subject for subject, own in kind.subjects().items() for name in own}
-
-    @functools.wraps(command)
-    def run(**kwargs: Any) -> Any:
-        texts = {name: kwargs.pop(name) for name in declared}
-        given = {
-            name: _parse(option_of(declared[name]), words)
-            for name, words in texts.items()
-            if words is not None
-        }
-        return command(**kwargs, given=given)
-
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.name != "given"]
-    added = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                str | None,
-                typer.Option(
-                    f"--{(option_of(one).word or name).replace('_', '-')}",
-                    help=_help(option_of(one), defaults.get(name, one.default)),
-                    metavar="VALUE",
-                    rich_help_panel=subjects[name].replace("_", " ").capitalize(),
-                ),
-            ],
+    added = []
+    for name, one in declared.items():
+        option = typer.Option(
+            f"--{(option_of(one).word or name).replace('_', '-')}",
+            help=_help(option_of(one), defaults.get(name, one.default)),
+            metavar="VALUE",
+            rich_help_panel=subjects[name].replace("_", " ").capitalize(),
         )
-        for name, one in declared.items()
-    ]
-    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
-    return run
+        only = inspect.Parameter.KEYWORD_ONLY
+        annotation = Annotated[str | None, option]
+        added.append(inspect.Parameter(name, only, default=None, annotation=annotation))
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def run(**kwargs: Any) -> Any:
+            texts = {name: kwargs.pop(name) for name in declared}
+            given = {
+                name: _parse(option_of(declared[name]), words)
+                for name, words in texts.items()
+                if words is not None
+            }
+            return command(**kwargs, given=given)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.name != "given"]
+        run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+        return run
+
+    return decorate
 
 
 def merge(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,11 @@ import typer
 
 from fedgranger.cli.console import friendly, progress_report
 from fedgranger.cli.options import with_options
-from fedgranger.cli.rankings import SHOWN, print_rankings
+from fedgranger.cli.tables import SHOWN_SUSPECTS, print_rankings
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
+from fedgranger.data.panel_files import read_panel
+from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
@@ -27,7 +28,7 @@ from fedgranger.run_folder import write_atomically
 
 
 @friendly
-@functools.partial(with_options, kind=WatchOptions)
+@with_options(WatchOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
     data: Annotated[Path, typer.Option("--data", help="New data: same clients and sensors.")],
@@ -40,7 +41,7 @@ def rca(
     ] = None,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
     time_column: Annotated[str, typer.Option(help="Time column, auto or none.")] = "auto",
-    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN,
+    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
     runtime: Annotated[
         str,
         typer.Option(help="inprocess, or flare: every client a process of FLARE's simulator."),
@@ -53,15 +54,7 @@ def rca(
     asked = WatchOptions.from_mapping(given)
     check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
-    panel = Panel.read(  # as measured: the run's monitors treat new data like the training data
-        data,
-        partition=partition,
-        time_column=time_column,
-        missing="mask",
-        constant="keep",
-        difference="none",
-        suspect="keep",
-    )
+    panel = read_panel(data, partition, as_measured(time_column))
     if window and runtime == "flare":
         raise ConfigError("--window is for one process; leave it or --runtime flare out")
     panel = regular_panel(panel).panel  # short gaps are missing rows, as between parties
@@ -98,12 +91,7 @@ def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> lis
 
 
 def _steps(text: str, panel: Panel) -> tuple[int, int]:
-    """Step range of a window's text.
-
-    Raises:
-        ConfigError: it cannot be read.
-        DataError: it lies outside the data.
-    """
+    """Step range of a window's text, which must lie inside the data."""
     try:
         if "/" in text:
             kind = panel.time.dtype

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import Run, friendly, out
+from fedgranger.cli.console import Run, friendly, out, print_line
 from fedgranger.errors import RunError
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
@@ -29,6 +28,6 @@ def report(
     if path.is_dir():
         raise RunError(f"{path}: is a folder; give --out a file name such as {path}/report.html")
     write_run_report(path, result, run)
-    out.print(f"written to {escape(str(path))}", soft_wrap=True)
+    print_line(f"written to {path}")
     if open_page and not webbrowser.open(path.resolve().as_uri()):
         out.print("no browser was found; open the file yourself")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import friendly, print_line
 from fedgranger.cli.options import with_options
 from fedgranger.client.params import known_models, write_models
 from fedgranger.data.panel import Panel
-from fedgranger.data.scenarios import DECLARED_NOISE
-from fedgranger.data.simulation_options import SimulationOptions
+from fedgranger.data.simulation_options import DECLARED_NOISE, SimulationOptions
 from fedgranger.data.synthetic import simulate as simulate_panel
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, RunError
@@ -23,7 +20,7 @@ from fedgranger.option_fields import check_choice
 
 
 @friendly
-@functools.partial(with_options, kind=SimulationOptions)
+@with_options(SimulationOptions)
 def simulate(
     out_folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     declared_noise: Annotated[
@@ -43,10 +40,9 @@ def simulate(
     if not (factor > 0 and math.isfinite(factor)):
         raise ConfigError(f"--declared-noise is {factor}; it must be a positive number")
     write_simulation(out_folder, panel, truth, format, factor)
-    out.print(
+    print_line(
         f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} edges written to "
-        f"{escape(str(out_folder))}",
-        soft_wrap=True,
+        f"{out_folder}"
     )
 
 

@@ -1,15 +1,17 @@
-"""Tables for the terminal."""
+"""Results on the terminal: what several commands print alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from rich.markup import escape
 from rich.table import Table
 
+from fedgranger.cli.console import make_table, out, print_line
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.answer import (
     absence,
@@ -22,7 +24,11 @@ from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.results import Result
 from fedgranger.text import format_bytes, format_digits
 
+if TYPE_CHECKING:
+    from fedgranger.rca import Ranking
+
 NAMED = 8
+SHOWN_SUSPECTS = 5
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
 
@@ -56,10 +62,6 @@ def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
     """Edges in the order given; columns without any value are left out, as are the statistics.
 
     A pair without a p-value is marked "not tested", unless none has one.
-
-    Args:
-        edges: a sorted edge table.
-        limit: how many rows.
     """
     shown = edges.head(limit if limit is not None else len(edges))
     columns = [
@@ -91,42 +93,36 @@ def score_table(scores: dict[str, Any]) -> Table:
         "power": "power",
     }
     levels = {"edges": "edges", "entries_across": "entries across", "entries_all": "all entries"}
-    table = Table(box=None, header_style="bold")
-    for name in ("estimate", "level", "true", *columns):
-        table.add_column(name, justify="left" if name in ("estimate", "level") else "right")
+    rows = []
     for kind in (*EDGE_TESTS, "fedgc"):
-        for level, label in levels.items():
-            if kind in scores:
-                score = scores[kind][level]
-                counts = f"{score['num_true']}/{score['num_possible']}"
-                values = (_cell(score.get(key), "–") for key in columns.values())
-                table.add_row(kind, label, counts, *values)
-    return table
+        for level, label in levels.items() if kind in scores else ():
+            score = scores[kind][level]
+            counts = f"{score['num_true']}/{score['num_possible']}"
+            values = (_cell(score.get(key), "–") for key in columns.values())
+            rows.append((kind, label, counts, *values))
+    names = ("estimate", "level")
+    return make_table((*names, "true", *columns), rows, left=names)
 
 
 def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
     """What each client sent and received."""
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "up/step", "down/step", "up total", "down total"):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client, row in sent.items():
-        table.add_row(
+    rows = (
+        (
             escape(client),
             f"{row['up_per_step']} B",
             f"{row['down_per_step']} B",
             format_bytes(row["up_total"]),
             format_bytes(row["down_total"]),
         )
-    return table
+        for client, row in sent.items()
+    )
+    return make_table(("client", "up/step", "down/step", "up total", "down total"), rows)
 
 
 def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
     """Messages and bytes of every client of a federated run."""
-    table = Table(box=None, header_style="bold")
-    for name in ("client", "messages", "up", "down", "refused", "repeated"):
-        table.add_column(name, justify="left" if name == "client" else "right")
-    for client, row in totals.items():
-        table.add_row(
+    rows = (
+        (
             escape(client),
             str(row["messages_up"]),
             format_bytes(row["bytes_up"]),
@@ -134,7 +130,50 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
             str(row["refused"]),
             str(row["repeated"]),
         )
-    return table
+        for client, row in totals.items()
+    )
+    return make_table(("client", "messages", "up", "down", "refused", "repeated"), rows)
+
+
+def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
+    """Every ranking of suspects with its evidence, and where they were written."""
+    if not found:
+        out.print("No client left its normal range: nothing to explain.")
+    for ranking in found:
+        out.print(f"[bold]{escape(ranking.name)}[/]: ", end="")
+        if not ranking.is_defined:
+            print_line(ranking.evidence[0])
+            continue
+        share = ranking.table["probability"].iloc[0]
+        out.print(
+            f"[bold]{escape(ranking.first)}[/] (first in {100 * share:.0f} % of resamples)",
+            soft_wrap=True,
+        )
+        out.print(_suspects(ranking, top))
+        for sentence in ranking.evidence:
+            print_line(f"  {sentence}")
+        out.print()
+    print_line(f"written to {path} and the report")
+
+
+def _suspects(ranking: Ranking, top: int) -> Table:
+    columns = ("score", "95 % range", "first", "surprise", "explained", "mostly by", "onset")
+    rows = []
+    for row in ranking.table.head(top).to_dict("records"):
+        explained = row["explained"] if np.isfinite(row["explained"]) else 0.0
+        is_named = isinstance(row["explained_by"], str) and explained > 0.005
+        cells = (
+            escape(str(row["client"])),
+            f"{row['score']:.2f}",
+            f"{row['ci_low']:.2f} to {row['ci_high']:.2f}",
+            f"{100 * row['probability']:.0f} %",
+            f"{row['surprise']:.3g}" if np.isfinite(row["surprise"]) else "not seen",
+            f"{100 * explained:.0f} %",
+            escape(row["explained_by"]) if is_named else "–",
+            f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
+        )
+        rows.append(cells)
+    return make_table(("client", *columns), rows, left=("client", "mostly by"), no_wrap=True)
 
 
 def _cell(value: Any, empty: str = "") -> str:

@@ -89,10 +89,8 @@ def prepare(
 def step(client: NewtonClient, theta: np.ndarray, feedback: np.ndarray) -> np.ndarray:
     """Return the new θ.
 
-    Args:
-        client: from `prepare`.
-        theta: θ at which the server computed its gradients.
-        feedback: average over observed steps of (server's gradient) yᵀ.
+    `theta` is where the server computed its gradients, `feedback` the average over observed steps
+    of (server's gradient) yᵀ.
     """
     descent = client.target - client.own_curvature(theta) - client.feedback_step_size * feedback
     return theta + client.solve(descent)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.client.filtered_data import CHUNK_STEPS
+from fedgranger.client.kalman import CHUNK_STEPS
 from fedgranger.client.learner import Learner
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
-from fedgranger.client.season import period_steps, take_out
+from fedgranger.client.season import take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
@@ -59,30 +59,28 @@ def set_up_client(
     model: LocalModel | None = None,
     is_filtered: bool = True,
 ) -> ClientSide:
-    """Take out what repeats, identify, and compute the states.
+    """Take out what repeats, identify unless the local model is known, and compute the states.
 
-    Args:
-        data: on the common time axis.
-        time: the axis.
-        starts: its steps that do not follow their predecessor.
-        config: the options.
-        interval: ticks per step, or None: the median step.
-        model: the local model when it is known.
-        is_filtered: filtered states are wanted too, for FedGC's rounds.
-
-    Raises:
-        FedGrangerError: one sentence on what cannot work and what to do.
+    The data are on the common time axis; without an interval (ticks per step) the median step is
+    used. With `is_filtered` filtered states are wanted too, for FedGC's rounds.
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
-    hello = state_hello(data, model, starts, period_steps(season))
+    hello = state_hello(data, model, starts)
     states, observed = _states(data, model)
     window = resolve_window(config, len(time) - 1)
-    for_rounds = prepare_client(data, starts, config, window, model) if is_filtered else None
-    error_cov, own_lags = np.asarray(hello.error_cov), int(hello.own_lags)
-    step = float(np.median(step_lengths(time)))
     return ClientSide(
-        data, model, states, observed, error_cov, own_lags, season, starts, step, notes, for_rounds
+        data,
+        model,
+        states,
+        observed,
+        error_cov=np.asarray(hello.error_cov),
+        own_lags=int(hello.own_lags),
+        season=season,
+        starts=starts,
+        interval=float(np.median(step_lengths(time))),
+        notes=notes,
+        for_rounds=prepare_client(data, starts, config, window, model) if is_filtered else None,
     )
 
 

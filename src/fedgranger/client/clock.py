@@ -49,12 +49,7 @@ class Clock(NamedTuple):
 
 
 def clock_of(time: np.ndarray, interval: float | None = None) -> Clock:
-    """Read a time axis.
-
-    Args:
-        time: increasing numbers or datetime64.
-        interval: ticks per step when it is known, or None: the median step.
-    """
+    """Read a time axis; unless its interval (ticks per step) is given, it is the median step."""
     is_stamped = time.dtype.kind == "M"
     ticks = (
         time.astype("datetime64[ns]").astype(np.int64) if is_stamped else time.astype(np.float64)

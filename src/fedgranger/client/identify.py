@@ -33,15 +33,10 @@ def identify(
 ) -> LocalModel:
     """Find C and R from the sensors' covariance, A and Q from the states' lag-one moments.
 
-    Of R only as much is kept in the directions of the states as can be white noise.
-
-    Args:
-        client: the client's own measurements; only complete rows are used.
-        segment_starts: steps that do not follow their predecessor.
-        method: one of `loadings.METHODS`.
-        state_dim: number of states, or `"auto"` for the Bayesian information criterion.
-        max_state_dim: largest number `"auto"` may choose.
-        standardise: divide each sensor by its standard deviation first.
+    Only complete rows are used, with every sensor divided by its standard deviation when they are
+    to be standardised. Of R only as much is kept in the directions of the states as can be white
+    noise. The method is one of `loadings.METHODS`, or `"auto"`; with it, and for the number of
+    states, the Bayesian information criterion decides.
 
     Raises:
         ModelError: names the client and the remedy.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,12 @@ import numpy as np
 
 from fedgranger.client import augment, augmentation_solver
 from fedgranger.client.augment import AugmentState, ClientWindow
-from fedgranger.client.filtered_data import WindowArrays
 from fedgranger.client.prepared_client import PreparedClient, augment_params
 from fedgranger.config import RunConfig
 from fedgranger.convergence import correction_size
 from fedgranger.messages import ServerMessage
+
+_descend = jax.jit(augment.step)
 
 
 class ClientMemory(NamedTuple):
@@ -25,77 +27,78 @@ class ClientMemory(NamedTuple):
     pass_start: np.ndarray
 
 
-@runtime_checkable
-class Learner(Protocol):
-    """One client's part of a round. All methods are pure."""
+class Learner(ABC):
+    """One client's part of a round, which has its time steps in pieces. All methods are pure."""
 
-    def initial(self) -> ClientMemory:
-        """θ before the first round."""
-        ...
-
-    def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:
-        """States of one piece of the round's time steps."""
-        ...
-
-    def learn(
-        self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
-    ) -> ClientMemory:
-        """θ for round `round_index` from the server's gradients of the round before."""
-        ...
-
-    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:
-        """Change and size of θy over the pass that has just ended, if one has."""
-        ...
-
-    def piece_length(self, round_index: int, piece: int) -> int:
-        """Time steps of one piece; 0 when there is no such piece."""
-        ...
-
-    def num_pieces(self, round_index: int) -> int:
-        """Pieces of a round's time steps."""
-        ...
-
-
-class SgdLearner:
-    """The paper's loop: a window of W time steps per round, each in one piece."""
-
-    def __init__(
-        self, prepared: PreparedClient, config: RunConfig, window: int, start: np.ndarray
-    ) -> None:
-        self._prepared, self._window, self._start = prepared, window, start
-        self._params = augment_params(prepared, config)
+    def __init__(self, prepared: PreparedClient, start: np.ndarray) -> None:
+        self._prepared, self._start = prepared, start
         self._num_pairs = len(prepared.data.values) - 1
-        self._num_rounds = -(-self._num_pairs // window)
 
     def initial(self) -> ClientMemory:
         """θ⁰."""
         return ClientMemory(self._start, self._start)
 
+    @abstractmethod
+    def num_pieces(self, round_index: int) -> int:
+        """Pieces of a round's time steps."""
+
+    @abstractmethod
+    def _span(self, round_index: int, piece: int) -> tuple[int, int]:
+        """First time step of a piece and the one after its last."""
+
     def piece_length(self, round_index: int, piece: int) -> int:
-        """Time steps of the round's window."""
-        start, stop = self._span(round_index)
-        return stop - start if piece == 0 else 0
+        """Time steps of one piece; 0 when there is no such piece."""
+        if not 0 <= piece < self.num_pieces(round_index):
+            return 0
+        start, stop = self._span(round_index, piece)
+        return stop - start
+
+    def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:
+        """Filtered and augmented states of one piece."""
+        steps = self._prepared.data.steps(*self._span(round_index, piece))
+        h_c = steps.filtered_states
+        return {
+            "filtered_states": h_c,
+            "augmented_states": h_c + steps.measurements @ memory.augmentation.T,
+            "is_observed": steps.is_observed,
+        }
+
+    @abstractmethod
+    def learn(
+        self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
+    ) -> ClientMemory:
+        """θ for round `round_index` from the server's gradients of the round before."""
+
+    @abstractmethod
+    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:
+        """Change and size of θy over the pass that has just ended, if one has."""
+
+
+class SgdLearner(Learner):
+    """The paper's loop: a window of W time steps per round, each in one piece."""
+
+    def __init__(
+        self, prepared: PreparedClient, config: RunConfig, window: int, start: np.ndarray
+    ) -> None:
+        super().__init__(prepared, start)
+        self._window = window
+        self._params = augment_params(prepared, config)
+        self._num_rounds = -(-self._num_pairs // window)
 
     def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
         """One: the round's window."""
         return 1
 
-    def _span(self, round_index: int) -> tuple[int, int]:
+    def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
         start = (round_index % self._num_rounds) * self._window
         return start, min(start + self._window, self._num_pairs)
-
-    def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
-        """Filtered and augmented states of the round's window."""
-        steps = self._prepared.data.steps(*self._span(round_index))
-        return _states(steps, memory.augmentation)
 
     def learn(
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
     ) -> ClientMemory:
         """One descent step on the window of the round before."""
-        window = ClientWindow(
-            *map(jnp.asarray, self._prepared.data.steps(*self._span(round_index - 1)))
-        )
+        steps = self._prepared.data.steps(*self._span(round_index - 1))
+        window = ClientWindow(*map(jnp.asarray, steps))
         state = AugmentState(jnp.asarray(memory.augmentation))
         new, _ = _descend(self._params, state, window, ServerMessage(jnp.asarray(gradients[0])))
         theta = np.asarray(new.augmentation)
@@ -111,20 +114,19 @@ class SgdLearner:
         return float(change[0]), float(correction_size(theta[None], moment)[0])
 
 
-class NewtonLearner:
+class NewtonLearner(Learner):
     """Exact solves: a round takes all time steps, in pieces of bounded size."""
 
     def __init__(
         self, prepared: PreparedClient, config: RunConfig, message_steps: int, start: np.ndarray
     ) -> None:
-        self._prepared, self._size, self._start = prepared, message_steps, start
-        data = prepared.data
-        self._num_pairs = len(data.values) - 1
-        steps = data.steps(0, self._num_pairs)
+        super().__init__(prepared, start)
+        self._size = message_steps
+        steps, model = prepared.data.steps(0, self._num_pairs), prepared.data.model
         y = steps.measurements
         paired = steps.has_next / max(float(steps.has_next.sum()), 1.0)
         self._share = steps.is_observed / max(float(steps.is_observed.sum()), 1.0)
-        CA, A = data.model.predicted_observation, data.model.self_transition
+        CA, A = model.predicted_observation, model.self_transition
         self._solver = augmentation_solver.prepare(
             CA.T @ CA,
             A.T @ A,
@@ -136,36 +138,20 @@ class NewtonLearner:
             ridge=config.augmentation_ridge,
         )
 
-    def initial(self) -> ClientMemory:
-        """θ⁰."""
-        return ClientMemory(self._start, self._start)
-
-    def piece_length(self, round_index: int, piece: int) -> int:  # noqa: ARG002
-        """Time steps of a piece."""
-        start, stop = self._span(piece)
-        return max(stop - start, 0) if piece >= 0 else 0
-
     def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
-        """All time steps, in pieces of bounded size."""
+        """As many as it takes to send all time steps."""
         return -(-self._num_pairs // self._size)
 
-    def _span(self, piece: int) -> tuple[int, int]:
+    def _span(self, round_index: int, piece: int) -> tuple[int, int]:  # noqa: ARG002
         return piece * self._size, min((piece + 1) * self._size, self._num_pairs)
 
-    def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
-        """Filtered and augmented states of the piece."""
-        return _states(self._prepared.data.steps(*self._span(piece)), memory.augmentation)
-
     def learn(
-        self,
-        memory: ClientMemory,
-        round_index: int,  # noqa: ARG002
-        gradients: Sequence[np.ndarray],
+        self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
     ) -> ClientMemory:
         """Solve for θ."""
         theta, feedback = memory.augmentation, np.zeros(memory.augmentation.shape)
         for piece, gradient in enumerate(gradients):
-            start, stop = self._span(piece)
+            start, stop = self._span(round_index, piece)
             y = self._prepared.data.scaled(start, stop)
             feedback += (self._share[start:stop, None] * gradient).T @ y
         return ClientMemory(augmentation_solver.step(self._solver, theta, feedback), theta)
@@ -181,15 +167,3 @@ def make_learner(
     if config.training_solver == "newton":
         return NewtonLearner(prepared, config, message_steps, start)
     return SgdLearner(prepared, config, window, start)
-
-
-_descend = jax.jit(augment.step)
-
-
-def _states(steps: WindowArrays, theta: np.ndarray) -> Mapping[str, np.ndarray]:
-    h_c = steps.filtered_states
-    return {
-        "filtered_states": h_c,
-        "augmented_states": h_c + steps.measurements @ theta.T,
-        "is_observed": steps.is_observed,
-    }

@@ -79,13 +79,9 @@ def find_periods(
     the harmonics together the period's own frequency must be significant, so that twice the period
     is not found as well.
 
-    Args:
-        values: (time, sensor).
-        observed: same shape; what is missing is interpolated, and a sensor that is missing more
-            than half of the time is left out.
-        time: numbers or datetime64.
-        interval: ticks per step, or None: the median step.
-        level: largest p-value after Bonferroni's correction.
+    What is missing is interpolated, and a sensor that is missing more than half of the time is left
+    out. Without an interval (ticks per step) the median step is used. `level` is the largest
+    p-value after Bonferroni's correction.
     """
     clock = clock_of(time, interval)
     if clock.num_steps < LEAST_STEPS:

@@ -46,7 +46,7 @@ def factor_is_identified(num_sensors: int, state_dim: int) -> bool:
 
 
 def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
-    """Dispatch by method name."""
+    """Find C and R by one of the methods."""
     d = len(cov)
     if not 1 <= state_dim <= d:
         raise ModelError(f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}")
@@ -57,14 +57,19 @@ def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
                 "use state_model='ppca' or fewer states"
             )
         return _factor(cov, state_dim)
+    if method not in METHODS:
+        raise ModelError(f"unknown state model '{method}'; choose one of {', '.join(METHODS)}")
+    if method == "paper" and state_dim != 2:
+        raise ModelError(f"state_model 'paper' has two states by definition, not {state_dim}")
+    C, values, R, notes = _principal(cov, state_dim)
     if method == "ppca":
-        return _ppca(cov, state_dim)
-    if method == "svd":
-        V, _, R, notes = _principal(cov, state_dim)
-        return Loadings(V, R, "svd", notes)
-    if method == "paper":
-        return _paper(cov, state_dim)
-    raise ModelError(f"unknown state model '{method}'; choose one of {', '.join(METHODS)}")
+        C = C * np.sqrt(values - R[0, 0])
+    elif method == "paper":
+        mix = np.array([[1.0, 1.0], [0.0, 1.0]])
+        scale = np.sqrt(np.diag(mix.T @ C.T @ cov @ C @ mix))
+        # state = diag(1/scale) mixᵀ Vᵀ y, so C is the matching right inverse
+        C = C @ np.linalg.inv(mix.T) * scale
+    return Loadings(C, R, method, notes)
 
 
 def log_likelihood(cov: np.ndarray, loadings: Loadings) -> float:
@@ -112,21 +117,6 @@ def _signs(columns: np.ndarray) -> np.ndarray:
     size = np.abs(columns)
     first = (size >= (1 - 1e-6) * size.max(axis=0)).argmax(axis=0)
     return np.sign(columns[first, np.arange(columns.shape[1])])
-
-
-def _ppca(cov: np.ndarray, state_dim: int) -> Loadings:
-    V, values, R, notes = _principal(cov, state_dim)
-    return Loadings(V * np.sqrt(values - R[0, 0]), R, "ppca", notes)
-
-
-def _paper(cov: np.ndarray, state_dim: int) -> Loadings:
-    if state_dim != 2:
-        raise ModelError(f"state_model 'paper' has two states by definition, not {state_dim}")
-    V, _, R, notes = _principal(cov, 2)
-    mix = np.array([[1.0, 1.0], [0.0, 1.0]])
-    scale = np.sqrt(np.diag(mix.T @ V.T @ cov @ V @ mix))
-    # state = diag(1/scale) mixᵀ Vᵀ y, so C is the matching right inverse
-    return Loadings(V @ np.linalg.inv(mix.T) * scale, R, "paper", notes)
 
 
 def _factor(cov: np.ndarray, state_dim: int) -> Loadings:

@@ -21,6 +21,7 @@ from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
 from fedgranger.linalg.psd import symmetrise
+from fedgranger.linalg.unbroken_steps import unbroken_steps
 
 CHUNK_STEPS = 16_384
 
@@ -57,13 +58,9 @@ def state_lag_moments(
     states: np.ndarray, complete: np.ndarray, segment_starts: np.ndarray, lags: int
 ) -> LagMoments:
     """Moments over all unbroken stretches of `lags` + 1 complete steps."""
-    T, p = states.shape
-    broken = np.concatenate([[0], np.cumsum(~complete)])
-    begun = np.concatenate([[0], np.cumsum(segment_starts)])
-    last = np.arange(lags, T)
-    whole = broken[last + 1] == broken[last - lags]
-    whole &= begun[last + 1] == begun[last - lags + 1]
-    last = last[whole]
+    p = states.shape[1]
+    unbroken = unbroken_steps(np.zeros(1, dtype=np.int64), complete[:, None], segment_starts)
+    last = np.flatnonzero(unbroken[:, 0] > lags)
     total = np.zeros(((lags + 1) * p, (lags + 1) * p))
     for k in range(0, len(last), CHUNK_STEPS):
         at = last[k : k + CHUNK_STEPS]

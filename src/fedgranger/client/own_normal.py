@@ -1,25 +1,47 @@
-"""What a client keeps of its normal operation, and how it reports on new data.
+r"""What a client keeps of its normal operation, and how it reports on new data.
+
+From normal training data the client learns to predict every standardised sensor from its own last
+sample by ridge regression. The surprise of a step is the energy of the prediction error in units
+of its usual size,
+
+$$u^t = \frac{r_t^\top S^{-1} r_t}{\text{mean of the same over training}}, \qquad
+  r_t = z_t - B z_{t-1} - b$$
+
+1 on average in normal operation. It sees what the few states do not, and is a single number: it
+is all that leaves the client beside the states (`messages.MonitorMessage`).
 
 New data go through the same hands as those of training, in the same order: codes are masked and
 counters differenced, then what repeats is taken out, then the monitor looks. All of it stays at
-the client; a report holds states, one number of surprise per step and a flag.
+the client.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.monitor import fit_monitor, monitor_message, treat
+from fedgranger.client.params import LocalModel
 from fedgranger.client.season import apply_season
-from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.client.state_noise import state_readout
+from fedgranger.data.panel import ClientData, sensor_columns, step_lengths
+from fedgranger.data.time_axis import interval_text
+from fedgranger.data.treatment import NO_TREATMENT, treat_columns
 from fedgranger.errors import DataError
-from fedgranger.messages import MonitorMessage
+from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms
+from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor, Season
 
+RIDGE = 1e-2
+"""Of the regression and of the errors' covariance, in units of a sensor's variance."""
+MOST_STEPS = 200_000
+"""Of longer training data the last steps are used."""
+MARGIN = 1.2
+"""Out of range: above this many times the largest smoothed surprise of the training data."""
 PAST_STEPS = 2
 """A report on a step needs the one before, and the change at that one needs one more."""
 INTERVAL_TOLERANCE = 0.05
@@ -31,10 +53,8 @@ CHECKED_STEPS = 20
 class OwnNormal(NamedTuple):
     """What a client knows of its own normal operation.
 
-    Attributes:
-        monitor: judges new samples.
-        season: what repeats; None in runs that took nothing out.
-        interval: ticks per step of the training data; None in runs of older versions.
+    The season is None in runs that took nothing out, the interval (ticks per step of the training
+    data) in runs of older versions.
     """
 
     monitor: Monitor
@@ -44,13 +64,9 @@ class OwnNormal(NamedTuple):
     def report(
         self, client: ClientData, time: np.ndarray, starts: np.ndarray, skip: int = 0
     ) -> MonitorMessage:
-        """States and surprise of new samples.
+        """States and surprise of new samples, whose sensors are found by name.
 
-        Args:
-            client: the new measurements; sensors are found by name.
-            time: their time axis.
-            starts: steps that do not follow their predecessor.
-            skip: so many first steps are only the past of the others (`PAST_STEPS`).
+        The first `skip` steps are only the past of the others (`PAST_STEPS`).
 
         Raises:
             DataError: a sensor is absent, the data were treated in another way, or the time axis
@@ -64,11 +80,7 @@ class OwnNormal(NamedTuple):
 
 
 def learn_own_normal(side: ClientSide) -> OwnNormal:
-    """Learn it from the training data.
-
-    Raises:
-        DataError: there are too few complete pairs of samples.
-    """
+    """Learn it from the training data."""
     with threadpool_limits(1):
         monitor = fit_monitor(side.data, side.starts, side.model)
     return OwnNormal(monitor, side.season, side.interval)
@@ -80,20 +92,117 @@ def is_same_interval(found: float, interval: float | None) -> bool:
 
 
 def check_interval(interval: float | None, time: np.ndarray) -> None:
-    """Refuse data at other intervals than those of training.
-
-    Raises:
-        DataError: with both intervals.
-    """
+    """Refuse data at other intervals than those of training."""
     if interval is None or len(time) < CHECKED_STEPS:
         return
     found = float(np.median(step_lengths(time)))
     if not is_same_interval(found, interval):
+        kind = "stamps" if time.dtype.kind == "M" else "numbers"
         raise DataError(
-            f"the new data come every {_duration(found, time)}, those that the run learned from "
-            f"came every {_duration(interval, time)}; resample the new data to that interval"
+            f"the new data come every {interval_text(found, kind)}, those that the run learned "
+            f"from came every {interval_text(interval, kind)}; resample the new data to that "
+            "interval"
         )
 
 
-def _duration(length: float, time: np.ndarray) -> str:
-    return f"{length / 1e9:g} s" if time.dtype.kind == "M" else f"{length:g}"
+def monitor_message(
+    monitor: Monitor, client: ClientData, starts: np.ndarray, skip: int = 0
+) -> MonitorMessage:
+    """States and surprise of new samples; a step without a predecessor has no surprise.
+
+    New measurements are as measured or treated like the training data already; sensors are found
+    by name. The first `skip` steps are only the past of the others. What is larger than a message
+    may hold is cut off there, far outside any range.
+
+    Raises:
+        DataError: a sensor is absent, or the data were treated in another way.
+    """
+    client = treat(monitor, client, starts)
+    columns = sensor_columns(client, monitor.sensors)
+    values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
+    states = ((values - monitor.model_centre) / monitor.model_scale) @ monitor.readout.T
+    z = (values - monitor.centre) / monitor.scale
+    follows = ~starts & observed
+    follows[1:] &= observed[:-1]
+    follows[:1] = False
+    previous = np.concatenate([z[:1], z[:-1]])
+    surprise = _energy(z, previous, monitor.regression, monitor.precision) / monitor.usual_energy
+    surprise = np.where(follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
+    states = np.clip(np.where(observed[:, None], states, 0.0), -LARGEST_NUMBER, LARGEST_NUMBER)
+    with jax.enable_x64(True):
+        return MonitorMessage(
+            jnp.asarray(states[skip:]),
+            jnp.asarray(surprise[skip:]),
+            jnp.asarray(observed[skip:]),
+        )
+
+
+def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:
+    """New data with their codes masked and their sensors differenced as in training."""
+    done, wanted = client.treatment, monitor.treatment
+    if done == wanted:
+        return client
+    if done != NO_TREATMENT:
+        raise DataError(
+            f"client '{client.name}': the new data were differenced or masked in another way "
+            "than the training data; read them as measured: Panel.read(path, missing='mask', "
+            "constant='keep')"
+        )
+    sensor_columns(client, monitor.sensors)  # refuses data that lack one
+    values = np.where(client.observed, client.values, np.nan)
+    treat_columns(client.sensors, values, starts, wanted)
+    observed = ~np.isnan(values)
+    values[~observed] = 0.0
+    return ClientData(client.name, client.sensors, values, observed, wanted)
+
+
+def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Monitor:
+    """Learn what is normal from training data.
+
+    Raises:
+        DataError: too few complete pairs of samples.
+    """
+    recent = slice(max(0, len(client.values) - MOST_STEPS), None)
+    samples, starts = client.values[recent], starts[recent]
+    observed = np.all(client.observed[recent], axis=1)
+    paired = observed[1:] & observed[:-1] & ~starts[1:]
+    if paired.sum() < 2:
+        raise DataError(
+            f"client '{client.name}': {int(paired.sum())} pairs of complete consecutive samples "
+            "are too few to learn what is normal; give more data"
+        )
+    values = samples[observed]
+    centre, scale = values.mean(axis=0), values.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    z = (samples - centre) / scale
+    before, after = z[:-1][paired], z[1:][paired]
+    x = np.concatenate([before, np.ones((len(before), 1))], axis=1)
+    gram = x.T @ x / len(x) + RIDGE * np.eye(x.shape[1])
+    regression = np.linalg.solve(gram, x.T @ after / len(x))
+    errors = after - x @ regression
+    error_cov = (errors - errors.mean(axis=0)).T @ (errors - errors.mean(axis=0)) / len(errors)
+    precision = np.linalg.inv(error_cov + RIDGE * np.eye(len(error_cov)))
+    energy = _energy(after, before, regression, precision)
+    usual = max(float(energy.mean()), 1e-12)
+    surprise = np.full((len(paired), 1), np.nan)
+    surprise[paired, 0] = energy / usual
+    return Monitor(
+        client.sensors,
+        state_readout(model.observation_matrix, model.measurement_cov).weights,
+        model.centre,
+        model.scale,
+        centre,
+        scale,
+        regression,
+        precision,
+        usual,
+        MARGIN * float(smooth(surprise, 1.0, MEMORY).max()),
+        client.treatment,
+    )
+
+
+def _energy(
+    after: np.ndarray, before: np.ndarray, regression: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
+    errors = after - before @ regression[:-1] - regression[-1]
+    return squared_norms(errors, precision)

@@ -122,9 +122,7 @@ _FIELDS = ("self_transition", "observation_matrix", "process_cov", "measurement_
 def known_models(truth: Truth, noise_factor: float = 1.0) -> dict[str, LocalModel]:
     """Return the local models of a simulated system, for studies with C, Q and R known.
 
-    Args:
-        truth: the system.
-        noise_factor: R is declared as this multiple of the true one.
+    R is declared as `noise_factor` times the true one.
     """
     if truth.process_cov is None:
         raise ModelError("this truth has no noise covariances; use the one simulate() returned")

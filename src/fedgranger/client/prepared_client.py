@@ -1,4 +1,13 @@
-"""Everything one client prepares from its own data before the first round."""
+r"""Everything one client prepares from its own data before the first round.
+
+Its step sizes are stable by its own data alone. The update of row m is \(x^+ = (I - K)x + b\) with
+\(K\) similar to a positive semidefinite matrix (docs/theory/learner.md), so the mean square
+contracts while \(E[K^2] \prec 2 E[K]\). The client's block of K is \(\hat Y \otimes N_{11}\),
+\(N_{11} = 2\eta_1 (CA)^\top CA + 2\eta_2 A^\top A\); the server's is
+\(2\gamma\,\hat G \otimes I\). Each side keeps its own largest gain at `step_safety` (below 1): the
+two gains add up at most, so the mean contracts for certain, and the mean square does unless
+measurements and states have their outliers together.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +19,13 @@ import numpy as np
 
 from fedgranger import priors
 from fedgranger.client.augment import AugmentParams
-from fedgranger.client.filtered_data import (
+from fedgranger.client.identify import identify
+from fedgranger.client.kalman import (
     FilteredData,
     filter_data,
     measured_moments,
     state_moments,
 )
-from fedgranger.client.identify import identify
-from fedgranger.client.local_step_sizes import ClientStepSizes, choose_step_sizes
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
@@ -25,15 +33,16 @@ from fedgranger.errors import DataError, UnstableRecursionError
 from fedgranger.messages import ClientHello
 
 
-class PreparedClient(NamedTuple):
-    """A client that is ready to learn.
+class ClientStepSizes(NamedTuple):
+    """η1, η2 and the gain they use: unstable for certain at 2, safe below 1."""
 
-    Attributes:
-        data: its filtered data and local model.
-        hello: its message before the first round.
-        step_sizes: η1, η2.
-        second_moment: E[y yᵀ] in the model's units.
-    """
+    local: float
+    feedback: float
+    gain: float
+
+
+class PreparedClient(NamedTuple):
+    """A client that is ready to learn; its second moment is E[y yᵀ] in the model's units."""
 
     data: FilteredData
     hello: ClientHello
@@ -62,29 +71,11 @@ def prepare_client(
     window: int,
     model: LocalModel | None = None,
 ) -> PreparedClient:
-    """Identify, filter and choose step sizes.
-
-    Args:
-        client: the data.
-        segment_starts: time steps that do not follow their predecessor.
-        config: the options.
-        window: time steps per round.
-        model: the local model when it is known.
-
-    Raises:
-        FedGrangerError: one sentence on what cannot work and what to do.
-    """
+    """Identify unless the local model is known, filter and choose step sizes."""
     model = model or identify_client(client, segment_starts, config)
     data = filter_data(client, model, segment_starts)
     moments = measured_moments(data, window)
-    sizes = choose_step_sizes(
-        model,
-        moments.gain,
-        local=config.local_step_size,
-        feedback=config.feedback_step_size,
-        safety=config.step_safety,
-        client=client.name,
-    )
+    sizes = choose_step_sizes(model, moments.gain, config, client.name)
     if sizes.gain >= 2 and config.training_solver == "sgd":
         raise UnstableRecursionError(
             f"client '{client.name}': local_step_size {sizes.local:.3g} and feedback_step_size "
@@ -94,6 +85,43 @@ def prepare_client(
     gain = state_moments(data, window).gain
     hello = ClientHello(jnp.asarray(model.self_transition), jnp.asarray(gain))
     return PreparedClient(data, hello, sizes, moments.mean)
+
+
+def choose_step_sizes(
+    model: LocalModel, gain: float, config: RunConfig, client: str
+) -> ClientStepSizes:
+    """Fill in the step sizes that are `"auto"`; equal to each other when both are.
+
+    `gain` is κ of the client's scaled measurements (`linalg.spectral.window_moments`).
+
+    Raises:
+        UnstableRecursionError: the given step size alone already uses up the budget.
+    """
+    local, feedback = config.local_step_size, config.feedback_step_size
+    CA, A = model.predicted_observation, model.self_transition
+    S, S_feedback = CA.T @ CA, A.T @ A
+    if gain == 0.0 or not S.any():
+        sizes = [0.0 if size == "auto" else float(size) for size in (local, feedback)]
+        return ClientStepSizes(sizes[0], sizes[1], 0.0)
+    if local == "auto" and feedback == "auto":
+        local = feedback = config.step_safety / (2 * gain * _largest(S + S_feedback))
+    elif feedback == "auto":
+        feedback = local
+    elif local == "auto":
+        used = 2 * gain * float(feedback) * _largest(S_feedback)
+        if used >= config.step_safety:
+            most = config.step_safety / (2 * gain * _largest(S_feedback))
+            raise UnstableRecursionError(
+                f"client '{client}': feedback_step_size {feedback} leaves no room for an automatic "
+                f"local step size; use at most {most:.3g}"
+            )
+        local = (config.step_safety - used) / (2 * gain * _largest(S))
+    eta1, eta2 = float(local), float(feedback)
+    return ClientStepSizes(eta1, eta2, 2 * gain * _largest(eta1 * S + eta2 * S_feedback))
+
+
+def _largest(matrix: np.ndarray) -> float:
+    return float(np.linalg.eigvalsh(matrix)[-1])
 
 
 def augment_params(prepared: PreparedClient, config: RunConfig) -> AugmentParams:

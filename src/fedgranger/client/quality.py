@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from fedgranger.client.filtered_data import FilteredData
-from fedgranger.client.kalman import steady_gain
+from fedgranger.client.kalman import FilteredData, steady_gain
 
 MOST_STEPS = 20_000
 NUM_QUANTILES = 41

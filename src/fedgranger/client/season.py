@@ -19,14 +19,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.client.clock import clock_of, period_ticks, whole_steps
+from fedgranger.client.clock import Clock, clock_of, period_ticks, whole_steps
 from fedgranger.client.lines import find_periods, num_harmonics
-from fedgranger.client.season_fit import CHUNK_STEPS, fit_profile, fit_waves, phases, waves
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
 
+CHUNK_STEPS = 65_536
+SWEEPS = 50
+"""Of a profile with several periods, at most."""
 NOTHING_LEFT = 1e-14
 """A sensor of which less than this share of the variance remains does nothing but repeat."""
 
@@ -44,21 +46,16 @@ def pattern(season: Season, time: np.ndarray) -> np.ndarray:
     for k in range(0, len(time), CHUNK_STEPS):
         part = clock._replace(ticks=clock.ticks[k : k + CHUNK_STEPS])
         g = (
-            waves(part, season.lengths) @ season.weights
+            _waves(part, season.lengths) @ season.weights
             if season.kind == "harmonics"
-            else sum(season.weights[rows] for rows in phases(part, season.lengths))
+            else sum(season.weights[rows] for rows in _phases(part, season.lengths))
         )
         out[k : k + CHUNK_STEPS] = g - season.offset
     return out
 
 
-def remove(season: Season, values: np.ndarray, time: np.ndarray) -> np.ndarray:
-    """Values without what repeats; columns as in `sensors`."""
-    return values if not season.lengths else values - pattern(season, time)
-
-
 def apply_season(season: Season, client: ClientData, time: np.ndarray) -> ClientData:
-    """The same for a client's data, new ones too: sensors are found by name.
+    """A client's data without what repeats, new ones too: sensors are found by name.
 
     Raises:
         DataError: a sensor is absent, or the time axis is of another kind.
@@ -73,7 +70,7 @@ def apply_season(season: Season, client: ClientData, time: np.ndarray) -> Client
             f"and the new data have {kinds[season.is_stamped]} as time; give the same kind"
         )
     observed = client.observed[:, columns]
-    values = np.where(observed, remove(season, client.values[:, columns], time), 0.0)
+    values = np.where(observed, client.values[:, columns] - pattern(season, time), 0.0)
     return ClientData(client.name, season.sensors, values, observed, client.treatment)
 
 
@@ -89,9 +86,8 @@ def season_fact(season: Season, client: str) -> str:
 
 def season_note(season: Season) -> str:
     """The same beside the client's name, with how it was done."""
-    how = "harmonics" if season.kind == "harmonics" else "mean per phase"
-    counts = {num_harmonics(length / season.interval) for length in season.lengths}
-    how = f"{max(counts)} {how}" if season.kind == "harmonics" else how
+    most = max(num_harmonics(length / season.interval) for length in season.lengths)
+    how = f"{most} harmonics" if season.kind == "harmonics" else "mean per phase"
     hint = "" if season.is_stamped else "; rows are the clock, so new data must go on counting"
     return (
         f"{_percent(season.share)} of the scatter of its sensors repeats every "
@@ -100,10 +96,8 @@ def season_note(season: Season) -> str:
 
 
 def _in_steps(season: Season) -> str:
-    steps = [f"{length / season.interval:.6g}" for length in season.lengths]
-    return " and ".join([", ".join(steps[:-1]), steps[-1]] if len(steps) > 1 else steps) + (
-        " steps"
-    )
+    *others, last = (f"{length / season.interval:.6g}" for length in season.lengths)
+    return f"{', '.join(others)} and {last} steps" if others else f"{last} steps"
 
 
 def fit_season(
@@ -118,16 +112,13 @@ def fit_season(
 
     A sensor with fewer than two samples per coefficient keeps what it has.
     """
-    clock = clock_of(time, interval)
-    fit = fit_waves if kind == "harmonics" else fit_profile
-    d = client.num_sensors
+    clock, d = clock_of(time, interval), client.num_sensors
+    fit = _fit_waves if kind == "harmonics" else _fit_profile
+    weights = fit(client, clock, lengths) if lengths else np.zeros((0, d))
+    axis = (clock.interval, clock.is_stamped)
+    season = Season(kind, client.sensors, lengths, *axis, weights, *np.zeros((2, d)))
     if not lengths:
-        empty = np.zeros((0, d))
-        return Season(
-            kind, client.sensors, (), clock.interval, clock.is_stamped, empty, *np.zeros((2, d))
-        )
-    shape = (clock.interval, clock.is_stamped, fit(client, clock, lengths))
-    season = Season(kind, client.sensors, lengths, *shape, *np.zeros((2, d)))
+        return season
     g = pattern(season, time)
     offset, shares = np.zeros(d), np.zeros(d)
     for j, observed in enumerate(client.observed.T):
@@ -141,18 +132,81 @@ def fit_season(
     return replace(season, offset=offset, shares=shares)
 
 
+def _waves(clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
+    """Cosines and sines of every period's harmonics, (time, column)."""
+    columns = []
+    for length in lengths:
+        k = np.arange(1, num_harmonics(length / clock.interval) + 1)
+        angle = 2 * np.pi * np.outer(clock.phase(length), k)
+        columns += [np.cos(angle), np.sin(angle)]
+    return np.hstack(columns)
+
+
+def _phases(clock: Clock, lengths: tuple[float, ...]) -> list[np.ndarray]:
+    """Row of the weights that holds a sample's phase, per period."""
+    out, first = [], 0
+    for length in lengths:
+        count = max(2, round(length / clock.interval))
+        out.append(first + np.rint(clock.phase(length) * count).astype(np.int64) % count)
+        first += count
+    return out
+
+
+def _fit_waves(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
+    """Least squares with an intercept, from moments gathered chunk by chunk."""
+    num_columns = 1 + _waves(clock._replace(ticks=clock.ticks[:1]), lengths).shape[1]
+    d, whole = client.num_sensors, bool(client.observed.all())
+    counts = client.observed.sum(axis=0)
+    centre = client.values.sum(axis=0, where=client.observed) / np.maximum(counts, 1)
+    gram = np.zeros((1 if whole else d, num_columns, num_columns))
+    cross = np.zeros((num_columns, d))
+    for k in range(0, len(clock.ticks), CHUNK_STEPS):
+        rows = slice(k, k + CHUNK_STEPS)
+        found = _waves(clock._replace(ticks=clock.ticks[rows]), lengths)
+        x = np.hstack([np.ones((len(found), 1)), found])
+        observed = client.observed[rows]
+        cross += x.T @ np.where(observed, client.values[rows] - centre, 0.0)
+        for j in range(len(gram)):
+            used = x if whole else x[observed[:, j]]
+            gram[j] += used.T @ used
+    out = np.zeros((num_columns, d))
+    for j in range(d):
+        if counts[j] >= 2 * num_columns:
+            moments = gram[0 if whole else j]
+            out[:, j] = np.linalg.lstsq(moments, cross[:, j], rcond=1e-10)[0]
+    return out[1:]
+
+
+def _fit_profile(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
+    """Means per phase, one period after the other until they do not change."""
+    places = _phases(clock, lengths)
+    total = sum(max(2, round(length / clock.interval)) for length in lengths)
+    out = np.zeros((total, client.num_sensors))
+    for j, observed in enumerate(client.observed.T):
+        if observed.sum() < 2 * total:
+            continue
+        rows = [place[observed] for place in places]
+        left = client.values[observed, j] - client.values[observed, j].mean()
+        scale = np.abs(left).max()
+        for _ in range(SWEEPS if len(rows) > 1 else 1):
+            before = out[:, j].copy()
+            for place in rows:
+                count = np.bincount(place, minlength=total)
+                mean = np.bincount(place, left, total) / np.maximum(count, 1)
+                out[:, j] += mean
+                left = left - mean[place]
+            if np.abs(out[:, j] - before).max() <= 1e-13 * scale:
+                break
+    return out
+
+
 def take_out(
     client: ClientData, time: np.ndarray, config: RunConfig, *, interval: float | None = None
 ) -> tuple[ClientData, Season, tuple[str, ...]]:
     """Everything a client does about seasons: find or read the periods, fit, remove, report.
 
-    A sensor that does nothing but repeat has nothing left to learn from and is left out.
-
-    Args:
-        client: its data.
-        time: the axis of its rows.
-        config: the options `period` and `season`.
-        interval: ticks per step, or None: the median step.
+    A sensor that does nothing but repeat has nothing left to learn from and is left out. Without
+    an interval (ticks per step) the median step is used.
 
     Returns:
         The data without what repeats (the same object when nothing does), the season and notes.

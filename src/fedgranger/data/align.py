@@ -1,17 +1,14 @@
-"""Bring the clients onto one time axis and turn them into checked `ClientData`."""
+"""Bring the clients' tables, or a panel, onto one regular time axis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.findings import Finding, lost_rows
-from fedgranger.data.input_checks import TimeAxis
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
@@ -23,27 +20,16 @@ from fedgranger.data.time_axis import (
     period_text,
     places_on,
 )
-from fedgranger.data.treatment import NO_TREATMENT, Treatment
+from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
-
-
-class ClientTable(NamedTuple):
-    """One client as read: NaN marks a missing sample; no `time` means rows are the time axis."""
-
-    name: str
-    sensors: tuple[str, ...]
-    values: np.ndarray
-    time: TimeAxis | None
-    treatment: Treatment = NO_TREATMENT
 
 
 def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
     """Put all clients on one time axis (`time_axis`); rows that a client lacks become NaN.
 
-    Args:
-        tables: the clients; entries whose rows change are replaced in this list one by one, so
-            that only one client is in memory twice at any moment.
+    Tables whose rows change are replaced in the list one by one, so that only one client is in
+    memory twice at any moment.
 
     Returns:
         The common time axis and notes on rows that are not on it and on steps without a row.
@@ -63,12 +49,9 @@ def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
 
 
 class RegularPanel(NamedTuple):
-    """A panel on the grid of its time axis.
+    """A panel on the grid of its time axis, short gaps closed by missing rows.
 
-    Attributes:
-        panel: short gaps closed by missing rows, as a federation does.
-        axis: its time axis.
-        interval: between two steps; None where the rows lie on no grid.
+    So does a federation. The interval is None where the rows lie on no grid.
     """
 
     panel: Panel
@@ -109,88 +92,6 @@ def is_same_axis(left: np.ndarray, right: np.ndarray) -> bool:
     return left is right or (left.dtype == right.dtype and np.array_equal(left, right))
 
 
-def finish_client(
-    table: ClientTable,
-    *,
-    constant: str,
-    notes: list[str],
-    findings: list[Finding],
-    label: Callable[[str], str],
-) -> ClientData:
-    """Mask missing samples, see to constant sensors; append to `notes` what was done.
-
-    Constant sensors are refused ("error"), dropped ("drop") or kept ("keep": new data for a model
-    that exists, where a sensor that stands still is news). The sensor that costs most rows is
-    named, with `label` as options name it.
-
-    The values become the client's own array: they were made by the reader, so they are changed
-    in place instead of copied.
-    """
-    name, sensors, values, _, treatment = table
-    is_missing = np.isnan(values)
-    num_missing = is_missing.sum(axis=0)
-    for sensor, count in zip(sensors, num_missing, strict=True):
-        if count == len(values) and constant != "keep":
-            raise _never_observed(name, sensor)
-    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    is_constant = (low == high) & (constant != "keep")
-    for sensor, value in zip(np.array(sensors)[is_constant], low[is_constant], strict=True):
-        what = (
-            "changes by the same amount in every row"
-            if sensor in treatment.differenced
-            else ("is constant")
-        )
-        if constant == "error":
-            raise DataError(
-                f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}) and carries no "
-                "information; remove it or pass constant='drop' (--constant drop)"
-            )
-        notes.append(f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}), dropped")
-    if is_constant.all():
-        raise DataError(
-            f"client '{name}': every sensor is constant, so none is left; remove the client"
-        )
-    if is_constant.any():
-        values, is_missing = values[:, ~is_constant], is_missing[:, ~is_constant]
-        sensors = tuple(s for s, drop in zip(sensors, is_constant, strict=True) if not drop)
-    total = int(is_missing.sum())
-    if total:
-        notes.append(
-            f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
-            "missing and were masked"
-        )
-        costly = lost_rows(name, sensors, is_missing, label)
-        if costly is not None:
-            findings.append(costly)
-            notes.append(
-                f"client '{name}': sensor '{costly.sensor}' {costly.sentence}; {costly.remedy}"
-            )
-    values[is_missing] = 0.0
-    observed = np.logical_not(is_missing, out=is_missing)
-    return ClientData(name, sensors, values, observed, treatment)
-
-
-def check_missing(table: ClientTable) -> None:
-    """Refuse missing samples, naming the first column that has some."""
-    for sensor, column in zip(table.sensors, table.values.T, strict=True):
-        is_missing = np.isnan(column)
-        count = int(is_missing.sum())
-        if count == len(column):
-            raise _never_observed(table.name, sensor)
-        if count:
-            raise DataError(
-                f"client '{table.name}', column '{sensor}': {count} of {len(column)} samples are "
-                f"missing, the first in data row {int(np.argmax(is_missing)) + 1}; fill them in "
-                "or pass missing='mask' (--missing mask)"
-            )
-
-
-def _never_observed(name: str, sensor: str) -> DataError:
-    return DataError(
-        f"client '{name}': sensor '{sensor}' has no observed sample; remove the column"
-    )
-
-
 def _row_axis(tables: list[ClientTable]) -> np.ndarray:
     first = tables[0]
     for table in tables[1:]:
@@ -205,15 +106,15 @@ def _row_axis(tables: list[ClientTable]) -> np.ndarray:
 
 def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
     """Return comparable time axes of all clients, and a note on time stamps without a zone."""
+    timed = [table for table in tables if table.time is not None]
     for table in tables:
         if table.time is None:
-            other = next(t for t in tables if t.time is not None)
             raise DataError(
-                f"client '{table.name}' has no time column but client '{other.name}' has one; add "
-                "it, or pass time_column='none' (--time-column none) to use rows as time"
+                f"client '{table.name}' has no time column but client '{timed[0].name}' has one; "
+                "add it, or pass time_column='none' (--time-column none) to use rows as time"
             )
     times = [table.time for table in tables if table.time is not None]
-    is_stamp = [time.values.dtype.kind == "M" for time in times]
+    is_stamp = [time.dtype.kind == "M" for time in times]
     if any(is_stamp) and not all(is_stamp):
         raise DataError(
             f"client '{tables[is_stamp.index(True)].name}' has time stamps but client "
@@ -221,34 +122,34 @@ def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
         )
     notes = [
         f"client '{table.name}': time stamps without a time zone were taken as UTC"
-        for table, time in zip(tables, times, strict=True)
-        if not time.is_zoned and any(other.is_zoned for other in times)
+        for table in tables
+        if not table.has_zone and any(other.has_zone for other in tables)
     ]
-    kind = np.result_type(*(time.values for time in times))  # float64 when some are whole numbers
-    return [time.values.astype(kind, copy=False) for time in times], notes
+    kind = np.result_type(*times)  # float64 when some are whole numbers
+    return [time.astype(kind, copy=False) for time in times], notes
 
 
 def _on_common_axis(
     tables: list[ClientTable], axes: list[np.ndarray], notes: list[str]
 ) -> np.ndarray:
-    named = {table.name: axis for table, axis in zip(tables, axes, strict=True)}
-    ranges = {name: axis_range(name, axis) for name, axis in named.items()}
-    grid = agree(ranges)
-    for position, table in enumerate(tables):
-        name, axis = table.name, named[table.name]
-        place = places_on(name, axis, grid, ranges[name].interval)
+    own = {
+        table.name: axis_range(table.name, axis) for table, axis in zip(tables, axes, strict=True)
+    }
+    grid = agree(own)
+    for k, (table, axis) in enumerate(zip(tables, axes, strict=True)):
+        place = places_on(table.name, axis, grid, own[table.name].interval)
         values = np.full((grid.num_steps, len(table.sensors)), np.nan)
         values[place[place >= 0]] = table.values[place >= 0]
-        tables[position] = table._replace(values=values)
+        tables[k] = table._replace(values=values)
         used = int((place >= 0).sum())
         if used < len(axis):
             notes.append(
-                f"client '{name}': {len(axis) - used} of {len(axis)} rows are not on the common "
-                f"time axis ({period_text(grid)}) and were left out"
+                f"client '{table.name}': {len(axis) - used} of {len(axis)} rows are not on the "
+                f"common time axis ({period_text(grid)}) and were left out"
             )
         if used < grid.num_steps:
             notes.append(
-                f"client '{name}': {grid.num_steps - used} of {grid.num_steps} time steps have no "
-                "row and count as missing"
+                f"client '{table.name}': {grid.num_steps - used} of {grid.num_steps} time steps "
+                "have no row and count as missing"
             )
     return grid_time(grid).astype(axes[0].dtype, copy=False)

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.data.truth import Truth
+from fedgranger.errors import ConfigError
 
 COUNTER = "counter"
 Parts = dict[str, np.ndarray]
@@ -71,30 +73,27 @@ def add_counter(parts: Parts) -> str:
 
 
 def observed_steps(
-    names: tuple[str, ...],
-    num_steps: int,
-    missing_share: float,
-    outage_share: float,
-    rng: np.random.Generator,
-    outage_client: str | None = None,
-    outage_steps: int | None = None,
+    names: tuple[str, ...], asked: SimulationOptions, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Which time steps of each client were recorded.
 
     Single steps are missing at random at every client; in an outage one client (a random one
     unless it is named) is off for one block of rows, or for several of `outage_steps` rows.
     """
+    off, num_steps = asked.outage_client, asked.num_steps
+    if off is not None and off not in names:
+        raise ConfigError(f"outage_client is {off!r}; the clients are {', '.join(names)}")
     out = {}
     for name in names:
         out[name] = np.ones(num_steps, dtype=np.bool_)
-        if missing_share:
-            out[name] = rng.random(num_steps) >= missing_share
-    if outage_share:
-        length = round(outage_share * num_steps)
-        block = length if outage_steps is None else min(outage_steps, length)
+        if asked.missing_share:
+            out[name] = rng.random(num_steps) >= asked.missing_share
+    if asked.outage_share:
+        length = round(asked.outage_share * num_steps)
+        block = length if asked.outage_steps is None else min(asked.outage_steps, length)
         count = round(length / block) if block else 0
         starts = np.sort(rng.integers(0, num_steps - count * block + 1, size=count))
-        name = str(rng.choice(names)) if outage_client is None else outage_client
+        name = str(rng.choice(names)) if off is None else off
         for start in starts + block * np.arange(count):
             out[name][start : start + block] = False
     return out

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from shlex import quote
 from typing import NamedTuple
 
@@ -13,14 +13,13 @@ import numpy as np
 
 from fedgranger.data.columns import (
     LEAST_ROWS,
-    Code,
-    Counter,
     clock_step,
     find_code,
     find_counter,
     longest_stand_still,
 )
-from fedgranger.data.unit_root import UnitRoot, unit_root_test
+from fedgranger.data.treatment import ClientTable
+from fedgranger.data.unit_root import unit_root_test
 
 DIFFERENCED = ("counter", "integrated")
 """Kinds whose change per row is used unless the user chooses otherwise."""
@@ -68,81 +67,103 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def examine(
-    client: str,
-    sensors: Sequence[str],
-    values: np.ndarray,
-    time: np.ndarray | None,
-    label: Callable[[str], str],
-) -> list[Finding]:
+def examine(table: ClientTable) -> list[Finding]:
     """Examine every sensor of a client.
-
-    Args:
-        client: its name.
-        sensors: names of the columns.
-        values: shape (time, sensor), NaN where missing.
-        time: the time axis, None when rows are it.
-        label: how options name a sensor of this client.
 
     Returns:
         The findings in the order of the columns; at most one on each sensor's nature (code,
         clock, counter, integrated, slow) and one on its standing still.
     """
-    if len(values) < LEAST_ROWS:
+    if len(table.values) < LEAST_ROWS:
         return []
     with np.errstate(over="ignore", invalid="ignore"):  # differences of numbers near 1e308
         return [
             finding
-            for sensor, column in zip(sensors, values.T, strict=True)
-            for finding in _examine_one(client, sensor, column, time, label)
+            for sensor, column in zip(table.sensors, table.values.T, strict=True)
+            for finding in _examine_one(table, sensor, np.ascontiguousarray(column))
         ]
 
 
-def _examine_one(
-    client: str,
-    sensor: str,
-    original: np.ndarray,
-    time: np.ndarray | None,
-    label: Callable[[str], str],
-) -> list[Finding]:
+def _examine_one(table: ClientTable, sensor: str, column: np.ndarray) -> list[Finding]:
     found: list[Finding] = []
-    column = np.ascontiguousarray(original)
-    num_rows = len(column)
-    make = _maker(client, sensor, num_rows, label(sensor))
     code = find_code(column)
     if code is not None:
-        found.append(_code_finding(make, code, num_rows))
+        sentence = (
+            f"is {code.value:g} in {code.rows} of {len(column)} rows, the first is data row "
+            f"{code.first_row + 1}, while all others lie between {code.low:g} and {code.high:g}: "
+            "it looks like a code for a missing sample"
+        )
+        remedy = (
+            "empty those cells, or pass missing='mask' (--missing mask) to treat them as missing, "
+            "or suspect='keep' (--suspect keep) if they were measured"
+        )
+        place = {"rows": code.rows, "first_row": code.first_row, "value": code.value}
+        found.append(_finding(table, sensor, "code", sentence, remedy, **place))
         column = np.where(column == code.value, np.nan, column)
     low, high = np.fmin.reduce(column), np.fmax.reduce(column)
     if not low < high:  # constant or never observed: refused or dropped elsewhere
         return found
-    step = clock_step(sensor, column, time)
+    without = f"--leave-out {quote(table.label(sensor))}"
+    step = clock_step(sensor, column, table.time)
     if step is not None:
         sentence = (
             f"rises in every row, typically by {step:g} ({low:.12g} to {high:.12g}): it is a "
             "clock or a row number and no sensor"
         )
-        remedy = (
-            f"pass it as the time column (--time-column {quote(sensor)}) or leave it out "
-            f"(--leave-out {quote(label(sensor))})"
-        )
-        found.append(make("clock", num_rows, 0, step, sentence, remedy))
-        return found
-    found.extend(_wandering(make, column, label(sensor)))
+        column_option = f"--time-column {quote(sensor)}"
+        remedy = f"pass it as the time column ({column_option}) or leave it out ({without})"
+        return [*found, _finding(table, sensor, "clock", sentence, remedy, value=step)]
+    wandering = _wandering(table, sensor, column)
+    if wandering is not None:
+        found.append(wandering)
     still = longest_stand_still(column)
     if still is not None:
         sentence = (
             f"stands still at {still.value:g} for {100 * still.share:.0f} % of the rows (from "
             f"data row {still.first_row + 1})"
         )
-        remedy = f"leave it out if it was stuck (--leave-out {quote(label(sensor))})"
-        found.append(make("stuck", still.rows, still.first_row, still.value, sentence, remedy))
+        remedy = f"leave it out if it was stuck ({without})"
+        place = {"rows": still.rows, "first_row": still.first_row, "value": still.value}
+        found.append(_finding(table, sensor, "stuck", sentence, remedy, **place))
     return found
 
 
-def lost_rows(
-    client: str, sensors: Sequence[str], is_missing: np.ndarray, label: Callable[[str], str]
-) -> Finding | None:
+def _wandering(table: ClientTable, sensor: str, column: np.ndarray) -> Finding | None:
+    counter = find_counter(column)
+    as_measured = "--difference none uses it as measured"
+    if counter is not None:
+        word, other = ("rises", "falls") if counter.direction > 0 else ("falls", "rises")
+        resets = "1 reset" if counter.resets == 1 else f"{counter.resets} resets"
+        sentence = f"counts: it {word} {counter.moves} times and never {other}"
+        sentence += f" but for {resets}" if counter.resets else ""
+        direction = counter.direction
+        return _finding(table, sensor, "counter", sentence, as_measured, direction=direction)
+    steps = np.diff(column)
+    known = int((~np.isnan(steps)).sum())
+    if np.count_nonzero(np.nan_to_num(steps)) < max(LEAST_MOVING * known, 1):
+        return None
+    root = unit_root_test(column)
+    if root is None or root.p_value <= DOUBTFUL_P:
+        return None
+    count = root.time_constants
+    constants = f"{count:.0f}" if count >= 1.5 else "at most one" if np.isfinite(count) else "few"
+    test = (
+        f"unit-root test p = {root.p_value:.2f}, the record holds {constants} of its time constants"
+    )
+    is_clear = (
+        root.p_value > CLEAR_P
+        and count < FEW_TIME_CONSTANTS
+        and root.change_correlation > MERE_NOISE
+    )
+    if is_clear:
+        sentence = f"wanders without coming back ({test})"
+        return _finding(table, sensor, "integrated", sentence, as_measured, value=count)
+    option = quote(f"auto,{table.label(sensor)}")
+    remedy = f"use its change per row with --difference {option}"
+    return _finding(table, sensor, "slow", f"may be wandering ({test})", remedy, value=count)
+
+
+def lost_rows(table: ClientTable, is_missing: np.ndarray) -> Finding | None:
     """Name the sensor that costs a client the most rows, when it loses many.
 
     A row counts for a sensor when it would be complete without it.
@@ -150,20 +171,49 @@ def lost_rows(
     is_missing = is_missing & ~is_missing.all(axis=1, keepdims=True)  # nobody's fault
     per_row = is_missing.sum(axis=1)
     lost = int((per_row > 0).sum())
-    if len(is_missing) < LEAST_ROWS or lost < COSTLY * len(is_missing) or len(sensors) < 2:
+    if len(is_missing) < LEAST_ROWS or lost < COSTLY * len(is_missing) or len(table.sensors) < 2:
         return None
     alone = (is_missing & (per_row == 1)[:, None]).sum(axis=0)
     worst = int(np.argmax(alone)) if alone.any() else int(np.argmax(is_missing.sum(axis=0)))
-    rows, sensor = int(is_missing[:, worst].sum()), sensors[worst]
+    rows, sensor = int(is_missing[:, worst].sum()), table.sensors[worst]
     share = rows / len(is_missing)
     sentence = (
         f"costs {100 * share:.0f} % of the client's rows, in which it has no sample ({lost} of "
         f"{len(is_missing)} rows are lost in all, {int(alone[worst])} of them to it alone)"
     )
-    remedy = f"leave it out with --leave-out {quote(label(sensor))}"
-    first = int(np.argmax(is_missing[:, worst])) + 1
-    name, value = label(sensor), float("nan")
-    return Finding("missing", client, sensor, rows, first, value, share, 0, name, sentence, remedy)
+    remedy = f"leave it out with --leave-out {quote(table.label(sensor))}"
+    first_row = int(np.argmax(is_missing[:, worst]))
+    return _finding(table, sensor, "missing", sentence, remedy, rows=rows, first_row=first_row)
+
+
+def _finding(
+    table: ClientTable,
+    sensor: str,
+    kind: str,
+    sentence: str,
+    remedy: str,
+    *,
+    rows: int | None = None,
+    first_row: int = 0,
+    value: float = float("nan"),
+    direction: int = 0,
+) -> Finding:
+    """A finding on all rows unless they are given."""
+    count = len(table.values) if rows is None else rows
+    share, label = count / len(table.values), table.label(sensor)
+    return Finding(
+        kind,
+        table.name,
+        sensor,
+        count,
+        first_row + 1,
+        value,
+        share,
+        direction,
+        label,
+        sentence,
+        remedy,
+    )
 
 
 def quoted_list(names: Iterable[str]) -> str:
@@ -172,79 +222,3 @@ def quoted_list(names: Iterable[str]) -> str:
     if len(quoted) > MOST_NAMES:
         return f"{', '.join(quoted[:MOST_NAMES])} and {len(quoted) - MOST_NAMES} more"
     return ", ".join(quoted)
-
-
-def _maker(client: str, sensor: str, num_rows: int, label: str) -> Callable[..., Finding]:
-    def make(
-        kind: str,
-        rows: int,
-        first: int,
-        value: float,
-        sentence: str,
-        remedy: str,
-        direction: int = 0,
-    ) -> Finding:
-        share = rows / num_rows
-        return Finding(
-            kind, client, sensor, rows, first + 1, value, share, direction, label, sentence, remedy
-        )
-
-    return make
-
-
-def _code_finding(make: Callable[..., Finding], code: Code, num_rows: int) -> Finding:
-    sentence = (
-        f"is {code.value:g} in {code.rows} of {num_rows} rows, the first is data row "
-        f"{code.first_row + 1}, while all others lie between {code.low:g} and {code.high:g}: "
-        "it looks like a code for a missing sample"
-    )
-    remedy = (
-        "empty those cells, or pass missing='mask' (--missing mask) to treat them as missing, or "
-        "suspect='keep' (--suspect keep) if they were measured"
-    )
-    return make("code", code.rows, code.first_row, code.value, sentence, remedy)
-
-
-def _wandering(make: Callable[..., Finding], column: np.ndarray, label: str) -> list[Finding]:
-    counter = find_counter(column)
-    if counter is not None:
-        remedy = "--difference none uses it as measured"
-        value, sign = float("nan"), counter.direction
-        return [make("counter", len(column), 0, value, _describe_counter(counter), remedy, sign)]
-    steps = np.diff(column)
-    known = int((~np.isnan(steps)).sum())
-    if np.count_nonzero(np.nan_to_num(steps)) < max(LEAST_MOVING * known, 1):
-        return []
-    root = unit_root_test(column)
-    if root is None or root.p_value <= DOUBTFUL_P:
-        return []
-    is_clear = (
-        root.p_value > CLEAR_P
-        and root.time_constants < FEW_TIME_CONSTANTS
-        and root.change_correlation > MERE_NOISE
-    )
-    remedy = (
-        "--difference none uses it as measured"
-        if is_clear
-        else f"use its change per row with --difference {quote(f'auto,{label}')}"
-    )
-    kind = "integrated" if is_clear else "slow"
-    sentence = _describe_root(root, is_clear=is_clear)
-    return [make(kind, len(column), 0, root.time_constants, sentence, remedy)]
-
-
-def _describe_counter(counter: Counter) -> str:
-    word, other = ("rises", "falls") if counter.direction > 0 else ("falls", "rises")
-    resets = f"{counter.resets} resets" if counter.resets != 1 else "1 reset"
-    return f"counts: it {word} {counter.moves} times and never {other}" + (
-        f" but for {resets}" if counter.resets else ""
-    )
-
-
-def _describe_root(root: UnitRoot, *, is_clear: bool) -> str:
-    count = root.time_constants
-    constants = f"{count:.0f}" if count >= 1.5 else "at most one" if np.isfinite(count) else "few"
-    test = (
-        f"unit-root test p = {root.p_value:.2f}, the record holds {constants} of its time constants"
-    )
-    return f"{'wanders without coming back' if is_clear else 'may be wandering'} ({test})"

@@ -1,86 +1,98 @@
-"""From the clients' tables to a panel: single sensors treated, time aligned, notes collected."""
+"""From the clients' tables to a panel: time aligned, missing samples masked, notes collected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.data import input_checks
-from fedgranger.data.align import ClientTable, align, check_missing, finish_client
-from fedgranger.data.findings import Finding, examine
-from fedgranger.data.panel import ClientData, Panel, segment_starts
+from fedgranger.data.align import align
+from fedgranger.data.findings import Finding, examine, lost_rows
+from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.sensor_preparation import (
-    SensorChoices,
-    choose,
+    SensorPlan,
+    check_observed,
     finding_sentences,
-    labels_of,
+    plan_sensors,
     prepare,
-    without,
 )
-from fedgranger.option_fields import check_choice
+from fedgranger.data.treatment import NO_TREATMENT, ClientTable
+from fedgranger.errors import DataError
 
 
-def prepare_table(
-    table: ClientTable,
-    choices: SensorChoices,
-    missing: str,
-    constant: str,
-    label: Callable[[str], str],
-    findings: list[Finding],
-    notes: list[str],
-) -> ClientTable:
-    """Leave out, check and treat single sensors on the client's own time axis."""
-    sensors, values, new_notes = without(table.name, table.sensors, table.values, choices)
-    notes += new_notes
-    table = table._replace(sensors=sensors, values=values)
-    if missing == "error":
-        check_missing(table)
-    if constant == "keep":
-        return table
-    time = None if table.time is None else table.time.values
-    starts = segment_starts(np.arange(len(values)) if time is None else time)
-    treatment, found, new_notes = prepare(table.name, sensors, values, time, starts, choices, label)
-    findings += found
-    notes += new_notes
-    return table._replace(treatment=treatment)
-
-
-def finish_panel(
-    tables: list[ClientTable], constant: str, findings: list[Finding], notes: list[str]
-) -> Panel:
-    """Align the clients and make a panel of them; `tables` is emptied, `notes` grow."""
-    time, alignment_notes = align(tables)
-    notes += alignment_notes
+def finish_panel(tables: list[ClientTable], plan: SensorPlan) -> Panel:
+    """Align the clients and make a panel of them; `tables` is emptied."""
+    time, notes = align(tables)
+    plan.notes.extend(notes)
     clients: list[ClientData] = []
     while tables:  # hand each array over, so that none is kept alive twice
-        table = tables.pop(0)
-        label = labels_of(table.name, is_alone=False)
-        clients.append(
-            finish_client(table, constant=constant, notes=notes, findings=findings, label=label)
+        clients.append(_finish_client(tables.pop(0), plan))
+    return Panel(tuple(clients), time, tuple(plan.notes), tuple(plan.findings))
+
+
+def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
+    """Mask missing samples, see to constant sensors; name the sensor that costs most rows.
+
+    Constant sensors are refused ("error"), dropped ("drop") or kept ("keep": new data for a model
+    that exists, where a sensor that stands still is news).
+
+    The values become the client's own array: they were made by the reader, so they are changed
+    in place instead of copied.
+    """
+    name, is_missing = table.name, np.isnan(table.values)
+    if plan.options.constant != "keep":
+        for sensor, count in zip(table.sensors, is_missing.sum(axis=0), strict=True):
+            check_observed(name, sensor, len(is_missing) - count)
+    varies = _varying_sensors(table, plan)
+    if not varies.all():
+        sensors = tuple(s for s, used in zip(table.sensors, varies, strict=True) if used)
+        table = table._replace(sensors=sensors, values=table.values[:, varies])
+        is_missing = is_missing[:, varies]
+    values, total = table.values, int(is_missing.sum())
+    if total:
+        plan.notes.append(
+            f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
+            "missing and were masked"
         )
-    return Panel(tuple(clients), time, findings=tuple(findings))
+        costly = lost_rows(table, is_missing)
+        if costly is not None:
+            plan.findings.append(costly)
+            plan.notes.append(
+                f"client '{name}': sensor '{costly.sensor}' {costly.sentence}; {costly.remedy}"
+            )
+    values[is_missing] = 0.0
+    observed = np.logical_not(is_missing, out=is_missing)
+    return ClientData(name, table.sensors, values, observed, table.treatment)
 
 
-def prepare_panel(
-    panel: Panel, *, missing: str, constant: str, difference: str, leave_out: str, suspect: str
-) -> Panel:
+def _varying_sensors(table: ClientTable, plan: SensorPlan) -> np.ndarray:
+    """Bool per sensor: it is used, because it varies or constant ones are kept."""
+    name, values = table.name, table.values
+    low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+    is_constant = (low == high) & (plan.options.constant != "keep")
+    for sensor, value in zip(np.array(table.sensors)[is_constant], low[is_constant], strict=True):
+        is_change = sensor in table.treatment.differenced
+        what = "changes by the same amount in every row" if is_change else "is constant"
+        if plan.options.constant == "error":
+            raise DataError(
+                f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}) and carries no "
+                "information; remove it or pass constant='drop' (--constant drop)"
+            )
+        plan.notes.append(f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}), dropped")
+    if is_constant.all():
+        raise DataError(
+            f"client '{name}': every sensor is constant, so none is left; remove the client"
+        )
+    return ~is_constant
+
+
+def prepare_panel(panel: Panel, options: ReadingOptions) -> Panel:
     """Check and treat a panel that was made in Python; see `Panel.prepared`."""
-    check_choice("missing", missing, ("error", "mask"))
-    check_choice("constant", constant, ("error", "drop", "keep"))
-    known = {client.name: client.sensors for client in panel}
-    choices = choose(
-        known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing
-    )
-    notes, findings = list(panel.notes), []
-    tables: list[ClientTable] = []
-    for client in panel:
-        values = np.where(client.observed, client.values, np.nan)
-        table = ClientTable(client.name, client.sensors, values, input_checks.TimeAxis(panel.time))
-        label = labels_of(client.name, is_alone=False)
-        tables.append(prepare_table(table, choices, "mask", constant, label, findings, notes))
-    return replace(finish_panel(tables, constant, findings, notes), notes=tuple(notes))
+    plan = plan_sensors(panel.clients, options)
+    plan.notes.extend(panel.notes)
+    tables = [prepare(_as_table(one, panel.time), plan, may_lack=True) for one in panel]
+    return finish_panel(tables, plan)
 
 
 def with_findings(panel: Panel) -> Panel:
@@ -93,10 +105,13 @@ def with_findings(panel: Panel) -> Panel:
         return panel
     found: list[Finding] = []
     for client in panel:
-        values = np.where(client.observed, client.values, np.nan)
-        label = labels_of(client.name, is_alone=False)
-        found += examine(client.name, client.sensors, values, panel.time, label)
-    notes = finding_sentences(found, None)
+        found += examine(_as_table(client, panel.time))
+    notes = finding_sentences(found, NO_TREATMENT)
     if notes:
         notes.append("nothing was done about these sensors: Panel.prepared() does it")
     return replace(panel, findings=tuple(found), notes=(*panel.notes, *notes))
+
+
+def _as_table(client: ClientData, time: np.ndarray) -> ClientTable:
+    values = np.where(client.observed, client.values, np.nan)
+    return ClientTable(client.name, client.sensors, values, time)

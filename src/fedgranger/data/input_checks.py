@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,13 +21,6 @@ STAMP_RANGE = (np.datetime64("1678-01-01"), np.datetime64("2262-01-01"))
 """What int64 nanoseconds can hold, rounded to whole years."""
 DATE = re.compile(r"\s*\d{4}")
 ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
-
-
-class TimeAxis(NamedTuple):
-    """The time column of one file: strictly increasing int64, float64 or datetime64[ns]."""
-
-    values: np.ndarray
-    is_zoned: bool = False
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
@@ -74,60 +66,86 @@ def find_time_column(where: str, names: Sequence[str], time_column: str) -> str 
 
 def to_numbers(where: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     """Return a column as float64 with NaN where a cell is empty; refuse text and infinity."""
+    place = f"{where}, column '{name}', data row"
     column = _decoded(column)
     kind = column.type
+    bad_row = None
     if pa.types.is_null(kind):
-        return np.full(len(column), np.nan)
-    if _is_text(kind):
+        values = np.full(len(column), np.nan)
+    elif _is_text(kind):
         values, bad_row = _parse_numbers(column)
-        if bad_row is not None:
-            raise _not_a_number(where, name, bad_row, column)
     elif pa.types.is_boolean(kind):
         values = column.cast(pa.uint8()).cast(pa.float64()).to_numpy()
     elif _is_numeric(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy()
     else:
-        first = int(np.argmax(column.is_valid().to_numpy()))
-        raise _not_a_number(where, name, first, column)
+        values, bad_row = np.empty(0), int(np.argmax(column.is_valid().to_numpy()))
+    if bad_row is not None:
+        raise DataError(
+            f"{place} {bad_row + 1}: {_shown(column[bad_row])} is not a number; correct it, leave "
+            "the cell empty if the sample is missing, or remove the column"
+        )
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
         raise DataError(
-            f"{where}, column '{name}', data row {row + 1}: the value {values[row]} is infinite; "
-            "correct it, or leave the cell empty if the sample is missing"
+            f"{place} {row + 1}: the value {values[row]} is infinite; correct it, or leave the "
+            "cell empty if the sample is missing"
         )
     return values
 
 
-def to_times(where: str, name: str, column: pa.ChunkedArray) -> TimeAxis:
-    """Return a time column as numbers or as UTC time stamps; refuse gaps in order or content."""
+def to_times(where: str, name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
+    """Return a time column, and whether its time stamps have a zone.
+
+    The times are strictly increasing int64, float64 or, in UTC, datetime64[ns].
+    """
+    place = f"{where}, column '{name}', data row"
     column = _decoded(column)
     empty = column.is_null(nan_is_null=True).to_numpy()
     if empty.any():
         raise DataError(
-            f"{where}, column '{name}', data row {int(np.argmax(empty)) + 1}: the time is empty; "
-            "fill it in or remove the row"
+            f"{place} {int(np.argmax(empty)) + 1}: the time is empty; fill it in or remove the row"
         )
     kind = column.type
-    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-    if _is_text(kind):
-        times, is_zoned = _parse_times(where, name, column)
+    has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+    bad_row = None
+    if _is_text(kind) and _is_number(column[0].as_py()):
+        times, bad_row = _parse_numbers(column)
+    elif _is_text(kind):
+        times, bad_row, has_zone = _parse_stamps(column.to_pylist())
     elif pa.types.is_integer(kind):
-        times = _to_integers(where, name, column)
+        try:
+            times = column.cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid as error:  # uint64 above 2**63
+            raise DataError(
+                f"{where}, column '{name}': the times are too large for int64; subtract an offset"
+            ) from error
     elif _is_numeric(kind):
         times = column.cast(pa.float64(), safe=False).to_numpy()
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         times = column.to_numpy()  # arrow keeps zoned stamps in UTC, and so does the array
     else:
-        raise _not_a_time(where, name, 0, column)
+        times, bad_row = np.empty(0), 0
+    if bad_row is not None:
+        raise DataError(
+            f"{place} {bad_row + 1}: {_shown(column[bad_row])} cannot be read as a time; write "
+            "numbers or ISO time stamps (2026-01-31T12:00:00)"
+        )
+    return _checked_times(place, times), has_zone
+
+
+def _checked_times(place: str, times: np.ndarray) -> np.ndarray:
+    """Times as they are used: finite, time stamps in nanoseconds, strictly increasing."""
     if times.dtype.kind == "M":
-        times = _to_nanoseconds(where, name, times)
-    _check_order(where, name, times)
-    return TimeAxis(times, is_zoned)
-
-
-def _check_order(where: str, name: str, times: np.ndarray) -> None:
-    place = f"{where}, column '{name}', data row"
-    if times.dtype.kind == "f" and np.isinf(times).any():
+        outside = (times < STAMP_RANGE[0]) | (times >= STAMP_RANGE[1])
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise DataError(
+                f"{place} {row + 1}: the time {times[row]} is outside the years 1678 to 2261 that "
+                "nanosecond stamps can hold; correct it or use numbers"
+            )
+        times = times.astype("datetime64[ns]", copy=False)
+    elif times.dtype.kind == "f" and np.isinf(times).any():
         row = int(np.argmax(np.isinf(times)))
         raise DataError(f"{place} {row + 1}: the time {times[row]} is infinite; correct it")
     is_wrong = times[1:] <= times[:-1]
@@ -143,44 +161,17 @@ def _check_order(where: str, name: str, times: np.ndarray) -> None:
             f"{place} {row + 1}: the time {now} is earlier than {before} in data row {row}; "
             "sort the rows by time"
         )
+    return times
 
 
-def _parse_times(where: str, name: str, column: pa.ChunkedArray) -> tuple[np.ndarray, bool]:
-    """Parse text as numbers when its first cell is one, else as ISO time stamps."""
-    if _is_number(column[0].as_py()):
-        times, bad_row = _parse_numbers(column)
-        is_zoned = False
-    else:
-        texts = column.to_pylist()
-        stamps = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-        # pandas takes "now" and "today" for stamps; a recorded time starts with its year
-        is_bad = stamps.isna() | np.array([DATE.match(text) is None for text in texts])
-        bad_row = int(np.argmax(is_bad)) if is_bad.any() else None
-        times = stamps.tz_convert(None).to_numpy()
-        is_zoned = any(ZONE.search(text) and ":" in text for text in texts)
-    if bad_row is not None:
-        raise _not_a_time(where, name, bad_row, column)
-    return times, is_zoned
-
-
-def _to_integers(where: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
-    try:
-        return column.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid as error:  # uint64 above 2**63
-        raise DataError(
-            f"{where}, column '{name}': the times are too large for int64; subtract an offset"
-        ) from error
-
-
-def _to_nanoseconds(where: str, name: str, times: np.ndarray) -> np.ndarray:
-    outside = (times < STAMP_RANGE[0]) | (times >= STAMP_RANGE[1])
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise DataError(
-            f"{where}, column '{name}', data row {row + 1}: the time {times[row]} is outside the "
-            "years 1678 to 2261 that nanosecond stamps can hold; correct it or use numbers"
-        )
-    return times.astype("datetime64[ns]", copy=False)
+def _parse_stamps(texts: list[str]) -> tuple[np.ndarray, int | None, bool]:
+    """ISO time stamps, the first row that holds none, and whether they have a zone."""
+    stamps = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    # pandas takes "now" and "today" for stamps; a recorded time starts with its year
+    is_bad = stamps.isna() | np.array([DATE.match(text) is None for text in texts])
+    bad_row = int(np.argmax(is_bad)) if is_bad.any() else None
+    has_zone = any(ZONE.search(text) and ":" in text for text in texts)
+    return stamps.tz_convert(None).to_numpy(), bad_row, has_zone
 
 
 def _parse_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, int | None]:
@@ -220,17 +211,3 @@ def _shown(cell: pa.Scalar) -> str:
     """Quote a cell on one line, cut where it gets long (an unclosed quote swallows a file)."""
     text = str(cell.as_py())
     return repr(text if len(text) <= 40 else text[:40] + "...")
-
-
-def _not_a_number(where: str, name: str, row: int, column: pa.ChunkedArray) -> DataError:
-    return DataError(
-        f"{where}, column '{name}', data row {row + 1}: {_shown(column[row])} is not a number; "
-        "correct it, leave the cell empty if the sample is missing, or remove the column"
-    )
-
-
-def _not_a_time(where: str, name: str, row: int, column: pa.ChunkedArray) -> DataError:
-    return DataError(
-        f"{where}, column '{name}', data row {row + 1}: {_shown(column[row])} cannot be read as "
-        "a time; write numbers or ISO time stamps (2026-01-31T12:00:00)"
-    )

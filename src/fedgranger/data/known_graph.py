@@ -23,12 +23,9 @@ WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 
 class KnownGraph(NamedTuple):
-    """Who drives whom, according to a file.
+    """Who drives whom, (cause, effect), according to a file.
 
-    Attributes:
-        clients: names, in the order of the file.
-        edges: (cause, effect) pairs.
-        truth: the whole content of a `truth.json`, or None for other files.
+    Clients are in the order of the file; of a `truth.json` the whole content is kept.
     """
 
     clients: tuple[str, ...]
@@ -52,11 +49,9 @@ class _File(NamedTuple):
 
 
 def read_known_graph(path: str | Path, clients: Collection[str] | None = None) -> KnownGraph:
-    """Read a known graph; the kind of file follows from its name.
+    """Read a .json (truth or node-link), .csv or .graphml (or .xml) file.
 
-    Args:
-        path: a .json (truth or node-link), .csv or .graphml (or .xml) file.
-        clients: names that may occur, if they are known.
+    If `clients` are given, no other names may occur.
 
     Raises:
         DataError: the file cannot be read, names unknown clients, has an edge twice, a client
@@ -79,6 +74,7 @@ def read_known_graph(path: str | Path, clients: Collection[str] | None = None) -
 def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownGraph:
     listed = [name for name, times in file.clients.items() if times]
     known = listed if allowed is None else allowed
+    in_file = ("among those that the file lists", "list it or correct the name")
     in_run = ("in the run", f"its clients are {', '.join(known)}")
     has_marks = any(edge.is_edge is not None for edge in file.edges)
     seen: dict[tuple[str, str], str] = {}
@@ -86,13 +82,7 @@ def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownG
     for edge in file.edges:
         pair, where = (edge.cause, edge.effect), f"{path}, {edge.place}"
         for name in pair:
-            _check_name(
-                where,
-                name,
-                listed,
-                "among those that the file lists",
-                "list it or correct the name",
-            )
+            _check_name(where, name, listed, *in_file)
             _check_name(where, name, known, *in_run)
         if edge.cause == edge.effect:
             raise DataError(f"{where}: '{edge.cause}' drives itself; leave such edges out")

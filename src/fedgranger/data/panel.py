@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgranger.data.findings import Finding
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
@@ -243,9 +244,7 @@ class Panel:
         """
         from fedgranger.data.panel_files import read_panel
 
-        return read_panel(
-            Path(path),
-            partition=None if partition is None else Path(partition),
+        options = ReadingOptions(
             time_column=time_column,
             missing=missing,
             constant=constant,
@@ -253,6 +252,7 @@ class Panel:
             leave_out=leave_out,
             suspect=suspect,
         )
+        return read_panel(Path(path), None if partition is None else Path(partition), options)
 
     def prepared(
         self,
@@ -269,14 +269,14 @@ class Panel:
         """
         from fedgranger.data.finishing import prepare_panel
 
-        return prepare_panel(
-            self,
+        options = ReadingOptions(
             missing=missing,
             constant=constant,
             difference=difference,
             leave_out=leave_out,
             suspect=suspect,
         )
+        return prepare_panel(self, options)
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""
@@ -303,9 +303,7 @@ def sensor_columns(client: ClientData, sensors: tuple[str, ...]) -> list[int]:
 def segment_starts(time: np.ndarray, interval: float | None = None) -> np.ndarray:
     """Steps of a time axis that do not follow their predecessor; see `Panel.segment_starts`.
 
-    Args:
-        time: the time axis.
-        interval: the sampling interval, as `step_lengths`; their median by default.
+    The sampling interval is in the units of `step_lengths`; their median by default.
     """
     starts = np.zeros(len(time), dtype=np.bool_)
     starts[:1] = True

@@ -20,111 +20,65 @@ import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
-from fedgranger.data.align import ClientTable, align, finish_client, is_same_axis
+from fedgranger.data.align import is_same_axis
 from fedgranger.data.client_tables import Table, is_table, load_table
-from fedgranger.data.findings import Finding
-from fedgranger.data.finishing import finish_panel, prepare_table
+from fedgranger.data.finishing import finish_panel
 from fedgranger.data.panel import ClientData, Panel
-from fedgranger.data.sensor_preparation import choose, labels_of
+from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.sensor_preparation import plan_sensors, prepare
+from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 
 
-def read_panel(
-    path: Path,
-    *,
-    partition: Path | None,
-    time_column: str,
-    missing: str,
-    constant: str,
-    difference: str = "auto",
-    leave_out: str = "",
-    suspect: str = "error",
-) -> Panel:
-    """Read, align and check the clients; see `Panel.read` for the arguments."""
-    check_choice("missing", missing, ("error", "mask"))
-    check_choice("constant", constant, ("error", "drop", "keep"))
+def read_panel(path: Path, partition: Path | None, options: ReadingOptions) -> Panel:
+    """Read, align and check the clients; see `Panel.read`."""
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
     if partition is None:
-        tables, notes = _read_folder(path, time_column), []
+        tables, notes = _read_folder(path, options.time_column), []
     else:
-        tables, notes = _read_partitioned(path, partition, time_column)
-    known = {table.name: table.sensors for table in tables}
-    choices = choose(
-        known, difference=difference, leave_out=leave_out, suspect=suspect, missing=missing
-    )
-    findings: list[Finding] = []
-    for k in range(len(tables)):
-        label = labels_of(tables[k].name, is_alone=False)
-        tables[k] = prepare_table(tables[k], choices, missing, constant, label, findings, notes)
-    panel = finish_panel(tables, constant, findings, notes)
+        tables, notes = _read_partitioned(path, partition, options.time_column)
+    plan = plan_sensors(tables, options)
+    plan.notes.extend(notes)
+    for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
+        tables[k] = prepare(tables[k], plan)
+    panel = finish_panel(tables, plan)
     num_gaps = int(panel.segment_starts.sum()) - 1
-    if num_gaps:
-        count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
-        notes.append(f"the time axis has {count}; no pair of time steps across a gap is used")
-    return replace(panel, notes=tuple(notes))
+    if not num_gaps:
+        return panel
+    count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
+    note = f"the time axis has {count}; no pair of time steps across a gap is used"
+    return replace(panel, notes=(*panel.notes, note))
 
 
 def read_client(
-    name: str,
-    path: Path,
-    *,
-    time_column: str,
-    missing: str,
-    constant: str,
-    difference: str = "auto",
-    leave_out: str = "",
-    suspect: str = "error",
+    name: str, path: Path, options: ReadingOptions
 ) -> tuple[ClientData, np.ndarray, list[str]]:
-    """Read one client's own table.
-
-    Args:
-        name: the client.
-        path: its CSV or Parquet file.
-        time_column: name of the time column, `"auto"` or `"none"`.
-        missing: `"error"` refuses empty cells, `"mask"` marks them as missing samples.
-        constant: `"error"` refuses constant sensors, `"drop"` removes and reports them, `"keep"`
-            keeps them: for new data, which are not judged at all.
-        difference: `"auto"`, `"none"` or sensors whose change per row is used.
-        leave_out: sensors that are not used.
-        suspect: `"error"` refuses clocks and codes for missing samples, `"keep"` uses them.
+    """Read one client's own table, in whose options sensors are named without the client.
 
     Returns:
         The data, their time axis (row numbers without a time column), and notes.
     """
-    check_choice("missing", missing, ("error", "mask"))
-    check_choice("constant", constant, ("error", "drop", "keep"))
     if not path.exists():
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
-    client = _client_table(name, path, time_column)
-    choices = choose(
-        {name: client.sensors},
-        difference=difference,
-        leave_out=leave_out,
-        suspect=suspect,
-        missing=missing,
-    )
-    notes: list[str] = []
-    findings: list[Finding] = []
-    label = labels_of(name, is_alone=True)
-    client = prepare_table(client, choices, missing, constant, label, findings, notes)
-    time, alignment_notes = align([client])
-    notes += alignment_notes
-    data = finish_client(client, constant=constant, notes=notes, findings=findings, label=label)
-    return data, time, notes
+    table = _client_table(name, path, options.time_column)._replace(is_alone=True)
+    plan = plan_sensors([table], options)
+    panel = finish_panel([prepare(table, plan)], plan)
+    return panel.clients[0], panel.time, plan.notes
 
 
 def _client_table(name: str, path: Path, time_column: str) -> ClientTable:
     where = f"client '{name}'"
     table = load_table(where, path, time_column)
-    time = _take_time(where, table)
+    time, has_zone = _take_time(where, table)
     sensors = [column for column in table.names if column != table.time_name]
-    return ClientTable(name, tuple(sensors), _take_values(where, table, sensors), time)
+    values = _take_values(where, table, sensors)
+    return ClientTable(name, tuple(sensors), values, time, has_zone)
 
 
 def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
@@ -151,9 +105,9 @@ def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
     tables: list[ClientTable] = []
     for name in sorted(files):
         client = _client_table(name, files[name], time_column)
-        time, shared = client.time, tables[0].time if tables else None
-        if time is not None and shared is not None and is_same_axis(time.values, shared.values):
-            client = client._replace(time=time._replace(values=shared.values))
+        shared = tables[0].time if tables else None
+        if client.time is not None and shared is not None and is_same_axis(client.time, shared):
+            client = client._replace(time=shared)
         tables.append(client)
     return tables
 
@@ -170,15 +124,15 @@ def _read_partitioned(
     where = f"table '{path.name}'"
     table = load_table(where, path, time_column)
     _check_partition(assignment, table)
-    time = _take_time(where, table)
+    time, has_zone = _take_time(where, table)
     used = {column for columns in assignment.values() for column in columns}
     unused = [name for name in table.names if name not in used and name != table.time_name]
     for name in unused:
         table.columns.pop(name, None)
-    tables = [
-        ClientTable(name, tuple(columns), _take_values(f"client '{name}'", table, columns), time)
-        for name, columns in assignment.items()
-    ]
+    tables = []
+    for name, columns in assignment.items():
+        values = _take_values(f"client '{name}'", table, columns)
+        tables.append(ClientTable(name, tuple(columns), values, time, has_zone))
     listed = ", ".join(f"'{name}'" for name in unused)
     return tables, [f"{where}: not assigned to any client and left out: {listed}"] if unused else []
 
@@ -245,9 +199,12 @@ def _check_partition(assignment: dict[str, list[str]], table: Table) -> None:
             owners[name] = client
 
 
-def _take_time(where: str, table: Table) -> input_checks.TimeAxis | None:
+def _take_time(where: str, table: Table) -> tuple[np.ndarray | None, bool]:
+    """The time axis, None when rows are it, and whether its stamps have a zone."""
     name = table.time_name
-    return None if name is None else input_checks.to_times(where, name, table.take(where, name))
+    if name is None:
+        return None, False
+    return input_checks.to_times(where, name, table.take(where, name))
 
 
 def _take_values(where: str, table: Table, sensors: Sequence[str]) -> np.ndarray:

@@ -37,3 +37,14 @@ class ReadingOptions(Options):
         '"error" refuses clocks, row numbers and codes for missing samples; "keep" uses them as '
         "measured",
     )
+
+
+def as_measured(time_column: str) -> ReadingOptions:
+    """For new data, which are not judged: a run's monitors treat them like its training data."""
+    return ReadingOptions(
+        time_column=time_column,
+        missing="mask",
+        constant="keep",
+        difference="none",
+        suspect="keep",
+    )

@@ -7,149 +7,195 @@ up in a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from shlex import quote
-from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
-from fedgranger.data.treatment import Treatment, chosen_sensors, treat_columns
+from fedgranger.data.input_checks import nearest
+from fedgranger.data.panel import ClientData, segment_starts
+from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.treatment import ClientTable, Treatment, treat_columns
 from fedgranger.errors import ConfigError, DataError
-from fedgranger.option_fields import check_choice
 
 WANDERING = (*DIFFERENCED, "slow")
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
 
 
-class SensorChoices(NamedTuple):
-    """What the user chose for single sensors, by client.
+@dataclass(frozen=True)
+class SensorPlan:
+    """What is to be done about the clients' sensors, and what was found and done so far.
 
     Attributes:
-        differenced: sensors whose change per row is used.
-        left_out: sensors that are not used.
-        automatic: counters and wandering sensors are differenced, too.
-        keeps_suspects: clocks and codes are used as measured.
-        masks_codes: codes are treated as missing samples.
+        options: as the user chose.
+        differenced: by client, sensors whose change per row is used as asked for.
+        is_automatic: counters and wandering sensors are differenced, too.
+        left_out: by client, sensors that are not used.
+        findings: grow from client to client.
+        notes: sentences for the user; grow, too.
     """
 
-    differenced: Mapping[str, set[str]]
-    left_out: Mapping[str, set[str]]
-    automatic: bool
-    keeps_suspects: bool
-    masks_codes: bool
+    options: ReadingOptions
+    differenced: Mapping[str, Collection[str]]
+    is_automatic: bool
+    left_out: Mapping[str, Collection[str]]
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def choose(
-    known: Mapping[str, Sequence[str]],
-    *,
-    difference: str,
-    leave_out: str,
-    suspect: str,
-    missing: str,
-) -> SensorChoices:
-    """Read the options.
-
-    Args:
-        known: every client's sensors.
-        difference: "auto", "none", or sensors, as client.sensor,client.sensor; "auto,a.x" adds
-            one to the automatic ones.
-        leave_out: sensors, the same way.
-        suspect: "error" or "keep".
-        missing: "error" or "mask".
+def plan_sensors(
+    clients: Sequence[ClientTable | ClientData], options: ReadingOptions
+) -> SensorPlan:
+    """Read from the options what is to be done about single sensors.
 
     Raises:
         ConfigError: a name or word is unknown, or two contradict each other.
     """
-    check_choice("suspect", suspect, ("error", "keep"))
-    words, differenced = chosen_sensors("difference", difference, known, words=("auto", "none"))
+    known = {client.name: client.sensors for client in clients}
+    words, differenced = _named_sensors("difference", options.difference, known, ("auto", "none"))
     if "none" in words and (len(words) > 1 or any(differenced.values())):
         raise ConfigError(
-            f"difference='{difference}' contradicts itself; pass 'none' alone, or leave it out"
+            f"difference='{options.difference}' contradicts itself; pass 'none' alone, or leave "
+            "it out"
         )
-    _, left_out = chosen_sensors("leave_out", leave_out, known)
+    _, left_out = _named_sensors("leave_out", options.leave_out, known, ())
     for client, sensors in known.items():
         if sensors and set(sensors) <= left_out[client]:
             raise ConfigError(
                 f"leave_out takes all sensors of client '{client}'; remove the client instead"
             )
-    return SensorChoices(
-        differenced, left_out, "auto" in words, suspect == "keep", missing == "mask"
-    )
+    return SensorPlan(options, differenced, "auto" in words, left_out)
 
 
-def labels_of(client: str, *, is_alone: bool) -> Callable[[str], str]:
-    """How options name a client's sensors: client.sensor, at its own site just the sensor."""
-    return (lambda sensor: sensor) if is_alone else (lambda sensor: f"{client}.{sensor}")
+def _named_sensors(
+    option: str, value: str, known: Mapping[str, Sequence[str]], words: Sequence[str]
+) -> tuple[set[str], dict[str, set[str]]]:
+    """Read a list such as "auto,boiler.energy,pump.hours": words, and sensors by client.
+
+    Of a single client sensors may also be given without its name.
+    """
+    labels: dict[str, tuple[str, str]] = {}
+    for client, sensors in known.items():
+        for sensor in sensors:
+            labels[f"{client}.{sensor}"] = (client, sensor)
+            if len(known) == 1:
+                labels.setdefault(sensor, (client, sensor))
+    named, found = set(), {client: set() for client in known}
+    parts = value.split(",") if value.strip() else []
+    while parts:
+        for end in range(len(parts), 0, -1):  # a name may hold a comma: the longest match counts
+            entry = ",".join(parts[:end]).strip()
+            if entry in words or entry in labels:
+                break
+        else:
+            entry, flag = parts[0].strip(), option.replace("_", "-")
+            allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")
+            example = next(iter(labels), "client.sensor")
+            raise ConfigError(
+                f"{option} (--{flag}) names '{entry}', which is no sensor{nearest(entry, labels)}; "
+                f"pass {allowed}sensors such as {example}"
+            )
+        if entry in labels:
+            client, sensor = labels[entry]
+            found[client].add(sensor)
+        else:
+            named.add(entry)
+        del parts[:end]
+    return named, found
 
 
-def prepare(
-    client: str,
-    sensors: tuple[str, ...],
-    values: np.ndarray,
-    time: np.ndarray | None,
-    starts: np.ndarray,
-    choices: SensorChoices,
-    label: Callable[[str], str],
-) -> tuple[Treatment, list[Finding], list[str]]:
-    """Examine a client's sensors, refuse what cannot be one and treat the others.
+def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> ClientTable:
+    """Leave out, check and treat single sensors on the client's own time axis, in place.
 
-    Args:
-        client: its name.
-        sensors: names of the columns.
-        values: shape (time, sensor), NaN where missing; changed in place.
-        time: the client's time axis, None when rows are it.
-        starts: rows that do not follow their predecessor.
-        choices: what the user chose.
-        label: how options name a sensor.
-
-    Returns:
-        The treatment, the findings, and notes on both.
+    Missing samples are refused when the options say so, unless the table `may_lack` some.
 
     Raises:
-        DataError: a sensor is a clock or holds a code for missing samples.
+        DataError: samples are missing, or a sensor is a clock or holds a code for missing ones.
     """
-    found = examine(client, sensors, values, time, label)
-    if not choices.keeps_suspects:
+    options = plan.options
+    left_out = plan.left_out[table.name]
+    if left_out:
+        kept = [k for k, name in enumerate(table.sensors) if name not in left_out]
+        names = tuple(table.sensors[k] for k in kept)
+        table = table._replace(sensors=names, values=table.values[:, kept])
+        listed = quoted_list(sorted(left_out))
+        plan.notes.append(f"client '{table.name}': left out as asked for: {listed}")
+    if options.missing == "error" and not may_lack:
+        check_missing(table)
+    if options.constant == "keep":
+        return table
+    found = examine(table)
+    if options.suspect == "error":
         for finding in found:
-            if finding.kind == "clock" or (finding.kind == "code" and not choices.masks_codes):
-                raise _refusal(finding)
-    treatment = _treatment(client, sensors, found, choices)
-    treat_columns(sensors, values, starts, treatment)
-    notes = finding_sentences(found, treatment)
+            if finding.kind == "clock" or (finding.kind == "code" and options.missing == "error"):
+                keep = " (--suspect keep uses it as measured)" if finding.kind == "clock" else ""
+                raise DataError(
+                    f"client '{table.name}': column '{finding.sensor}' {finding.sentence}; "
+                    f"{finding.remedy}{keep}"
+                )
+    treatment = _treatment(table, found, plan)
+    axis = np.arange(len(table.values)) if table.time is None else table.time
+    treat_columns(table.sensors, table.values, segment_starts(axis), treatment)
+    plan.findings.extend(found)
+    plan.notes.extend(finding_sentences(found, treatment))
     noted = {f.sensor for f in found if f.kind in WANDERING}
     asked = [name for name in treatment.differenced if name not in noted]
     if asked:
-        notes.append(f"client '{client}': change per row used as asked for: {quoted_list(asked)}")
-    return treatment, found, notes
+        listed = quoted_list(asked)
+        plan.notes.append(f"client '{table.name}': change per row used as asked for: {listed}")
+    return table._replace(treatment=treatment)
 
 
-def without(
-    client: str, sensors: tuple[str, ...], values: np.ndarray, choices: SensorChoices
-) -> tuple[tuple[str, ...], np.ndarray, list[str]]:
-    """Leave out the sensors that the user does not want, with a note."""
-    left_out = choices.left_out[client]
-    if not left_out:
-        return sensors, values, []
-    kept = [k for k, name in enumerate(sensors) if name not in left_out]
-    note = f"client '{client}': left out as asked for: {quoted_list(sorted(left_out))}"
-    return tuple(sensors[k] for k in kept), values[:, kept], [note]
+def check_missing(table: ClientTable) -> None:
+    """Refuse missing samples, naming the first column that has some."""
+    for sensor, column in zip(table.sensors, table.values.T, strict=True):
+        is_missing = np.isnan(column)
+        count = int(is_missing.sum())
+        check_observed(table.name, sensor, len(column) - count)
+        if count:
+            raise DataError(
+                f"client '{table.name}', column '{sensor}': {count} of {len(column)} samples are "
+                f"missing, the first in data row {int(np.argmax(is_missing)) + 1}; fill them in "
+                "or pass missing='mask' (--missing mask)"
+            )
 
 
-def finding_sentences(found: Sequence[Finding], treatment: Treatment | None) -> list[str]:
-    """One or two sentences per client and kind.
+def check_observed(client: str, sensor: str, num_samples: int) -> None:
+    """Refuse a sensor without any sample."""
+    if not num_samples:
+        raise DataError(
+            f"client '{client}': sensor '{sensor}' has no observed sample; remove the column"
+        )
 
-    Args:
-        found: on one or several clients.
-        treatment: what was done; None when nothing was.
-    """
+
+def _treatment(table: ClientTable, found: Sequence[Finding], plan: SensorPlan) -> Treatment:
+    direction = {f.sensor: f.direction for f in found if f.kind == "counter"}
+    wanted = set(plan.differenced[table.name])
+    if plan.is_automatic:
+        wanted |= {f.sensor for f in found if f.kind in DIFFERENCED}
+    differenced = tuple(name for name in table.sensors if name in wanted)
+    codes = [f for f in found if f.kind == "code" and plan.options.suspect == "error"]
+    return Treatment(
+        differenced,
+        tuple(direction.get(name, 0) for name in differenced),
+        tuple(f.sensor for f in codes),
+        tuple(f.value for f in codes),
+    )
+
+
+def finding_sentences(found: Sequence[Finding], treatment: Treatment) -> list[str]:
+    """One or two sentences per client and kind, by what the treatment does about it."""
     order = sorted(found, key=lambda finding: (finding.client, finding.kind))
     sentences = []
     for (client, kind), group in groupby(order, key=lambda finding: (finding.client, finding.kind)):
+        differenced = treatment.differenced if kind in WANDERING else ()
+        treated = treatment.coded if kind == "code" else differenced
         named = list(group)
-        done = [f for f in named if _is_done(f, treatment)]
-        left = [f for f in named if not _is_done(f, treatment)]
+        done = [f for f in named if f.sensor in treated]
+        left = [f for f in named if f.sensor not in treated]
         if done:
             action = "masked" if kind == "code" else "change per row used; " + UNDO
             sentences.append(f"client '{client}': {_each_finding(done)}; {action}")
@@ -164,41 +210,7 @@ def propose(found: Sequence[Finding]) -> str:
     return f"--difference {quote(','.join(['auto', *slow]))}" if slow else ""
 
 
-def _treatment(
-    client: str, sensors: Sequence[str], found: Sequence[Finding], choices: SensorChoices
-) -> Treatment:
-    direction = {f.sensor: f.direction for f in found if f.kind == "counter"}
-    wanted = set(choices.differenced[client])
-    if choices.automatic:
-        wanted |= {f.sensor for f in found if f.kind in DIFFERENCED}
-    differenced = tuple(name for name in sensors if name in wanted)
-    codes = [f for f in found if f.kind == "code"] if not choices.keeps_suspects else []
-    return Treatment(
-        differenced,
-        tuple(direction.get(name, 0) for name in differenced),
-        tuple(f.sensor for f in codes),
-        tuple(f.value for f in codes),
-    )
-
-
-def _is_done(finding: Finding, treatment: Treatment | None) -> bool:
-    if treatment is None or finding.kind not in ("code", *WANDERING):
-        return False
-    done = treatment.coded if finding.kind == "code" else treatment.differenced
-    return finding.sensor in done
-
-
-def _refusal(finding: Finding) -> DataError:
-    keep = " (--suspect keep uses it as measured)" if finding.kind == "clock" else ""
-    return DataError(
-        f"client '{finding.client}': column '{finding.sensor}' {finding.sentence}; "
-        f"{finding.remedy}{keep}"
-    )
-
-
 def _each_finding(found: Sequence[Finding]) -> str:
-    if len(found) == 1:
-        return f"sensor '{found[0].sensor}' {found[0].sentence}"
     texts = [f"sensor '{f.sensor}' {f.sentence}" for f in found[:3]]
     rest = f", and likewise {quoted_list(f.sensor for f in found[3:])}" if len(found) > 3 else ""
     return "; ".join(texts) + rest

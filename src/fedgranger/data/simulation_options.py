@@ -1,4 +1,4 @@
-"""The options of `synthetic.simulate`, each declared once."""
+"""The options of `synthetic.simulate`, each declared once, and named scenarios."""
 
 from __future__ import annotations
 
@@ -8,9 +8,47 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.data.scenarios import SCENARIOS
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, flag, number, special, text, whole
+
+HUB: dict[str, Any] = {
+    "num_clients": 4,
+    "edges": [("client1", "client2"), ("client1", "client3"), ("client1", "client4")],
+    "state_dims": 1,
+    "sensor_dims": 4,
+    "spectral_radius": 0.97,
+    "outage_client": "client1",
+}
+"""One slow client drives three others, and it is the one that is off."""
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "noise5": {"measurement_var": 0.5},
+    "correlated": {"process_correlation": 0.5},
+    "student4": {"student_df": 4.0},
+    "missing10": {"missing_share": 0.1},
+    "mixed": {"state_dims": [1, 2, 3, 1, 2, 3], "sensor_dims": [3, 5, 8, 6, 12, 10]},
+    "nearunit": {"spectral_radius": 0.98},
+    "twenty": {"num_clients": 20, "edges": 38},
+    "loop1": {"reading_feedback": 1.0, "measurement_var": 1.0},
+    "loop3": {"reading_feedback": 1.0, "measurement_var": 3.0},
+    "declaredhalf": {"measurement_var": 3.0},
+    "declaredtwice": {"measurement_var": 3.0},
+    "outage10": {"outage_share": 0.1},
+    "outage50": {"outage_share": 0.5},
+    "outagehub10": {**HUB, "outage_share": 0.1},
+    "outagehub50": {**HUB, "outage_share": 0.5},
+    "gaps20": {**HUB, "outage_share": 0.1, "outage_steps": 20},
+    "deadtime6": {"dead_time": 6},
+    "onesensor": {"state_dims": 1, "sensor_dims": 1},
+    "unit1e5": {"unit_factor": 1e5},
+    "counter": {"counter": True},
+    "daily": {"cycle_size": 1.0, "cycle_period": 24.0},
+}
+"""What differs from six clients with two states and eight sensors, nine of thirty edges."""
+
+DECLARED_NOISE: dict[str, float] = {"declaredhalf": 0.5, "declaredtwice": 2.0}
+"""Scenarios whose local models are given with this multiple of the true R."""
 
 
 def _numbers(kind: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -22,19 +22,20 @@ from fedgranger.data.disturbances import (
     change_unit,
     observed_steps,
 )
-from fedgranger.data.dynamics import (
+from fedgranger.data.linear_system import (
     advance_matrix,
+    client_names,
+    draw_system,
     known_process_cov,
     reading_errors,
     state_std,
     with_dead_time,
 )
-from fedgranger.data.linear_system import client_names, draw_system
 from fedgranger.data.panel import ClientData, Panel
-from fedgranger.data.scenarios import scenario_options
-from fedgranger.data.simulation_options import SimulationOptions
+from fedgranger.data.simulation_options import SCENARIOS, SimulationOptions
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
+from fedgranger.option_fields import check_choice
 
 CHUNK_STEPS = 65_536
 BURN_IN_TIME_CONSTANTS = 20
@@ -64,11 +65,20 @@ def simulate(
         (('client1', 'client2'),)
     """
     given = {"num_clients": num_clients, "num_steps": num_steps, **options}
-    chosen = scenario_options(options["scenario"]) if options.get("scenario") else {}
-    asked = SimulationOptions.from_mapping({**given, **chosen})
+    if options.get("scenario"):
+        check_choice("scenario", options["scenario"], tuple(SCENARIOS))
+        given |= SCENARIOS[options["scenario"]]
+    asked = SimulationOptions.from_mapping(given)
     rng = np.random.default_rng(asked.seed)
     if system is None:
-        system = _drawn(rng, asked, clients)
+        names = client_names(asked.num_clients) if clients is None else tuple(clients)
+        if not names:
+            raise ConfigError("clients is empty; at least one name is needed")
+        if len(set(names)) != len(names):
+            raise ConfigError(f"client names are not unique: {', '.join(names)}")
+        drawn = draw_system(rng, names, asked)
+        delayed = with_dead_time(drawn, asked.dead_time, asked.spectral_radius)
+        system = change_unit(delayed, asked.unit_factor)
     known_process_cov(system)
     correlation = asked.measurement_correlation
     system = replace(system, measurement_covs=_measurement_covs(system, correlation))
@@ -78,7 +88,7 @@ def simulate(
     columns = np.cumsum([len(C) for C in system.observation_matrices.values()])[:-1]
     parts = dict(zip(system.clients, np.split(values, columns, axis=1), strict=True))
     add_mean_shifts(parts, asked.mean_shifts, asked.shift_size, rng)
-    recorded = _recorded(system.clients, asked, rng)
+    recorded = observed_steps(system.clients, asked, rng)
     if asked.cycle_size:
         std = state_std(system, noise_chol @ noise_chol.T)
         add_cycle(parts, system, std, asked.cycle_size, asked.cycle_period, rng)
@@ -93,44 +103,6 @@ def simulate(
         part = np.ascontiguousarray(np.where(observed, part, 0.0) if not observed.all() else part)
         client_data.append(ClientData(name, tuple(sensors), part, observed))
     return Panel(tuple(client_data), np.arange(asked.num_steps)), system
-
-
-def _drawn(
-    rng: np.random.Generator, asked: SimulationOptions, clients: Sequence[str] | None
-) -> Truth:
-    """A system as asked for."""
-    names = tuple(clients) if clients is not None else client_names(asked.num_clients)
-    if not names:
-        raise ConfigError("clients is empty; at least one name is needed")
-    if len(set(names)) != len(names):
-        raise ConfigError(f"client names are not unique: {', '.join(names)}")
-    edges = asked.edges
-    system = draw_system(
-        rng,
-        names,
-        state_dims=asked.state_dims,
-        sensor_dims=asked.sensor_dims,
-        edges=round(0.3 * len(names) * (len(names) - 1)) if edges is None else edges,
-        spectral_radius_target=asked.spectral_radius,
-        process_cov=asked.process_cov,
-        process_correlation=asked.process_correlation,
-        measurement_var=asked.measurement_var,
-    )
-    system = replace(system, reading_feedback=asked.reading_feedback)
-    return change_unit(
-        with_dead_time(system, asked.dead_time, asked.spectral_radius), asked.unit_factor
-    )
-
-
-def _recorded(
-    clients: tuple[str, ...], asked: SimulationOptions, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """Time steps that every client recorded."""
-    off = asked.outage_client
-    if off is not None and off not in clients:
-        raise ConfigError(f"outage_client is {off!r}; the clients are {', '.join(clients)}")
-    shares = (asked.missing_share, asked.outage_share)
-    return observed_steps(clients, asked.num_steps, *shares, rng, off, asked.outage_steps)
 
 
 def _measurement_covs(system: Truth, correlation: float) -> dict[str, np.ndarray]:
@@ -193,7 +165,7 @@ def _run(
     length: int,
     df: float,
 ) -> tuple[Float[Array, " past"], Float[Array, "time obs"]]:
-    """Advance z and its past; `dynamics` has the equations."""
+    """Advance z and its past; `linear_system` has the equations."""
     process_key, measurement_key = jax.random.split(key)
     P = len(Q_chol)
     w = _noise(process_key, (length, P), df) @ Q_chol.T

@@ -35,13 +35,10 @@ Stretches = tuple[tuple[int, int], ...]
 
 
 class LocalSeries(NamedTuple):
-    """A client's data with its own time stamps.
+    """A client's data with its own strictly increasing numbers or time stamps (datetime64[ns]).
 
-    Attributes:
-        client: the data; rows in time order.
-        time: integers, numbers or datetime64[ns], strictly increasing.
-        interval: declared sampling interval in units of `time` (nanoseconds for time stamps), or
-            None: the median step.
+    The sampling interval may be declared, in units of `time` (nanoseconds for time stamps);
+    without it is the median step.
     """
 
     client: ClientData
@@ -52,12 +49,7 @@ class LocalSeries(NamedTuple):
 class TimeRange(NamedTuple):
     """What a client says of its time axis: exact numbers, nanoseconds when they are time stamps.
 
-    Attributes:
-        time_kind: "stamps" or "numbers".
-        first: the first row.
-        last: the last row.
-        interval: between two rows.
-        stretches: of its grid, in steps from `first`, on which it has rows.
+    Its kind is "stamps" or "numbers"; the stretches on which it has rows are in steps from `first`.
     """
 
     time_kind: str
@@ -119,7 +111,7 @@ def axis_range(name: str, time: np.ndarray, declared: float | None = None) -> Ti
     if len(breaks) >= MOST_STRETCHES:
         raise DataError(
             f"client '{name}': {len(breaks)} gaps of more than {LONGEST_GAP} rows; the sampling "
-            f"interval may not be {_text(interval, kind)}: declare it, or resample the data"
+            f"interval may not be {interval_text(interval, kind)}: declare it, or resample the data"
         )
     starts, stops = index[np.r_[0, breaks]], index[np.r_[breaks - 1, len(index) - 1]] + 1
     stretches = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
@@ -155,13 +147,9 @@ def agree(ranges: Mapping[str, TimeRange]) -> TimeGrid:
 
 
 def places_on(name: str, time: np.ndarray, grid: TimeGrid, interval: Fraction) -> np.ndarray:
-    """Which step of the common axis each row is, -1 where it is none.
+    """Which step of the common axis each row of a client is, -1 where it is none.
 
-    Args:
-        name: the client.
-        time: its rows.
-        grid: the common axis.
-        interval: the client's own, of which the axis's is a multiple.
+    The client's own `interval` divides that of the axis.
 
     Raises:
         DataError: a row lies between the steps of its own grid, or two rows on one of them.
@@ -220,7 +208,7 @@ def period_text(grid: TimeGrid) -> str:
         first, last = (f"{float(end):.10g}" for end in ends)
     count = len(grid.stretches)
     parts = f" in {count} stretches" if count > 1 else ""
-    every = _text(grid.interval, grid.time_kind)
+    every = interval_text(grid.interval, grid.time_kind)
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
 
 
@@ -239,8 +227,9 @@ def _common_interval(ranges: Mapping[str, TimeRange]) -> Fraction:
         if common > LARGEST_MULTIPLE * largest:
             kind = ranges[name].time_kind
             raise DataError(
-                f"client '{coarsest}' samples every {_text(largest, kind)} and client '{name}' "
-                f"every {_text(found, kind)}, which hardly ever coincide; resample one of them"
+                f"client '{coarsest}' samples every {interval_text(largest, kind)} and client "
+                f"'{name}' every {interval_text(found, kind)}, which hardly ever coincide; "
+                "resample one of them"
             )
     return common
 
@@ -305,14 +294,15 @@ def _grid_index(
         row = int(np.argmax(off))
         raise DataError(
             f"client '{name}': the time stamp in row {row + 1} ({time[row]}) is offset by "
-            f"{place[row] - index[row]:+.2f} sampling intervals of {_text(interval, kind)} from a "
-            "regular time axis; resample the data or declare another interval"
+            f"{place[row] - index[row]:+.2f} sampling intervals of "
+            f"{interval_text(interval, kind)} from a regular time axis; resample the data or "
+            "declare another interval"
         )
     same = np.flatnonzero(np.diff(index) == 0)
     if len(same):
         raise DataError(
             f"client '{name}': rows {same[0] + 1} and {same[0] + 2} fall on the same step of a "
-            f"time axis with an interval of {_text(interval, kind)}; resample the data"
+            f"time axis with an interval of {interval_text(interval, kind)}; resample the data"
         )
     return index
 
@@ -328,5 +318,6 @@ def _exact(number: np.generic) -> Fraction:
     return Fraction(value) if isinstance(value, int) else Fraction(value).limit_denominator(10**9)
 
 
-def _text(interval: Fraction, kind: str) -> str:
+def interval_text(interval: Fraction | float, kind: str) -> str:
+    """A sampling interval for people; of time stamps it is in nanoseconds."""
     return f"{float(interval) / 1e9:g} s" if kind == "stamps" else f"{float(interval):g}"

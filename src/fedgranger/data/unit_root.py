@@ -45,15 +45,9 @@ class UnitRoot(NamedTuple):
 
 
 def unit_root_test(series: np.ndarray) -> UnitRoot | None:
-    """Test one sensor.
+    """Test one sensor's samples in time order; None without `LEAST_ROWS` or hardly any change.
 
-    Args:
-        series: samples in time order, NaN where missing; those are passed over, since a random
-            walk with samples left out is still one.
-
-    Returns:
-        The findings; None when fewer than `LEAST_ROWS` rows can be used or the sensor hardly
-        changes.
+    Missing ones (NaN) are passed over, since a random walk with samples left out is still one.
 
     Example:
         >>> steps = np.random.default_rng(0).standard_normal(1000)

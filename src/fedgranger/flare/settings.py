@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgranger.config import RunConfig
-from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
 
@@ -120,11 +120,7 @@ def read_series(
     from fedgranger.data.panel_files import read_client
     from fedgranger.data.time_axis import LocalSeries
 
-    data, times, notes = read_client(
-        name,
-        Path(settings.data),
-        **settings.to_mapping(),
-    )
+    data, times, notes = read_client(name, Path(settings.data), settings)
     return policy.within(LocalSeries(data, times, settings.interval)), notes
 
 
@@ -133,15 +129,7 @@ def read_new_series(name: str, settings: ClientSettings, policy: SitePolicy) -> 
     from fedgranger.data.panel_files import read_client
     from fedgranger.data.time_axis import LocalSeries
 
-    data, times, _ = read_client(
-        name,
-        Path(settings.watch),
-        time_column=settings.time_column,
-        missing="mask",
-        constant="keep",
-        difference="none",
-        suspect="keep",
-    )
+    data, times, _ = read_client(name, Path(settings.watch), as_measured(settings.time_column))
     return policy.within(LocalSeries(data, times, settings.interval))
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from fedgranger import convergence
 from fedgranger.client.augment import ClientWindow
-from fedgranger.client.filtered_data import WindowArrays
+from fedgranger.client.kalman import WindowArrays
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import UnstableRecursionError

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedgranger import priors
 from fedgranger.client.augment import AugmentParams, AugmentState
-from fedgranger.client.filtered_data import FilteredData
-from fedgranger.client.local_step_sizes import ClientStepSizes
+from fedgranger.client.kalman import FilteredData
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import (
+    ClientStepSizes,
     PreparedClient,
     augment_params,
     check_length,

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
-from fedgranger.cli.options import merge, with_options
+from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings
@@ -25,7 +25,7 @@ SHOWN_REASONS = 3
 
 
 @friendly
-@with_options
+@with_options(FitOptions)
 def recordings(
     data: Annotated[
         Path, typer.Argument(help="Folder with one file per client, or per machine; or one table.")

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
 from fedgranger.config import RunConfig
-from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
+from fedgranger.data.simulation_options import DECLARED_NOISE, SCENARIOS
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.cli.recordings import recordings

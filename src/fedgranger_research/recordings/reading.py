@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from fedgranger.data import input_checks
-from fedgranger.data.align import ClientTable, check_missing
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import read_partition
+from fedgranger.data.sensor_preparation import check_missing
+from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
 
@@ -101,14 +102,12 @@ def _by_column(
         rows = owners == unit
         here, time = f"{where}, unit '{unit}'", None
         if times is not None and table.time_name is not None:
-            time = input_checks.to_times(here, table.time_name, times.filter(pa.array(rows)))
+            time, _ = input_checks.to_times(here, table.time_name, times.filter(pa.array(rows)))
         arrays = {client: array[rows] for client, array in values.items()}
         if missing == "error":
             for client, array in arrays.items():
                 check_missing(ClientTable(client, tuple(assignment[client]), array, time))
-        units[unit] = Panel.from_arrays(
-            arrays, sensors=assignment, time=None if time is None else time.values
-        )
+        units[unit] = Panel.from_arrays(arrays, sensors=assignment, time=time)
     return units
 
 

@@ -14,7 +14,7 @@ from fedgranger.client.identify import identify
 from fedgranger.client.params import LocalModel, known_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.data.scenarios import DECLARED_NOISE, SCENARIOS
+from fedgranger.data.simulation_options import DECLARED_NOISE, SCENARIOS
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, InferenceError, ModelError

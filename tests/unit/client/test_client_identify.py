@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
+from fedgranger.client.kalman import filter_data
 from fedgranger.client.model_selection import select_state_dim
 from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.client.state_noise import state_readout

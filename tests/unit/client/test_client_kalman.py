@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fedgranger.client import filtered_data, kalman
+from fedgranger.client import kalman
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
@@ -167,8 +167,8 @@ def test_chunked_filter_is_the_filter_in_one_piece(monkeypatch, chunk):
     starts[[0, 14, 21]] = True
     observed = np.repeat(rng.random(40)[:, None] > 0.2, 3, axis=1)
     client = ClientData("pump", ("a", "b", "c"), np.where(observed, values, 0.0), observed)
-    monkeypatch.setattr(filtered_data, "CHUNK_STEPS", chunk)
-    got = filtered_data.filter_data(client, model, starts).filtered_states
+    monkeypatch.setattr(kalman, "CHUNK_STEPS", chunk)
+    got = kalman.filter_data(client, model, starts).filtered_states
     K = kalman.steady_gain(model).gain
     expected = naive_filter(model, K, client.values, observed[:, 0], starts)
     np.testing.assert_allclose(got, expected, atol=1e-12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgranger.client.monitor import fit_monitor, monitor_message
+from fedgranger.client.own_normal import fit_monitor, monitor_message
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError

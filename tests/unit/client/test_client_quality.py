@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgranger.client.filtered_data import filter_data
+from fedgranger.client.kalman import filter_data
 from fedgranger.client.params import LocalModel
 from fedgranger.client.quality import local_fit
 from fedgranger.data.panel import ClientData

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.client import filtered_data
-from fedgranger.client.filtered_data import filter_data, measured_moments, state_moments
+from fedgranger.client import kalman
+from fedgranger.client.kalman import filter_data, measured_moments, state_moments
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 
@@ -103,7 +103,7 @@ def test_values_are_not_copied_or_changed(stream):
     values = np.random.default_rng(1).standard_normal((T, 3))
     before = values.copy()
     client = ClientData("pump", ("a", "b", "c"), values, np.ones((T, 3), dtype=np.bool_))
-    again = filtered_data.filter_data(client, stream.model, STARTS)
+    again = kalman.filter_data(client, stream.model, STARTS)
     again.steps(0, T - 1)
     assert again.values is values
     np.testing.assert_array_equal(values, before)

@@ -7,9 +7,10 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client import augment
-from fedgranger.client.filtered_data import filter_data, measured_moments, state_moments
-from fedgranger.client.local_step_sizes import choose_step_sizes
+from fedgranger.client.kalman import filter_data, measured_moments, state_moments
 from fedgranger.client.params import LocalModel, known_models
+from fedgranger.client.prepared_client import choose_step_sizes
+from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.messages import ServerMessage
 from fedgranger.server.row_setup import choose_step_size
@@ -26,9 +27,8 @@ def largest(matrix):
 
 
 def choose(model=MODEL, gain=GAIN, local="auto", feedback="auto", safety=0.5):
-    return choose_step_sizes(
-        model, gain, local=local, feedback=feedback, safety=safety, client="pump"
-    )
+    sizes = {"local_step_size": local, "feedback_step_size": feedback}
+    return choose_step_sizes(model, gain, RunConfig(**sizes, step_safety=safety), "pump")
 
 
 def test_both_automatic_are_equal_and_use_the_budget():

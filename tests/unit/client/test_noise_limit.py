@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
-from fedgranger.client.kalman import steady_gain
+from fedgranger.client.kalman import filter_data, steady_gain
 from fedgranger.client.noise_limit import (
     client_noise_floor,
     limited_noise,

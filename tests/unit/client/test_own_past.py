@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgranger.client import own_past
-from fedgranger.client.own_past import own_order
+from fedgranger.client import state_noise
+from fedgranger.client.state_noise import own_order
 
 
 def autoregression(coefficients, T, seed=0):
@@ -31,7 +31,7 @@ def test_windows_do_not_matter(monkeypatch):
     x = autoregression([0.3, 0.0, 0.4], 3000)
     x[-100:] = autoregression([0.9], 100, seed=1)  # the last window alone would say another order
     whole = order_of(x)
-    monkeypatch.setattr(own_past, "STEPS_AT_ONCE", 100)
+    monkeypatch.setattr(state_noise, "STEPS_AT_ONCE", 100)
     assert order_of(x) == whole == 3
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.filtered_data import filter_data
 from fedgranger.client.identify import identify
+from fedgranger.client.kalman import filter_data
 from fedgranger.client.loadings import fit_loadings
 from fedgranger.client.state_noise import state_message
 from fedgranger.data.panel import ClientData

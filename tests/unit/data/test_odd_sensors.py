@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.monitor import monitor_message
+from fedgranger.client.own_normal import monitor_message
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel_files import read_client
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
 from fedgranger.errors import ConfigError, DataError
 from tests.odd_sensors import NUM_ROWS, odd_column, odd_folder, odd_panel
@@ -184,14 +185,13 @@ def test_the_sensor_that_costs_the_rows_is_named(tmp_path):
 
 def test_a_client_reads_its_own_sensors_by_their_names(tmp_path):
     odd_folder(tmp_path, "counter")
-    options = {"time_column": "auto", "missing": "error", "constant": "error"}
-    data, _, notes = read_client("a", tmp_path / "a.csv", **options)
+    data, _, notes = read_client("a", tmp_path / "a.csv", ReadingOptions())
     assert data.treatment.differenced == ("x",)
     assert "--difference none" in notes[0]
-    data, *_ = read_client("a", tmp_path / "a.csv", difference="s2", **options)
+    data, *_ = read_client("a", tmp_path / "a.csv", ReadingOptions(difference="s2"))
     assert data.treatment.differenced == ("s2",)
     with refused("'s4'", "nearest: 's", error=ConfigError):
-        read_client("a", tmp_path / "a.csv", leave_out="s4", **options)
+        read_client("a", tmp_path / "a.csv", ReadingOptions(leave_out="s4"))
 
 
 # ---------------------------------------------------------------- fits

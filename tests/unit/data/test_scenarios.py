@@ -8,8 +8,8 @@ from scipy.linalg import block_diag
 
 from fedgranger.client.params import known_models
 from fedgranger.data import synthetic
-from fedgranger.data.dynamics import advance_matrix, reading_errors, state_std, with_dead_time
-from fedgranger.data.scenarios import SCENARIOS
+from fedgranger.data.linear_system import advance_matrix, reading_errors, state_std, with_dead_time
+from fedgranger.data.simulation_options import SCENARIOS
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError

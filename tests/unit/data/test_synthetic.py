@@ -11,6 +11,7 @@ import scipy.stats
 
 from fedgranger.data import synthetic
 from fedgranger.data.linear_system import client_names, draw_system
+from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
@@ -118,16 +119,8 @@ def innovations(panel, truth):
 @pytest.mark.parametrize("target", [0.0, 0.5, 0.9, 0.999])
 def test_spectral_radius_is_exact(target):
     for seed in range(5):
-        truth = draw_system(
-            np.random.default_rng(seed),
-            ("a", "b", "c"),
-            **DIMS,
-            edges=3 if target else 0,
-            spectral_radius_target=target,
-            process_cov=1.0,
-            process_correlation=0.0,
-            measurement_var=1.0,
-        )
+        asked = SimulationOptions(**DIMS, edges=3 if target else 0, spectral_radius=target)
+        truth = draw_system(np.random.default_rng(seed), ("a", "b", "c"), asked)
         radius = np.abs(np.linalg.eigvals(truth.transition)).max()
         assert radius == pytest.approx(target, rel=1e-9, abs=1e-12)
         if target:

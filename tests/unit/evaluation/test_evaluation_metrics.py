@@ -5,7 +5,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.data.scenarios import SCENARIOS
+from fedgranger.data.simulation_options import SCENARIOS
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.evaluation.metrics import evaluate, score
 from fedgranger_research.studies.calibration_trials import Record, Setting, run_data_set, summarise

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.monitor import monitor_message
+from fedgranger.client.own_normal import monitor_message
 from fedgranger.errors import InferenceWarning
 from tests.configs import formula_config
 

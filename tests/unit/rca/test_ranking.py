@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import fedgranger as fg
-from fedgranger.client.monitor import monitor_message
+from fedgranger.client.own_normal import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.evidence import Evidence

@@ -1,4 +1,7 @@
-"""Certificates: `request`, `renew`, `accept` at a party; `sign`, `revoke` at the organiser."""
+"""Who belongs to a federation: `init`, `add-client`, `sign`, `revoke` at the organiser.
+
+At a party: `request`, `renew` and `accept`.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,19 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import friendly, make_table, out, print_beside, print_line
 from fedgranger.cli.federation.common import (
     AuthorityFolder,
     AuthorityKey,
     Kit,
     federation,
-    print_sentence,
 )
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
 from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate
 from fedgranger.flare.identity import describe, require_flare, root_path
+from fedgranger.flare.kits import add_client, make_kits, prepare_kits
 from fedgranger.flare.private_files import write_private
 
 
@@ -43,13 +45,12 @@ def _ask(kit: Path, *, is_renewal: bool) -> None:
     require_flare()
     path, found = enrolment.make_request(kit, is_renewal=is_renewal)
     root = fingerprint(read_certificate(root_path(kit)).public_key())
-    out.print(f"request:                {escape(str(path))}", soft_wrap=True)
-    out.print(f"its fingerprint:        {found}", soft_wrap=True)
-    out.print(f"federation fingerprint: {root}", soft_wrap=True)
-    out.print(
-        "\nSend the request to the organiser and compare both fingerprints by telephone. Take in "
-        "the certificate that comes back with 'fedgranger federation accept'.",
-        soft_wrap=True,
+    print_line(
+        f"request:                {path}\n"
+        f"its fingerprint:        {found}\n"
+        f"federation fingerprint: {root}\n\n"
+        "Send the request to the organiser and compare both fingerprints by telephone. Take in "
+        "the certificate that comes back with 'fedgranger federation accept'."
     )
 
 
@@ -61,7 +62,7 @@ def accept(
 ) -> None:
     """Take in a certificate, a list of revoked ones, or (admin) the list of clients."""
     require_flare()
-    out.print(escape(enrolment.accept(kit, file, datetime.now(UTC))), soft_wrap=True)
+    print_line(enrolment.accept(kit, file, datetime.now(UTC)))
 
 
 @federation.command()
@@ -87,11 +88,13 @@ def sign(
     target = out_file or file.with_suffix(".crt")
     write_private(target, signed.certificate)
     for note in signed.notes:
-        print_sentence(note)
-    out.print(f"party:       {escape(describe(signed.role, signed.name))}", soft_wrap=True)
-    out.print(f"fingerprint: {signed.fingerprint}", soft_wrap=True)
-    out.print(f"until:       {day(signed.until)}")
-    out.print(f"certificate: {escape(str(target))}", soft_wrap=True)
+        print_beside(note)
+    print_line(
+        f"party:       {describe(signed.role, signed.name)}\n"
+        f"fingerprint: {signed.fingerprint}\n"
+        f"until:       {day(signed.until)}\n"
+        f"certificate: {target}"
+    )
     if not expected:
         out.print("\nSend it only after the party told you this fingerprint by telephone.")
 
@@ -106,11 +109,10 @@ def revoke(
     """Withdraw all certificates of a party."""
     require_flare()
     path = signing.revoke(read_authority(authority), name, datetime.now(UTC), key)
-    out.print(
-        f"{escape(str(path))}\n\nSend it to the server (and to the clients, if it was the server's "
-        "own), who take it in with 'fedgranger federation accept'; running connections end within "
-        f"seconds. Send {MEMBERS} beside it to the admin in the same way.",
-        soft_wrap=True,
+    print_line(
+        f"{path}\n\nSend it to the server (and to the clients, if it was the server's own), who "
+        "take it in with 'fedgranger federation accept'; running connections end within seconds. "
+        f"Send {MEMBERS} beside it to the admin in the same way."
     )
 
 
@@ -118,12 +120,60 @@ def revoke(
 @friendly
 def certificates(authority: AuthorityFolder) -> None:
     """List who has a certificate, until when, and which were revoked."""
-    now = datetime.now(UTC)
-    table = Table(box=None, header_style="bold")
-    for column in ("party", "from", "until", "state", "serial"):
-        table.add_column(column)
+    now, rows = datetime.now(UTC), []
     for item in issued_certificates(read_authority(authority)):
         state = "revoked" if item.is_revoked else "ended" if item.until <= now else "valid"
-        row = (item.name, day(item.begins), day(item.until), state, f"{item.serial:x}")
-        table.add_row(*map(escape, row))
-    out.print(table)
+        dates = (day(item.begins), day(item.until))
+        rows.append((escape(item.name), *dates, state, f"{item.serial:x}"))
+    columns = ("party", "from", "until", "state", "serial")
+    out.print(make_table(columns, rows, left=columns))
+
+
+@federation.command()
+@friendly
+def init(
+    folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
+    server: Annotated[str, typer.Option(help="Host name or address of the server.")],
+    clients: Annotated[str, typer.Option(help="Names of the clients, with commas between.")],
+    port: Annotated[int, typer.Option(help="Port of the server.")] = 8002,
+    local: Annotated[
+        bool, typer.Option("--local", help="Make all keys here: for trying it on one machine.")
+    ] = False,
+) -> None:
+    """Make the authority, and a kit for every party; each party makes its own key."""
+    names = [name.strip() for name in clients.split(",") if name.strip()]
+    kits = (make_kits if local else prepare_kits)(folder, server, names, port)
+    for party, kit in kits.items():
+        print_line(f"{party:<20} {kit}")
+    root = read_certificate(root_path(kits["server"]))
+    print_line(f"\nfingerprint of this federation: {fingerprint(root.public_key())}")
+    if local:
+        out.print("All keys were made here: for one machine. Otherwise leave --local out.")
+    else:
+        print_line(
+            "Send every party its folder and tell it the fingerprint by telephone; its README.md "
+            "says what to do. Sign what comes back with 'fedgranger federation sign'."
+        )
+    print_line(
+        "Keep 'authority' offline: its rootCA.key can let in new parties; it may lie elsewhere "
+        "(--key)."
+    )
+
+
+@federation.command("add-client")
+@friendly
+def add(
+    authority: AuthorityFolder,
+    name: Annotated[str, typer.Argument(help="Name of the new client.")],
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Where to make its kit; default: beside.")
+    ] = None,
+    key: AuthorityKey = None,
+) -> None:
+    """Make a kit for one more client; the others need nothing."""
+    kit = add_client(authority, name, out_folder, key)
+    print_line(f"{name:<20} {kit}")
+    print_line(
+        f"\nSend it to the client and sign its request. Send {authority / MEMBERS} to the admin, "
+        "who takes it in with 'fedgranger federation accept'."
+    )

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
-from fedgranger.cli.federation.common import (
-    DataFile,
-    Interval,
-    Kit,
-    check_kit,
-    client_of,
-    federation,
-    print_sentence,
-    read_and_check,
-)
+from fedgranger.cli.console import friendly, make_table, out, print_beside, print_line
+from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
@@ -32,6 +22,7 @@ from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
     read_new_series,
+    read_series,
     state_folder,
     write_settings,
 )
@@ -41,14 +32,17 @@ if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
-    from fedgranger.flare.settings import ClientSettings
 
+DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]
+Interval = Annotated[
+    float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
+]
 LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason")
 
 
 @federation.command()
 @friendly
-@functools.partial(with_options, kind=ClientSettings)
+@with_options(ClientSettings)
 def start(
     kit: Kit,
     data: DataFile = None,
@@ -67,7 +61,14 @@ def start(
     check_kit(kit)
     if role == "client":
         settings, policy, _ = read_and_check(kit, data, interval, given)
-        write_settings(kit, settings if watch is None else _watched(name, settings, policy, watch))
+        if watch is not None:
+            settings = replace(settings, watch=str(watch.resolve()))
+            if not policy.watch:
+                print_beside(
+                    "policy.toml does not let new data be watched; set 'watch = true' there"
+                )
+            read_new_series(name, settings, policy)  # refuses a file that cannot be read
+        write_settings(kit, settings)
     elif data is not None or watch is not None:
         raise ConfigError("the server has no data; leave --data and --watch out")
     who = "server" if role == "server" else f"client '{name}'"
@@ -75,20 +76,9 @@ def start(
     become_supervisor(kit)
 
 
-def _watched(
-    name: str, settings: ClientSettings, policy: SitePolicy, watch: Path
-) -> ClientSettings:
-    """The settings with the file of new data, which must be one that can be read."""
-    settings = replace(settings, watch=str(watch.resolve()))
-    if not policy.watch:
-        print_sentence("policy.toml does not let new data be watched; set 'watch = true' there")
-    read_new_series(name, settings, policy)
-    return settings
-
-
 @federation.command()
 @friendly
-@functools.partial(with_options, kind=ClientSettings)
+@with_options(ClientSettings)
 def preview(
     kit: Kit,
     data: DataFile = None,
@@ -111,6 +101,34 @@ def preview(
         out.print("\nconsent recorded ('federation log' shows it)")
 
 
+def _client_of(kit: Path) -> str:
+    """The client's name; refuses a kit that is not a client's."""
+    role, name = role_of(kit)
+    if role != "client":
+        raise RunError(f"{kit}: is not a client's kit; pass a folder 'client-…'")
+    return name
+
+
+def read_and_check(
+    kit: Path, data: Path | None, interval: float | None, given: Mapping[str, Any]
+) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
+    """Read a client's policy and data as its runs will, before anybody else is involved."""
+    from fedgranger.federation.policy import POLICY_FILE, read_policy
+
+    name = _client_of(kit)
+    if data is None:
+        raise ConfigError(f"client '{name}' needs its data: --data FILE")
+    policy = read_policy(kit / POLICY_FILE)
+    settings = ClientSettings(str(data.resolve()), interval=interval, **given)
+    series, notes = read_series(name, settings, policy)
+    for note in notes:
+        print_beside(note)
+    if interval is not None and series.time.dtype.kind == "M":  # kept in nanoseconds
+        settings = replace(settings, interval=1e9 * interval)
+        series = series._replace(interval=settings.interval)
+    return settings, policy, series
+
+
 def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
     from fedgranger.text import format_bytes
 
@@ -126,15 +144,13 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
         + ("; every run waits for your word." if policy.ask else "."),
         soft_wrap=True,
     )
-    table = Table(box=None, header_style="bold")
-    table.add_column("sensor")
-    table.add_column("R², default run", justify="right")
-    table.add_column(f"R², {rounds} rounds", justify="right")
-    for k in sorted(range(d), key=lambda k: -found.default[k]):
-        cells = (f"{found.default[k]:.3f}", f"{found.after[k]:.3f}")
-        table.add_row(escape(series.client.sensors[k]), *cells)
+    rows = (
+        (escape(series.client.sensors[k]), f"{found.default[k]:.3f}", f"{found.after[k]:.3f}")
+        for k in sorted(range(d), key=lambda k: -found.default[k])
+    )
+    columns = ("sensor", "R², default run", f"R², {rounds} rounds")
     out.print("\nHow much of each sensor could be told from it, with the best linear weights:")
-    out.print(table)
+    out.print(make_table(columns, rows, left=("sensor",)))
 
 
 def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
@@ -169,7 +185,7 @@ def allow(
     from fedgranger.federation.questions import ALLOWED, WAITING
     from fedgranger.federation.store import DiskFiles, Store
 
-    client_of(kit)
+    _client_of(kit)
     store = Store(DiskFiles(state_folder(kit)))
     found = store.load(WAITING)
     waiting: dict[str, Any] = {} if found is None else found[0]["runs"]
@@ -178,7 +194,7 @@ def allow(
         raise RunError(f"no run '{run}' waits here; waiting: {names}")
     asks = waiting[run]
     for name in ("question", "options", "period"):
-        out.print(f"{name}: {escape(asks[name])}", soft_wrap=True)
+        print_line(f"{name}: {asks[name]}")
     if not question:
         if not sys.stdin.isatty():
             raise RunError(f"add '--question {asks['question']}' to allow what is shown above")
@@ -215,19 +231,14 @@ def log(
         for line in lines:
             typer.echo(json.dumps(line))
     else:
-        out.print(_log_table(lines))
+        rows = []
+        for line in lines:
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(line["time"])))
+            rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
+            rows.append((when, *map(escape, rest)))
+        left = [name for name in LOG_COLUMNS if name not in ("round", "bytes")]
+        out.print(make_table(LOG_COLUMNS, rows, left=left))
     if verify:
-        print_sentence(
+        print_beside(
             f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
         )
-
-
-def _log_table(lines: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold")
-    for name in LOG_COLUMNS:
-        table.add_column(name, justify="right" if name in ("round", "bytes") else "left")
-    for line in lines:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(line["time"])))
-        rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
-        table.add_row(when, *map(escape, rest))
-    return table

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import Json, friendly, out
+from fedgranger.cli.console import Json, friendly, make_table, out, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
@@ -37,15 +36,13 @@ def status(kit: Kit, json_output: Json = False) -> None:
         jobs = session.jobs()
     away = [name for name in names if name not in contacts]
     if json_output:
-        clients = {
-            name: {"connected": name in contacts, "last_heard": _stamp(contacts.get(name))}
-            for name in names
-        }
-        strangers = sorted(set(contacts) - set(names))
         end = read_certificate(certificate_path(kit)).not_valid_after_utc
         facts = {
-            "clients": clients,
-            "unknown_clients": strangers,
+            "clients": {
+                name: {"connected": name in contacts, "last_heard": _stamp(contacts.get(name))}
+                for name in names
+            },
+            "unknown_clients": sorted(set(contacts) - set(names)),
             "jobs": jobs,
             "certificate_ends": _stamp(end.timestamp()),
         }
@@ -71,7 +68,7 @@ def health(
         typer.echo(json.dumps(found._asdict(), indent=1))
     else:
         who = "server" if role == "server" else f"client '{name}'"
-        out.print(f"{escape(who)}: {escape(found.sentence)}", soft_wrap=True)
+        print_line(f"{who}: {found.sentence}")
         beat = "never" if found.beat_seconds is None else f"{found.beat_seconds:.0f} s ago"
         out.print(f"last sign of life: {beat}; {found.free_bytes / 1e9:.1f} GB of disk free")
     if not found.is_good:
@@ -79,20 +76,19 @@ def health(
 
 
 def _show(names: tuple[str, ...], contacts: dict[str, float], jobs: list[dict[str, Any]]) -> None:
-    table = Table(box=None, header_style="bold")
-    for column in ("client", "state", "last heard"):
-        table.add_column(column)
+    rows = []
     for name in names:
+        state, contact = "[red]away[/]", ""
         if name in contacts:
             ago = max(time.time() - contacts[name], 0.0)
-            table.add_row(escape(name), "[green]connected[/]", f"{ago:.0f} s ago")
-        else:
-            table.add_row(escape(name), "[red]away[/]", "")
-    out.print(table)
+            state, contact = "[green]connected[/]", f"{ago:.0f} s ago"
+        rows.append((escape(name), state, contact))
+    columns = ("client", "state", "last heard")
+    out.print(make_table(columns, rows, left=columns))
     running = sum(not job["is_finished"] for job in jobs)
     out.print(f"\njobs: {len(jobs)} kept, {running} not finished")
     for job in jobs[-SHOWN_JOBS:]:
-        out.print(f"  {job['submitted']}  {escape(job['name'])}  {job['state']}", soft_wrap=True)
+        print_line(f"  {job['submitted']}  {job['name']}  {job['state']}")
 
 
 def _stamp(seconds: float | None) -> str | None:
