@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--lags", type=int, nargs="*", default=[1, 5])
     given = parser.parse_args()
     panel, _ = fg.simulate(given.clients, given.steps, seed=0)
-    setup = set_up(panel, RunConfig(state_dim=2), {}, lambda *_: None)
+    setup = set_up(panel, RunConfig(state_dim=2))
     source = state_source(panel, {stream.name: stream.model for stream in setup.client_data})
     table = tabulate(source)
     shifts = draw_shifts(given.clients, source.num_steps, given.copies, 0, 1)

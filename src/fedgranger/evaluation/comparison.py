@@ -21,24 +21,11 @@ CHANGES = ("appeared", "disappeared", "stayed", "absent", "not tested")
 MATCHES = ("missed", "extra", "confirmed", "absent", "not tested")
 """The same five cases against a known graph: in it only, in the run only, in both, in none."""
 
-RUN_COLUMNS = (
-    "change",
-    "cause",
-    "effect",
-    "strength_first",
-    "strength_second",
-    "strength_change",
-    "q_value_first",
-    "q_value_second",
-    "intervals",
-)
-GRAPH_COLUMNS = ("change", "cause", "effect", "strength", "q_value")
 SCALE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "lags", "confidence")
 """Options on which strengths and their intervals depend."""
 
 
-Pair = tuple[str, str]
-Rows = dict[Pair, dict[str, Any]]
+Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 class Comparison(NamedTuple):
@@ -46,8 +33,9 @@ class Comparison(NamedTuple):
 
     Attributes:
         edges: one row per pair of common clients: `change` (one of `CHANGES` or `MATCHES`),
-            columns `RUN_COLUMNS` or `GRAPH_COLUMNS`, changes first, strongest first. `intervals`
-            is "apart" or "overlap", empty where there are none or they cannot be compared.
+            cause, effect, strength and q-value (of both runs), changes first, strongest first.
+            `intervals` is "apart" or "overlap", empty where there are none or they cannot be
+            compared.
         only_first: clients that only the first has, with the number of supported edges they have.
         only_second: clients that only the second has, likewise.
         settings: options that differ: columns `option`, `first`, `second`.
@@ -70,11 +58,7 @@ def compare_runs(
 ) -> Comparison:
     """Compare the edges of two runs over the clients that both have.
 
-    Args:
-        first: the run to start from.
-        second: the run that may differ from it.
-        alpha: level for both; default each run's own.
-        correction: correction for both; default each run's own.
+    Level and correction are those given, by default each run's own.
 
     Raises:
         RunError: a run has no tests, or the runs have no two clients in common.
@@ -112,7 +96,7 @@ def compare_runs(
         *_run_notes(rows, is_comparable, is_same_data),
     ]
     return Comparison(
-        _table(rows, RUN_COLUMNS, CHANGES, "strength_second"),
+        _table(rows, CHANGES, "strength_second"),
         _left_over(one, first.clients, common),
         _left_over(two, second.clients, common),
         settings,
@@ -129,13 +113,8 @@ def compare_with_graph(
 ) -> Comparison:
     """Compare the edges of a run with a known graph.
 
-    Clients of the run that the graph does not name have no edges in it.
-
-    Args:
-        result: the run.
-        graph: the known graph.
-        alpha: level; default the run's own.
-        correction: correction; default the run's own.
+    Clients of the run that the graph does not name have no edges in it. Level and correction are
+    those given, by default the run's own.
 
     Raises:
         DataError: the graph names a client that the run does not have.
@@ -168,7 +147,7 @@ def compare_with_graph(
     if untested:
         notes.append(f"{_count(untested, 'known edge')} could not be tested in the run")
     return Comparison(
-        _table(rows, GRAPH_COLUMNS, MATCHES, "strength"),
+        _table(rows, MATCHES, "strength"),
         _left_over(found, silent, []),
         {},
         pd.DataFrame(columns=["option", "first", "second"]),
@@ -189,20 +168,12 @@ def _tested(result: Result, name: str, alpha: float | None, correction: str | No
             f"{name} has no edge tests{f' ({reason})' if reason else ''}, so it does not say which "
             "edges exist; fit with test='debiased'"
         )
-    table = result.edges(alpha=alpha, correction=correction)
-    columns = [str(name) for name in table.columns]
-    rows = [
-        dict(zip(columns, values, strict=True))
-        for values in zip(*(table[name] for name in columns), strict=True)
-    ]
+    rows: list[dict[str, Any]] = result.edges(alpha=alpha, correction=correction).to_dict("records")
     return {(row["cause"], row["effect"]): row for row in rows}
 
 
-def _table(
-    rows: list[dict[str, Any]], columns: tuple[str, ...], words: tuple[str, ...], strength: str
-) -> pd.DataFrame:
-    rows = sorted(rows, key=lambda row: (words.index(row["change"]), -row[strength]))
-    return pd.DataFrame(rows, columns=list(columns))
+def _table(rows: list[dict[str, Any]], words: tuple[str, ...], strength: str) -> pd.DataFrame:
+    return pd.DataFrame(sorted(rows, key=lambda row: (words.index(row["change"]), -row[strength])))
 
 
 def _left_over(rows: Rows, clients: Iterable[str], common: list[str]) -> dict[str, int]:
@@ -223,9 +194,9 @@ def _change(first: Any, second: Any, words: tuple[str, ...]) -> str:
 def _intervals(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     """Do the intervals of the two strengths meet?"""
     ends = [row.get(name) for row in (first, second) for name in ("ci_low", "ci_high")]
-    if any(end is None or pd.isna(end) for end in ends):
+    if any(pd.isna(end) for end in ends):
         return None
-    low_1, high_1, low_2, high_2 = (float(end) for end in ends if end is not None)
+    low_1, high_1, low_2, high_2 = map(float, ends)
     return "overlap" if low_1 <= high_2 and low_2 <= high_1 else "apart"
 
 

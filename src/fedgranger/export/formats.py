@@ -1,24 +1,111 @@
-"""The graph of a run as the text of a file; networkx writes GraphML and node-link JSON.
+"""The graph of a run for other tools: as a networkx object, or as the text of a file.
 
-Every function takes the run and `alpha`, `correction`, `all_edges` as in `choose_edges`. Client
-names that a format cannot hold are refused with a `ConfigError`.
+Every function takes the run and `alpha`, `correction`, `all_edges` as in `Choice`. Client names
+that a format cannot hold are refused with a `ConfigError`; networkx writes GraphML and node-link
+JSON.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import numpy as np
+import pandas as pd
 
 from fedgranger.errors import ConfigError
-from fedgranger.export.chosen_edges import Choice, Scalar, choose_edges, plain_values, to_networkx
+from fedgranger.inference.answer import count_edges, nothing_tested
+from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
 from fedgranger.run_folder import plain_cell
 
+if TYPE_CHECKING:
+    import networkx
+
+Scalar = bool | int | float | str
 NOT_TEXT = re.compile("\x00")
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 THINNEST, THICKEST = 1.0, 5.0
+
+
+class Choice(TypedDict, total=False):
+    """Which edges to export; the keyword arguments of every `to_` function.
+
+    Attributes:
+        alpha: level for `is_edge`; default the run's own.
+        correction: for `q_value`; default the run's own.
+        all_edges: every pair of clients, not only the supported ones.
+    """
+
+    alpha: float | None
+    correction: str | None
+    all_edges: bool
+
+
+def choose_edges(
+    result: Result,
+    *,
+    alpha: float | None = None,
+    correction: str | None = None,
+    all_edges: bool = False,
+) -> tuple[pd.DataFrame, dict[str, Scalar]]:
+    """Take the rows of a run's edge table, and what holds for the whole graph.
+
+    Returns:
+        rows of `Result.edges`, and `is_tested`, `alpha`, `correction`, `num_pairs`, `num_tested`,
+        `num_edges` and `fedgranger_version` by name.
+
+    Raises:
+        ConfigError: the run has no tests and this was not taken into account.
+    """
+    is_tested = result.inference is not None
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    if correction is not None:
+        check_choice("correction", correction, CORRECTIONS)
+    if not is_tested and (alpha is not None or correction is not None):
+        raise ConfigError("alpha and correction need a run with tests; fit with test='debiased'")
+    if not is_tested and not all_edges:
+        reason = nothing_tested(result.manifest.get("inference", {}))
+        raise ConfigError(
+            f"nothing was tested ({reason}), so no edge is known to exist; ask for all edges "
+            "(--all-edges) to get every pair, without numbers"
+        )
+    table = result.edges(alpha=alpha, correction=correction)
+    counts = count_edges(table)
+    facts = {
+        "is_tested": is_tested,
+        "alpha": (result.config.alpha if alpha is None else alpha) if is_tested else None,
+        "correction": (correction or result.config.correction) if is_tested else None,
+        "num_pairs": counts.possible,
+        "num_tested": counts.tested,
+        "num_edges": counts.found,
+        "fedgranger_version": result.manifest.get("fedgranger_version"),
+    }
+    if not all_edges:
+        table = table.loc[table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)]
+    return table, _plain_values(facts)
+
+
+def to_networkx(result: Result, **choice: Unpack[Choice]) -> networkx.DiGraph:
+    """Return a `networkx.DiGraph`; edges have the columns of `Result.edges` as attributes."""
+    import networkx
+
+    table, facts = choose_edges(result, **choice)
+    graph = networkx.DiGraph()
+    graph.graph.update(facts)
+    known = result.manifest.get("data", {}).get("clients", {})
+    for name, dim in zip(result.clients, result.state_dims, strict=True):
+        sensors = known.get(name, {}).get("num_sensors")  # not known in a federated run
+        graph.add_node(name, **_plain_values({"sensors": sensors, "state_dim": dim}))
+    for row in table.to_dict("records"):
+        values = _plain_values(row)
+        graph.add_edge(values.pop("cause"), values.pop("effect"), **values)
+    return graph
 
 
 def to_graphml(result: Result, **choice: Unpack[Choice]) -> str:
@@ -73,7 +160,7 @@ def to_csv(result: Result, **choice: Unpack[Choice]) -> str:
     _check_names(result, NOT_TEXT, "a text file")
     rows = [[str(name) for name in table.columns]]
     for row in table.to_dict("records"):
-        values = plain_values(row)
+        values = _plain_values(row)
         values |= {name: plain_cell(str(values[name])) for name in ("cause", "effect")}
         rows.append([_text(values.get(name, "")) for name in rows[0]])
     return "".join(",".join(_csv_cell(cell) for cell in row) + "\n" for row in rows)
@@ -105,12 +192,11 @@ def _check_names(result: Result, illegal: re.Pattern[str], what: str) -> None:
 
 
 def _attributes(values: dict[str, Scalar], *more: str) -> str:
-    pairs = (f"{name}={_dot_value(value)}" for name, value in values.items())
+    pairs = (  # numbers are quoted: 1e-9 is none in DOT
+        f"{name}={_text(value) if isinstance(value, bool) else _quote(str(value))}"
+        for name, value in values.items()
+    )
     return f" [{', '.join([*more, *pairs])}]"
-
-
-def _dot_value(value: Scalar) -> str:
-    return _text(value) if isinstance(value, bool) else _quote(str(value))  # 1e-9 is no DOT number
 
 
 def _quote(text: str) -> str:
@@ -127,3 +213,21 @@ def _csv_cell(text: str) -> str:
     if re.search(r'[,"\r\n]|^\s|\s$', text):
         return '"' + text.replace('"', '""') + '"'
     return text
+
+
+def _plain_values(values: Mapping[Any, Any]) -> dict[str, Scalar]:
+    """Turn numpy's values into Python's; what is missing or not finite is left out."""
+    plain = {str(name): _plain(value) for name, value in values.items()}
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _plain(value: Any) -> Scalar | None:
+    if value is None or pd.isna(value):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

@@ -24,6 +24,7 @@ from fedgranger.federation.store import Records
 from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
 from fedgranger.option_fields import Options, choice, whole
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
+from fedgranger.rca.evidence import Report
 from fedgranger.rca.scorers import SCORERS
 
 
@@ -49,14 +50,6 @@ class Watched(NamedTuple):
 
     alarms: tuple[Alarm, ...]
     grid: TimeGrid
-
-
-class _Received(NamedTuple):
-    """One client's message, as `rca.evidence.Report`."""
-
-    states: np.ndarray
-    surprise: np.ndarray
-    is_observed: np.ndarray
 
 
 def watch_protocol(knowledge: Knowledge, options: WatchOptions) -> Asking:
@@ -141,10 +134,10 @@ def _asks(
         yield ask._replace(shapes={name: (len(part), dims[name]) for name in names}), part
 
 
-def _received(packet: Packet, starts: np.ndarray, is_observed_before: bool) -> _Received:
+def _received(packet: Packet, starts: np.ndarray, is_observed_before: bool) -> Report:
     """Surprise is known where the step and the one before it were observed and belong together."""
     arrays = packet.arrays
     observed = arrays["is_observed"] > 0
     follows = observed & ~starts & np.concatenate([[is_observed_before], observed[:-1]])
     surprise = np.where(follows, arrays["surprise"], np.nan)
-    return _Received(arrays["states"], surprise, observed)
+    return Report(arrays["states"], surprise, observed)

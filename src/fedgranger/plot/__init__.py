@@ -5,11 +5,10 @@ apart from pyplot: save it with `ax.figure.savefig(...)`, or pass `ax=plt.gca()`
 window.
 """
 
-from fedgranger.plot.calibration import calibration
+from fedgranger.plot.calibration import calibration, qq
 from fedgranger.plot.forest import forest
 from fedgranger.plot.graph import graph
 from fedgranger.plot.heatmap import heatmap
-from fedgranger.plot.qq import qq
 from fedgranger.plot.rca import rca
 from fedgranger.plot.trace import trace
 

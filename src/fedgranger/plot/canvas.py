@@ -28,11 +28,7 @@ PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make a figure that pyplot does not know, `width` by `height` inches.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-    """
+    """Make a figure that pyplot does not know, `width` by `height` inches."""
     require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -83,6 +79,12 @@ def set_legend(ax: Axes, handles: Iterable[Any], **options: Any) -> None:
     legend = ax.legend(handles, labels, **{"frameon": False, "fontsize": 8.5, **options})
     for text in legend.get_texts():
         text.set(**PLAIN)
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse what is no number of things to draw."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} is {value!r}; give a whole number of at least 1")
 
 
 def decided_edges(

@@ -72,7 +72,8 @@ def place_names(ax: Axes, names: Sequence[str], angles: np.ndarray) -> float:
     font = min(max(0.8 * per_name, SMALLEST_FONT), largest)
     texts = [_write(ax, name, angle, font) for name, angle in zip(names, angles, strict=True)]
     radius = _fit(ax, texts, angles)
-    if _touch(texts):
+    boxes = [text.get_window_extent() for text in texts]
+    if any(one.overlaps(other) for one, other in combinations(boxes, 2)):
         for text, name, angle in zip(texts, names, angles, strict=True):
             _turn(text, name, angle)
         radius = _fit(ax, texts, angles)
@@ -147,8 +148,3 @@ def _fit(ax: Axes, texts: Sequence[Text], angles: np.ndarray) -> float:
     ax.set_xlim(low[0], high[0])
     ax.set_ylim(low[1], high[1])
     return smallest
-
-
-def _touch(texts: Sequence[Text]) -> bool:
-    boxes = [text.get_window_extent() for text in texts]
-    return any(a.overlaps(b) for a, b in combinations(boxes, 2))

@@ -14,6 +14,7 @@ from fedgranger.plot.canvas import (
     BLUE,
     GREY,
     PLAIN,
+    check_count,
     choose_axes,
     decided_edges,
     set_legend,
@@ -78,26 +79,23 @@ def forest(
         ax: where to draw; default a new figure.
     """
     check_choice("sort", sort, tuple(SORTS))
-    if isinstance(max_edges, bool) or not isinstance(max_edges, int) or max_edges < 1:
-        raise ConfigError(f"max_edges is {max_edges!r}; give a whole number of at least 1")
+    check_count("max_edges", max_edges)
     table = decided_edges(result, alpha=alpha, correction=correction)
     if len(table) and result.inference is None:
         raise RunError(
             f"nothing was tested: {nothing_tested(result.manifest.get('inference', {}))}"
         )
-    if entries is not None:
-        lines = _entry_lines(result, entries)
-    else:
-        lines = _edge_lines(table, max_edges, sort)
+    is_block = entries is not None
+    lines = _entry_lines(result, entries) if is_block else _edge_lines(table, max_edges, sort)
     if not lines.names:
         raise RunError("this run has no pairs of clients; a forest plot needs at least two clients")
     ax = choose_axes(ax, 6.4, 1.3 + 0.24 * len(lines.names))
-    _draw(ax, lines, is_log=entries is None and _is_wide(lines))
+    _draw(ax, lines, is_log=not is_block and _is_wide(lines))
     has_intervals = bool(np.isfinite(lines.low).any())
     interval = f", {100 * result.config.confidence:g} % interval" if has_intervals else ""
     ax.set_xlabel(f"{lines.quantity}{interval}")
     ax.set_title(lines.title, fontsize=10, pad=22 if has_intervals else None, **PLAIN)
-    if entries is not None:
+    if is_block:
         ax.axvline(0.0, color=GREY, lw=0.8, zorder=1)
     if has_intervals:
         _legend(ax, lines)
@@ -114,7 +112,7 @@ def _edge_lines(table: pd.DataFrame, max_edges: int, sort: str) -> _Lines:
     table = table.head(max_edges)
     pairs = zip(table["cause"], table["effect"], strict=True)
     names = [f"{shorten(cause, 20)} → {shorten(effect, 20)}" for cause, effect in pairs]
-    centre, low, high = (_numbers(table, name) for name in ("strength", "ci_low", "ci_high"))
+    centre, low, high = _numbers(table, "strength", "ci_low", "ci_high")
     title = f"the {len(names)} {SORTS[sort]} of {total} pairs" if len(names) < total else ""
     words = title, "strength", "supported edge", "not supported"
     return _Lines(names, centre, low, high, supported(table), *words)
@@ -132,14 +130,14 @@ def _entry_lines(result: Result, pair: tuple[str, str]) -> _Lines:
     table = result.entries()
     block = table.loc[(table["cause"] == cause) & (table["effect"] == effect)]
     names = [f"({row}, {col})" for row, col in zip(block["row"], block["col"], strict=True)]
-    centre, low, high = (_numbers(block, name) for name in ("estimate", "ci_low", "ci_high"))
+    centre, low, high = _numbers(block, "estimate", "ci_low", "ci_high")
     title = f"{shorten(cause)} → {shorten(effect)}"
     words = title, "entry (row, col) of the block", "interval excludes 0", "interval holds 0"
     return _Lines(names, centre, low, high, (low > 0) | (high < 0), *words)
 
 
-def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
-    return table[name].to_numpy(dtype=float, na_value=np.nan)
+def _numbers(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
+    return [table[name].to_numpy(dtype=float, na_value=np.nan) for name in names]
 
 
 def _is_wide(lines: _Lines) -> bool:

@@ -53,7 +53,8 @@ def graph(
     drawn = table.loc[supported(table)]
     ax = choose_axes(ax, *_figure_size(result.clients))
     ax.set_axis_off()
-    ax.set_title(_title(table, result, alpha), fontsize=10, pad=9)
+    level = result.config.alpha if alpha is None else alpha
+    ax.set_title(counts_text(count_edges(table), f"at q ≤ {level:g}"), fontsize=10, pad=9)
     arrows = _arrows(drawn, result.clients)
     _legend(ax, drawn, arrows)
     angles = client_angles(len(result.clients))
@@ -73,8 +74,9 @@ def _arrows(drawn: pd.DataFrame, clients: tuple[str, ...]) -> list[_Arrow]:
     """From the weakest to the strongest, which thus lies on top."""
     place = {name: index for index, name in enumerate(clients)}
     widest = 4.0 if len(clients) <= 12 else 3.0 if len(clients) <= 32 else 2.2
-    shares = _shares(drawn["strength"].to_numpy(dtype=float))
-    colours = [_colour(q) for q in drawn["q_value"]]
+    strength = np.nan_to_num(drawn["strength"].to_numpy(dtype=float))
+    shares = strength / max(strength.max(initial=0.0), 1e-300)
+    colours = [next(colour for end, colour in CONFIDENCE if q <= end) for q in drawn["q_value"]]
     return [
         _Arrow(
             place[drawn["cause"].iloc[row]],
@@ -84,15 +86,6 @@ def _arrows(drawn: pd.DataFrame, clients: tuple[str, ...]) -> list[_Arrow]:
         )
         for row in np.argsort(shares, kind="stable")
     ]
-
-
-def _shares(strength: np.ndarray) -> np.ndarray:
-    strength = np.nan_to_num(strength)
-    return strength / max(strength.max(initial=0.0), 1e-300)
-
-
-def _colour(q: float) -> str:
-    return next(colour for end, colour in CONFIDENCE if q <= end)
 
 
 def _draw(ax: Axes, arrows: list[_Arrow], angles: np.ndarray, *, size: float) -> None:
@@ -121,11 +114,6 @@ def _draw(ax: Axes, arrows: list[_Arrow], angles: np.ndarray, *, size: float) ->
         )
         ax.add_patch(patch)
     ax.plot(x, y, "o", ms=2 * radius, color="black", zorder=4)
-
-
-def _title(table: pd.DataFrame, result: Result, alpha: float | None) -> str:
-    level = result.config.alpha if alpha is None else alpha
-    return counts_text(count_edges(table), f"at q ≤ {level:g}")
 
 
 def _legend(ax: Axes, drawn: pd.DataFrame, arrows: list[_Arrow]) -> None:

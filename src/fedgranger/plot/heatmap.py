@@ -14,8 +14,8 @@ from fedgranger.plot.canvas import (
     choose_axes,
     decided_edges,
     set_legend,
+    supported,
 )
-from fedgranger.plot.canvas import supported as is_supported
 from fedgranger.text import shorten
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def heatmap(
     grid[rows, columns] = table[value].to_numpy(dtype=float)
     ax = choose_axes(ax, *_figure_size(clients))
     image = _draw_cells(ax, grid, value)
-    marks = is_supported(table)
+    marks = supported(table)
     _draw_marks(ax, image, rows[marks], columns[marks], len(clients))
     untested = ~is_tested if is_tested.any() else np.zeros(len(table), dtype=np.bool_)
     _draw_crosses(ax, rows[untested], columns[untested], len(clients))
@@ -141,15 +141,8 @@ def _write_numbers(ax: Axes, image: AxesImage, grid: np.ndarray, value: str) -> 
     for (m, n), number in np.ndenumerate(grid):
         if np.isfinite(number):
             text = _format_q(number) if value == "q_value" else f"{number:.2f}"
-            ax.text(
-                n,
-                m + 0.12,
-                text,
-                ha="center",
-                va="center",
-                fontsize=font,
-                color=_ink(image, number),
-            )
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": font}
+            ax.text(n, m + 0.12, text, color=_ink(image, number), **style)
 
 
 def _format_q(q: float) -> str:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import DataError
 from fedgranger.plot.canvas import (
     BLUE,
     GREY,
     ORANGE,
     PLAIN,
+    check_count,
     choose_axes,
     set_legend,
     tidy,
@@ -38,8 +39,7 @@ def rca(ranking: pd.DataFrame, *, max_clients: int = 20, ax: Axes | None = None)
         max_clients: most bars drawn, from the first; the line counts all clients.
         ax: where to draw; default a new figure.
     """
-    if isinstance(max_clients, bool) or not isinstance(max_clients, int) or max_clients < 1:
-        raise ConfigError(f"max_clients is {max_clients!r}; give a whole number of at least 1")
+    check_count("max_clients", max_clients)
     _check(ranking)
     shown = ranking.head(max_clients)
     probability = shown["probability"].to_numpy(dtype=float)

@@ -13,8 +13,7 @@ from fedgranger.rca.ranking_metrics import Accuracy, evaluate_rankings
 from fedgranger.rca.scorers import SCORERS
 
 if TYPE_CHECKING:
-    from fedgranger.rca.new_data import gather
-    from fedgranger.rca.online import OnlineAnalysis
+    from fedgranger.rca.new_data import OnlineAnalysis, gather
 
 __all__ = [
     "SCORERS",
@@ -30,12 +29,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What lets clients report loads their code, which a server's process never does."""
-    if name == "gather":
-        from fedgranger.rca.new_data import gather
+    if name in ("gather", "OnlineAnalysis"):
+        from fedgranger.rca import new_data
 
-        return gather
-    if name == "OnlineAnalysis":
-        from fedgranger.rca.online import OnlineAnalysis
-
-        return OnlineAnalysis
+        return getattr(new_data, name)
     raise AttributeError(f"module 'fedgranger.rca' has no attribute '{name}'")

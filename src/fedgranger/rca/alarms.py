@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.inference.reference import Reference
-from fedgranger.rca.evidence import Evidence, Report, Reports, combine, stack_reports
+from fedgranger.messages import MonitorMessage
+from fedgranger.rca.evidence import PER_STEP, Evidence, Report, combine, stack_reports
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.scorers import HORIZON
 
@@ -58,7 +60,7 @@ class Alarms:
     ) -> None:
         self._knowledge, self._thresholds = knowledge, thresholds
         self._scorer, self._quiet = scorer, quiet
-        self._last: Reports | None = None
+        self._last: Report | None = None
         self._parts: list[Evidence] = []
         self._seen, self._calm = 0, 0
         self._alarm_step: int | None = None
@@ -71,27 +73,16 @@ class Alarms:
         """Step of the alarm that is under way, counted from the first message."""
         return self._alarm_step
 
-    def feed(self, messages: Mapping[str, Report], starts: np.ndarray) -> list[Alarm]:
+    def feed(
+        self, messages: Mapping[str, Report | MonitorMessage], starts: np.ndarray
+    ) -> list[Alarm]:
         """Take the messages of the next steps; return the alarms under way at any of them.
 
         Args:
             messages: every client's, about the same steps; a client without one was not observed.
             starts: steps that do not follow their predecessor.
         """
-        return self.follow(self.examine(messages, starts))
-
-    def examine(self, messages: Mapping[str, Report], starts: np.ndarray) -> Evidence:
-        """Evidence of the next steps; the last step before them is their past."""
-        reference = self._knowledge.reference
-        new = stack_reports(reference, messages)
-        whole = new.after(self._last)
-        past = len(whole.observed) - len(new.observed)
-        begins = np.concatenate([np.ones(past, dtype=np.bool_), starts])
-        self._last = new.last()
-        return combine(reference, whole, self._thresholds, begins).steps(slice(past, None))
-
-    def follow(self, evidence: Evidence) -> list[Alarm]:
-        """Go through the steps one by one."""
+        evidence = self._examine(messages, starts)
         found: list[Alarm] = []
         smoothed = evidence.smoothed(self._memory)
         before = np.concatenate([self._memory[None], smoothed[:-1]])
@@ -115,11 +106,28 @@ class Alarms:
             found.append(self._alarm(self._alarm_step))
         return found
 
+    def _examine(
+        self, messages: Mapping[str, Report | MonitorMessage], starts: np.ndarray
+    ) -> Evidence:
+        """Evidence of the next steps; the last step before them is their past."""
+        reference = self._knowledge.reference
+        new = whole = stack_reports(reference, messages)
+        if self._last is not None:
+            whole = Report(*(np.concatenate(pair) for pair in zip(self._last, new, strict=True)))
+        past = len(whole.is_observed) - len(new.is_observed)
+        begins = np.concatenate([np.ones(past, dtype=np.bool_), starts])
+        self._last = Report(*(part[-1:] for part in new))
+        return combine(reference, whole, self._thresholds, begins).steps(slice(past, None))
+
     def _alarm(self, step: int) -> Alarm:
         """The alarm's ranking, computed anew only while steps are added that count."""
         if self._ranking is None:
+            joined = {
+                name: np.concatenate([getattr(part, name) for part in self._parts])
+                for name in PER_STEP
+            }
             self._ranking = rank(
-                self._joined(),
+                replace(self._parts[0], **joined),
                 self._knowledge.strengths,
                 edges=self._knowledge.edges,
                 scorer=self._scorer,
@@ -127,15 +135,3 @@ class Alarms:
                 start=self._before,
             )
         return Alarm(step, self._ranking)
-
-    def _joined(self) -> Evidence:
-        parts = self._parts
-        return Evidence(
-            parts[0].clients,
-            np.concatenate([part.surprise for part in parts]),
-            np.concatenate([part.own for part in parts]),
-            np.concatenate([part.cross for part in parts]),
-            np.concatenate([part.deviation for part in parts]),
-            np.concatenate([part.without for part in parts]),
-            parts[0].threshold,
-        )

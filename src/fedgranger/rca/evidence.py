@@ -6,56 +6,30 @@ Nothing here knows a client's code or data; `new_data` has the part that reads d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.inference.reference import Reference, examine_states
 from fedgranger.linalg.smoothing import MEMORY, smooth
+from fedgranger.messages import MonitorMessage
+
+PER_STEP = ("surprise", "own", "cross", "deviation", "without")
 
 
-class Report(Protocol):
-    """One client's `messages.MonitorMessage`, as any kind of array."""
-
-    @property
-    def states(self) -> Any:
-        """(time, states); zero where not observed."""
-        ...
-
-    @property
-    def surprise(self) -> Any:
-        """(time,); NaN for a step without a predecessor."""
-        ...
-
-    @property
-    def is_observed(self) -> Any:
-        """(time,)."""
-        ...
-
-
-class Reports(NamedTuple):
-    """The messages of all clients about the same steps, in the order of the reference.
+class Report(NamedTuple):
+    """A `MonitorMessage` as NumPy arrays, or those of all clients about the same steps.
 
     Attributes:
-        states: (time, P).
-        surprise: (time, client); NaN where unknown.
-        observed: (time, client).
+        states: (time, states); zero where not observed.
+        surprise: (time,), or (time, client); NaN for a step without a predecessor.
+        is_observed: likewise.
     """
 
     states: np.ndarray
     surprise: np.ndarray
-    observed: np.ndarray
-
-    def after(self, past: Reports | None) -> Reports:
-        """The same, with some steps before them."""
-        if past is None:
-            return self
-        return Reports(*(np.concatenate(pair) for pair in zip(past, self, strict=True)))
-
-    def last(self) -> Reports:
-        """The last step alone."""
-        return Reports(*(part[-1:] for part in self))
+    is_observed: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +56,7 @@ class Evidence:
 
     def steps(self, chosen: slice | np.ndarray) -> Evidence:
         """The chosen steps only."""
-        return Evidence(
-            self.clients,
-            self.surprise[chosen],
-            self.own[chosen],
-            self.cross[chosen],
-            self.deviation[chosen],
-            self.without[chosen],
-            self.threshold,
-        )
+        return replace(self, **{name: getattr(self, name)[chosen] for name in PER_STEP})
 
     def smoothed(self, start: np.ndarray | float = 1.0) -> np.ndarray:
         """Smoothed surprise per step and client, to be compared with `threshold`."""
@@ -101,29 +67,25 @@ class Evidence:
         return len(self.surprise)
 
 
-def stack_reports(reference: Reference, messages: Mapping[str, Report]) -> Reports:
+def stack_reports(reference: Reference, messages: Mapping[str, Report | MonitorMessage]) -> Report:
     """Put the messages side by side; a client that sent none was not observed."""
     num_steps = len(next(iter(messages.values())).is_observed)
-    states, surprise, observed = [], [], []
-    for name, dim in zip(reference.names, reference.dims, strict=True):
-        message = messages.get(name)
-        if message is None:
-            states.append(np.zeros((num_steps, dim)))
-            surprise.append(np.full(num_steps, np.nan))
-            observed.append(np.zeros(num_steps, dtype=np.bool_))
-        else:
-            states.append(np.asarray(message.states))
-            surprise.append(np.asarray(message.surprise))
-            observed.append(np.asarray(message.is_observed))
-    return Reports(
-        np.concatenate(states, axis=1), np.stack(surprise, axis=1), np.stack(observed, axis=1)
+    unknown, unobserved = np.full(num_steps, np.nan), np.zeros(num_steps, dtype=np.bool_)
+    parts = [
+        messages.get(name, Report(np.zeros((num_steps, dim)), unknown, unobserved))
+        for name, dim in zip(reference.names, reference.dims, strict=True)
+    ]
+    return Report(
+        np.concatenate([np.asarray(part.states) for part in parts], axis=1),
+        np.stack([np.asarray(part.surprise) for part in parts], axis=1),
+        np.stack([np.asarray(part.is_observed) for part in parts], axis=1),
     )
 
 
 def combine(
-    reference: Reference, reports: Reports, thresholds: Mapping[str, float], starts: np.ndarray
+    reference: Reference, reports: Report, thresholds: Mapping[str, float], starts: np.ndarray
 ) -> Evidence:
     """Compare the messages with what is expected; needs each client's threshold, one number."""
-    found = examine_states(reference, reports.states, reports.observed, starts)
+    found = examine_states(reference, reports.states, reports.is_observed, starts)
     limit = np.array([thresholds.get(name, np.inf) for name in reference.names])
     return Evidence(reference.names, reports.surprise, *found, limit)

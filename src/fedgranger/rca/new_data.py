@@ -1,13 +1,18 @@
-"""Clients that report on new data, all of them in one process."""
+"""Clients that report on new data, all of them in one process: at once, or batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from fedgranger.client.own_normal import OwnNormal, check_interval
-from fedgranger.data.panel import Panel, segment_starts
+import numpy as np
+
+from fedgranger.client.own_normal import CHECKED_STEPS, PAST_STEPS, OwnNormal, check_interval
+from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
+from fedgranger.messages import MonitorMessage
+from fedgranger.rca.alarms import Alarm, Alarms
 from fedgranger.rca.evidence import Evidence, combine, stack_reports
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.results import Result
@@ -36,10 +41,6 @@ def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
 def gather(result: Result, panel: Panel) -> Evidence:
     """Let every client report on new data, and combine the reports as the server would.
 
-    Args:
-        result: a run, for what it learned about normal operation.
-        panel: new data with the same clients and sensors.
-
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals than those of
             training.
@@ -49,11 +50,8 @@ def gather(result: Result, panel: Panel) -> Evidence:
     check_clients(normals, panel)
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))
-    messages = {
-        name: normal.report(panel[name], panel.time, starts) for name, normal in normals.items()
-    }
-    thresholds = {name: normal.monitor.threshold for name, normal in normals.items()}
-    return combine(reference, stack_reports(reference, messages), thresholds, starts)
+    reports = stack_reports(reference, _reports(normals, panel, starts))
+    return combine(reference, reports, _thresholds(normals), starts)
 
 
 def training_interval(result: Result) -> float | None:
@@ -70,3 +68,101 @@ def check_clients(wanted: Iterable[str], panel: Panel) -> None:
             f"the new data lack client '{absent[0]}' (they have {', '.join(panel.names)}); give "
             f"all {len(names)} clients of the run"
         )
+
+
+def _thresholds(normals: Mapping[str, OwnNormal]) -> dict[str, float]:
+    return {name: normal.monitor.threshold for name, normal in normals.items()}
+
+
+def _reports(
+    normals: Mapping[str, OwnNormal], panel: Panel, starts: np.ndarray, past: int = 0
+) -> dict[str, MonitorMessage]:
+    """Every client's message about the steps after the first `past`."""
+    return {
+        name: normal.report(panel[name], panel.time, starts, past)
+        for name, normal in normals.items()
+    }
+
+
+class OnlineAnalysis:
+    """Feeds on consecutive batches; ranks the clients while an anomaly is under way.
+
+    The clients' part and the server's (`alarms.Alarms`) in one process. Batches may be of any
+    length: the result does not depend on how the data are cut.
+
+    Example:
+        >>> import fedgranger as fg
+        >>> panel, _ = fg.simulate(2, 600, seed=3)
+        >>> analysis = OnlineAnalysis(fg.fit(panel, fg.RunConfig(state_dim=2)))
+        >>> analysis.feed(panel.slice(0, 300))  # training data: calm
+        []
+    """
+
+    def __init__(self, result: Result, *, scorer: str = "unexplained", quiet: int = 50) -> None:
+        self._normals, _ = require_normal(result)
+        self._interval = training_interval(result)
+        thresholds = _thresholds(self._normals)
+        self._alarms = Alarms(knowledge_of(result), thresholds, scorer=scorer, quiet=quiet)
+        self._last: Panel | None = None
+        self._times: np.ndarray | None = None
+
+    @property
+    def alarm_step(self) -> int | None:
+        """Step of the alarm that is under way, counted from the first batch."""
+        return self._alarms.alarm_step
+
+    def feed(self, panel: Panel) -> list[Alarm]:
+        """Take the next steps; return the alarms that were under way at any of them.
+
+        The first step follows the last one of the batch before, unless the time axis jumps.
+
+        Raises:
+            DataError: a client or sensor is absent, the batch is not later than the last one, or
+                the data come at other intervals than those of training.
+        """
+        check_clients(self._normals, panel)
+        if panel.num_steps == 0:
+            return []
+        parts = [panel.time] if self._times is None else [self._times, panel.time]
+        self._times = np.concatenate(parts)[-max(panel.num_steps, CHECKED_STEPS) :]
+        check_interval(self._interval, self._times)
+        clients = (
+            _only(panel[name], normal.monitor.sensors) for name, normal in self._normals.items()
+        )
+        new = whole = Panel(tuple(clients), panel.time)
+        if self._last is not None:  # the last steps of the batch before are its past
+            whole = _joined_panels(self._last, new)
+        past = whole.num_steps - new.num_steps
+        starts = segment_starts(whole.time, self._interval)
+        messages = _reports(self._normals, whole, starts, past)
+        self._last = whole.slice(max(0, whole.num_steps - PAST_STEPS), whole.num_steps)
+        return self._alarms.feed(messages, starts[past:])
+
+
+def _only(client: ClientData, sensors: tuple[str, ...]) -> ClientData:
+    """The client with these sensors, in this order."""
+    columns = sensor_columns(client, sensors)
+    return replace(
+        client,
+        sensors=sensors,
+        values=client.values[:, columns],
+        observed=client.observed[:, columns],
+    )
+
+
+def _joined_panels(last: Panel, panel: Panel) -> Panel:
+    """The last steps of one batch and the next batch."""
+    if not panel.time[0] > last.time[-1]:
+        raise DataError(
+            f"the batch begins at time {panel.time[0]}, not after the one before, which ended at "
+            f"{last.time[-1]}; feed batches in order"
+        )
+    clients = [
+        replace(
+            old,
+            values=np.concatenate([old.values, panel[old.name].values]),
+            observed=np.concatenate([old.observed, panel[old.name].observed]),
+        )
+        for old in last
+    ]
+    return Panel(tuple(clients), np.concatenate([last.time, panel.time]))

@@ -126,15 +126,12 @@ def rank(
     check_choice("scorer", scorer, tuple(SCORERS))
     if len(evidence) == 0 or np.isnan(evidence.surprise).all():
         raise DataError(f"{name}: no step was observed; give a window with data")
-    score_fn = SCORERS[scorer]
-    scores = score_fn(evidence, strengths)
+    scores = SCORERS[scorer](evidence, strengths)
+    is_clear = is_defined(scores)
     draws = _resampled(evidence, strengths, scorer, seed)
     first = draws == draws.max(axis=1, keepdims=True)
     probability = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
     early = evidence.steps(slice(0, HORIZON))
-    explained = _explained(early)
-    by = _main_cause(early)
-    onset = onsets(evidence, start)
     table = pd.DataFrame(
         {
             "client": evidence.clients,
@@ -143,16 +140,14 @@ def rank(
             "ci_high": np.quantile(draws, 0.975, axis=0, method="nearest"),
             "probability": probability,
             "surprise": mean_known(early.surprise),
-            "explained": explained,
-            "explained_by": [None if n < 0 else evidence.clients[n] for n in by],
-            "onset": onset,
+            "explained": np.clip(1 - unexplained_share(early), 0.0, 1 - LEAST_UNEXPLAINED),
+            "explained_by": [None if n < 0 else evidence.clients[n] for n in _main_cause(early)],
+            "onset": onsets(evidence, start),
         }
     )
-    order = ["score", "probability"]
-    table = table.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
-    return Ranking(
-        name, scorer, table, is_defined(scores), _sentences(table, edges, is_defined(scores))
-    )
+    table = table.sort_values(["score", "probability"], ascending=False, kind="stable")
+    table = table.reset_index(drop=True)
+    return Ranking(name, scorer, table, is_clear, _sentences(table, edges, is_clear))
 
 
 def onsets(evidence: Evidence, start: np.ndarray | float = 1.0) -> np.ndarray:
@@ -172,10 +167,6 @@ def _resampled(evidence: Evidence, strengths: np.ndarray, scorer: str, seed: int
     steps = (starts[:, :, None] + np.arange(block)[None, None]).reshape(DRAWS, -1)[:, :num] % num
     bare = replace(used, without=np.zeros((num, 0, 0)))
     return np.stack([SCORERS[scorer](bare.steps(rows), strengths) for rows in steps])
-
-
-def _explained(early: Evidence) -> np.ndarray:
-    return np.clip(1 - unexplained_share(early), 0.0, 1 - LEAST_UNEXPLAINED)
 
 
 def _main_cause(early: Evidence) -> np.ndarray:

@@ -1,15 +1,15 @@
-"""Numbers and words of the charts; the page's script draws them (assets/charts.js)."""
+"""Numbers and words of the charts, which the page's script draws; the section on training."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedgranger.report.selection import numbers
-from fedgranger.report.view import Chart
+from fedgranger.report.pairs import numbers
+from fedgranger.report.view import Chart, Column, Section, Table, section_of
 from fedgranger.text import format_digits, format_number, format_probability
 
 MAX_POINTS = 600
@@ -18,6 +18,12 @@ DECADES = 8
 """A line that falls further below the others than this is cut off, so the rest stays readable."""
 LOSSES = {"local": ("local_loss", "local loss"), "server": ("server_loss", "server loss")}
 SOURCES = {"total": "total", "data": "from data", "prior": "from prior"}
+QUANTITIES = {
+    "granger_cov": "Variance of Â, all pairs",
+    "augmentation_cov": "Variance of θ, all clients",
+    "state_cov": "Variance of the states sent",
+    "gradient_cov": "Variance of the gradients sent back",
+}
 
 
 class Line(NamedTuple):
@@ -29,12 +35,46 @@ class Line(NamedTuple):
     y: np.ndarray
 
 
-def loss_chart(trace: pd.DataFrame) -> Chart | None:
-    """The losses of a run, averaged over clients (and rounds) within each pass.
+def training_view(
+    trace: pd.DataFrame,
+    uncertainty: pd.DataFrame | None,
+    prior_time: Mapping[str, float] | None,
+    manifest: Mapping[str, Any],
+) -> Section | None:
+    """Losses, and variances where the run has them; None when there is nothing to say."""
+    training = section_of(manifest, "training")
+    losses = variances = prior_times = None
+    is_run = training.get("solver") != "none"
+    if is_run:
+        losses = loss_chart(trace)
+        if losses is None and uncertainty is None:
+            return None
+        if uncertainty is not None:
+            drawn = (variance_chart(uncertainty, key, title) for key, title in QUANTITIES.items())
+            variances = tuple(chart for chart in drawn if chart)
+            prior_times = _prior_times(prior_time) if prior_time else None
+    return {
+        "is_run": is_run,
+        "status": str(training.get("status") or ""),
+        "losses": losses,
+        "variances": variances,
+        "prior_times": prior_times,
+    }
 
-    Args:
-        trace: columns `pass_index`, `local_loss`, `server_loss`; others are ignored. Values that
-            a log axis cannot show (zero, negative, not finite) are left out.
+
+def _prior_times(prior_time: Mapping[str, float]) -> Table:
+    rows = [
+        [name, f"{rounds:.0f}" if rounds < float("inf") else "not reached in this pass"]
+        for name, rounds in prior_time.items()
+    ]
+    columns = [Column("client"), Column("rounds", is_number=True)]
+    return Table("Rounds after which the prior is below 1 % of the variance of Â", columns, rows)
+
+
+def loss_chart(trace: pd.DataFrame) -> Chart | None:
+    """The losses of a run (`trace.parquet`), averaged over clients and rounds within each pass.
+
+    Values that a log axis cannot show (zero, negative, not finite) are left out.
     """
     passes = numbers(trace, "pass_index")
     lines = []
@@ -50,13 +90,7 @@ def loss_chart(trace: pd.DataFrame) -> Chart | None:
 
 
 def variance_chart(table: pd.DataFrame, quantity: str, heading: str) -> Chart | None:
-    """One quantity over the rounds of the first pass, summed over clients and causes.
-
-    Args:
-        table: `uncertainty.csv`: round, quantity, total, prior, data.
-        quantity: which one.
-        heading: its name for people.
-    """
+    """One quantity of `uncertainty.csv` over the rounds, summed over clients and causes."""
     rows = table.loc[table["quantity"] == quantity]
     sums = rows.groupby("round")[list(SOURCES)].sum(min_count=1)
     x = sums.index.to_numpy(dtype=float)
@@ -93,12 +127,7 @@ def error_quantiles(key: str, quantiles: Sequence[float | None]) -> Chart | None
 
 
 def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | None:
-    """Observed p-values against uniform ones with their band.
-
-    Args:
-        key: name of the chart.
-        quantiles: `level` (uniform), `observed`, `low` and `high` (the band), from the audit.
-    """
+    """The audit's `observed` p-values against uniform ones (`level`) with their band."""
     names = ("level", "observed", "low", "high")
     rows = list(zip(*(quantiles.get(name) or [] for name in names), strict=True))
     if not rows:

@@ -1,4 +1,4 @@
-"""Section on how far the tests can be trusted: p-values, residuals, stationarity, power."""
+"""How far the tests can be trusted: p-values, residuals, power, and the audit on shifted clocks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.report.charts import p_histogram
-from fedgranger.report.facts import section_of
-from fedgranger.report.selection import has_test, numbers
-from fedgranger.report.view import Checks, Column, Table
-from fedgranger.text import format_number
+from fedgranger.edge_test_kinds import EDGE_TESTS
+from fedgranger.inference.audit_words import (
+    TITLE,
+    audit_sentences,
+    control_sentences,
+    controls,
+    quantile_sentence,
+    share,
+    verdict,
+)
+from fedgranger.inference.record_traits import traits_in_words
+from fedgranger.report.charts import p_histogram, p_quantiles
+from fedgranger.report.pairs import has_test, numbers
+from fedgranger.report.view import Column, Section, Table, section_of
+from fedgranger.text import format_digits, format_number
 
 COLUMNS = {
     "portmanteau": "residuals uncorrelated, p",
@@ -18,12 +28,13 @@ COLUMNS = {
     "effective_samples": "effective samples",
 }
 FLAT_FROM = 0.5
+MOST_CONTROLS = 30
 
 
 def checks_view(
     pairs: pd.DataFrame, entries: pd.DataFrame | None, manifest: Mapping[str, Any]
-) -> Checks | None:
-    """The diagnostics of the tests; None when none were made."""
+) -> Section | None:
+    """Distribution of the p-values, what it means, and diagnostics per client; None without any."""
     inference = section_of(manifest, "inference")
     if not has_test(pairs):
         return None
@@ -32,11 +43,11 @@ def checks_view(
     if entries is not None and "p_value" in entries:
         charts.append(p_histogram("p-entries", numbers(entries, "p_value"), "entries"))
     sentences = [_null_share(p), _power(inference), _lags(inference)]
-    return Checks(
-        charts=tuple(chart for chart in charts if chart),
-        words=" ".join(filter(None, sentences)),
-        clients=_client_checks(inference),
-    )
+    return {
+        "charts": tuple(chart for chart in charts if chart),
+        "words": " ".join(filter(None, sentences)),
+        "clients": _client_checks(inference),
+    }
 
 
 def _null_share(p: np.ndarray) -> str:
@@ -70,16 +81,70 @@ def _lags(inference: Mapping[str, Any]) -> str:
 
 
 def _client_checks(inference: Mapping[str, Any]) -> Table | None:
-    found = {key: section_of(inference, key) for key in COLUMNS}
-    clients = list(dict.fromkeys(name for values in found.values() for name in values))
-    if not clients:
+    found = {key: values for key in COLUMNS if (values := section_of(inference, key))}
+    if not found:
         return None
-    keys = [key for key, values in found.items() if values]
-    columns = [Column("client"), *(Column(COLUMNS[key], is_number=True) for key in keys)]
-    rows = [[name, *(_cell(key, found[key].get(name)) for key in keys)] for name in clients]
+
+    def cell(key: str, value: float | None) -> str:
+        is_count = key == "effective_samples" and value is not None
+        return f"{value:.0f}" if is_count else format_number(value)
+
+    clients = dict.fromkeys(name for values in found.values() for name in values)
+    columns = [Column("client"), *(Column(COLUMNS[key], is_number=True) for key in found)]
+    rows = [
+        [name, *(cell(key, values.get(name)) for key, values in found.items())] for name in clients
+    ]
     return Table("Checks per client", columns, rows)
 
 
-def _cell(key: str, value: float | None) -> str:
-    is_count = key == "effective_samples" and value is not None
-    return f"{value:.0f}" if is_count else format_number(value)
+def audit_view(manifest: Mapping[str, Any]) -> Section | None:
+    """The audit of the run's own test and of the other one, if made; None without tests."""
+    facts = section_of(manifest, "inference")
+    if "reason" in facts or facts.get("test") in (None, "none"):
+        return None
+    own, beside = _test_audit("audit", facts, verdict(facts)), section_of(facts, "beside")
+    if not beside:
+        return {"title": TITLE, "own": own, "other": None}
+    conclusion = verdict(beside) if "audit" in beside else ""
+    return {"title": TITLE, "own": own, "other": _test_audit("audit-beside", beside, conclusion)}
+
+
+def _test_audit(key: str, facts: Mapping[str, Any], conclusion: str) -> Section:
+    """How far the p-values of one test can be trusted, and what it could have found."""
+    found, sentences = section_of(facts, "audit"), audit_sentences(facts)
+    words = [*sentences, quantile_sentence(found)] if sentences else []
+    control, kind = control_sentences(facts), str(facts.get("test"))
+    return {
+        "name": EDGE_TESTS[kind].title if kind in EDGE_TESTS else "other test",
+        "verdict": conclusion,
+        "sentences": tuple(filter(None, words)),
+        "chart": p_quantiles(key, section_of(found, "quantiles")) if sentences else None,
+        "clients": _audited_clients(found) if sentences else None,
+        "control": " ".join(control),
+        "controls": _controls(facts) if control else None,
+        "more_controls": len(controls(facts)) - MOST_CONTROLS,
+    }
+
+
+def _audited_clients(found: Mapping[str, Any]) -> Table:
+    traits = section_of(found, "clients")
+    columns = [Column("client"), Column("as effect", True), Column("as cause", True)]
+    columns += [Column("its record")] if traits else []
+    rows = []
+    for client, effect in section_of(found, "by_effect").items():
+        cause = section_of(found, "by_cause").get(client, (None, None))
+        row = [client, share(effect), share(cause)]
+        rows.append([*row, traits_in_words(traits.get(client, {})) or "–"] if traits else row)
+    return Table("Share of the copies' p-values below 0.05, worst first", columns, rows)
+
+
+def _controls(facts: Mapping[str, Any]) -> Table:
+    found = controls(facts)
+    has_units = any(one.units for one in found)
+    columns = [Column("pair"), Column("smallest influence found", True)]
+    columns += [Column("which moves, in its own unit")] if has_units else []
+    rows = [
+        [one.edge, format_digits(one.size), *([one.units or "–"] if has_units else [])]
+        for one in found[:MOST_CONTROLS]
+    ]
+    return Table("Found with 80 % probability, hardest first", columns, rows)

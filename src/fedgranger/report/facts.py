@@ -1,10 +1,14 @@
-"""Sections of the report that come from the run's manifest: what ran, on what, what was sent."""
+"""Sections that come from the run's manifest: what ran, on what, every client, what was sent."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedgranger.report.view import Column, FactGroup, Table, Terms
+import pandas as pd
+
+from fedgranger.report.charts import error_quantiles
+from fedgranger.report.pairs import has_test, supported_edges
+from fedgranger.report.view import Column, Section, Table, Terms, section_of
 from fedgranger.text import format_bytes, format_number, format_share
 
 RUN_LABELS = {
@@ -61,36 +65,25 @@ BYTE_LABELS = {
 }
 COUNT_KEYS = ("messages_up", "refused")
 TEXT_KEYS = ("state_model", "notes")
+SHOWN_SENSORS = 60
 
 
-def section_of(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a nested part of the manifest, empty if it is absent."""
-    part = manifest.get(key)
-    return part if isinstance(part, Mapping) else {}
-
-
-def fact_groups(manifest: Mapping[str, Any]) -> tuple[FactGroup, ...]:
+def fact_groups(manifest: Mapping[str, Any]) -> list[Section]:
     """The facts of the run: run, data, training, tests, configuration; absent ones skipped."""
     data, training = section_of(manifest, "data"), section_of(manifest, "training")
     config, tests = section_of(manifest, "config"), section_of(manifest, "inference")
     notes = data.get("notes") or ()
+    clients = _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients")
+    steps = _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes")
     groups = (
-        FactGroup("Run", terms(manifest, RUN_LABELS)),
-        FactGroup(
-            "Data",
-            terms(data, DATA_LABELS),
-            (notes,) if isinstance(notes, str) else tuple(notes),
-            _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients"),
-        ),
-        FactGroup(
-            "Training",
-            terms(training, TRAINING_LABELS),
-            table=_client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes"),
-        ),
-        FactGroup("Edge tests", terms(tests, TEST_LABELS)),
-        FactGroup("Configuration", tuple((str(k), _text(v)) for k, v in config.items())),
+        ("Run", terms(manifest, RUN_LABELS), (), None),
+        ("Data", terms(data, DATA_LABELS), (notes,) if isinstance(notes, str) else notes, clients),
+        ("Training", terms(training, TRAINING_LABELS), (), steps),
+        ("Edge tests", terms(tests, TEST_LABELS), (), None),
+        ("Configuration", tuple((str(k), _text(v)) for k, v in config.items()), (), None),
     )
-    return tuple(group for group in groups if any(group[1:]))
+    names = ("heading", "terms", "notes", "table")
+    return [dict(zip(names, group, strict=True)) for group in groups if any(group[1:])]
 
 
 def bytes_table(manifest: Mapping[str, Any]) -> Table | None:
@@ -147,3 +140,70 @@ def _number_text(value: int | float, key: str) -> str:
     if key == "seconds":
         return f"{value:.1f}"
     return str(value) if isinstance(value, int) else f"{value:.4g}" if value else format_number(0)
+
+
+def clients_view(
+    clients: Sequence[str], pairs: pd.DataFrame, manifest: Mapping[str, Any]
+) -> Section | None:
+    """One entry per client, and notes on reading their data; None when the manifest knows none."""
+    data, sent = section_of(manifest, "data"), section_of(manifest, "bytes")
+    facts = section_of(data, "clients")
+    if not facts and not sent:
+        return None
+    pages = tuple(
+        _client(f"client-{k}", name, pairs, section_of(facts, name), section_of(sent, name))
+        for k, name in enumerate(clients)
+    )
+    return {"notes": tuple(map(str, data.get("notes") or ())), "pages": pages}
+
+
+def _client(
+    key: str, name: str, pairs: pd.DataFrame, facts: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Section:
+    """A client's edges, its local model, its missing data and what it sent."""
+    missing = facts.get("missing_share")
+    hints = [f"{facts['num_sensors']} sensors"] if facts.get("num_sensors") else []
+    hints += [f"{facts['state_dim']} states"] if facts.get("state_dim") else []
+    hints += [f"{format_share(missing)} missing"] if missing else []
+    return {
+        "name": name,
+        "hints": ", ".join(hints),
+        "edges": _edges_sentence(name, pairs) if has_test(pairs) else "",
+        "facts": terms(facts, CLIENT_LABELS),
+        "fit": _local_fit(key, section_of(facts, "local_fit")),
+        "sent": terms(sent, BYTE_LABELS),
+    }
+
+
+def _edges_sentence(name: str, pairs: pd.DataFrame) -> str:
+    edges = supported_edges(pairs)
+    causes = ", ".join(cause for cause, effect in edges if effect == name)
+    effects = ", ".join(effect for cause, effect in edges if cause == name)
+    nobody = "no other client"
+    return f"{name} is driven by {causes or nobody}, and drives {effects or nobody}."
+
+
+def _local_fit(key: str, fit: Mapping[str, Any]) -> Section | None:
+    """How well the local model fits; in a deployment only the client itself knows."""
+    if not fit:
+        return None
+    variance, rho = fit.get("innovation_variance"), fit.get("autocorrelation")
+    words = (
+        "One-step errors of the client's own model, whitened: variance "
+        f"{format_number(variance)} (1 if its own past explains all that can be explained), "
+        f"largest autocorrelation {format_number(rho)} (0), over {fit.get('steps')} steps. "
+        "What is left over includes the influence of other clients."
+    )
+    sensors = list(fit.get("sensors", []))
+    rows = [
+        [row["name"], format_share(row.get("explained")), format_share(row.get("missing_share"))]
+        for row in sensors[:SHOWN_SENSORS]
+    ]
+    columns = [Column("sensor"), Column("explained", True), Column("missing", True)]
+    caption = "Variance of each sensor that the states explain, and missing samples"
+    return {
+        "words": words,
+        "chart": error_quantiles(key, fit.get("quantiles", [])),
+        "sensors": Table(caption, columns, rows),
+        "more": int(fit.get("num_sensors", len(sensors))) - len(rows),
+    }

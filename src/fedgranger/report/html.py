@@ -5,7 +5,7 @@ the numbers in the page. Without scripts the page has all its words and tables.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,22 +16,18 @@ import pandas as pd
 from markupsafe import Markup
 
 from fedgranger.errors import RunError
-from fedgranger.report.audit_section import audit_view
-from fedgranger.report.checks import checks_view
-from fedgranger.report.clients import clients_view
-from fedgranger.report.facts import bytes_table, fact_groups, section_of
-from fedgranger.report.headline import headline_view
-from fedgranger.report.pairs import pairs_view
+from fedgranger.report.charts import training_view
+from fedgranger.report.checks import audit_view, checks_view
+from fedgranger.report.facts import bytes_table, clients_view, fact_groups
+from fedgranger.report.pairs import check_edges, has_test, headline_view, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
-from fedgranger.report.root_cause import root_cause_view
-from fedgranger.report.selection import check_edges, has_test
-from fedgranger.report.training import training_view
-from fedgranger.report.view import Page, charts_of
+from fedgranger.report.view import Section, charts_of, section_of
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
-from fedgranger.text import printable
+from fedgranger.text import format_number, printable
 
 SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
+MOST_WINDOWS = 12
 
 
 def render_report(
@@ -74,21 +70,21 @@ def render_report(
         pairs = pairs.assign(strength=float("nan"))
     clients = _client_names(pairs, manifest)
     inference, config = section_of(manifest, "inference"), section_of(manifest, "config")
-    page = Page(
-        version=str(manifest.get("fedgranger_version") or ""),
-        clients=tuple(clients),
-        has_test=is_tested,
-        drawn=DRAWN["test" if is_tested else "none"],
-        headline=headline_view(pairs, manifest),
-        root_causes=root_cause_view(root_causes),
-        pairs=pairs_view(pairs, inference),
-        audit=audit_view(manifest),
-        training=training_view(trace, uncertainty, prior_time, manifest),
-        checks=checks_view(pairs, entries, manifest),
-        client_pages=clients_view(clients, pairs, manifest),
-        sent=bytes_table(manifest),
-        facts=fact_groups(manifest),
-    )
+    page: Section = {
+        "version": str(manifest.get("fedgranger_version") or ""),
+        "clients": clients,
+        "has_test": is_tested,
+        "drawn": DRAWN["test" if is_tested else "none"],
+        "headline": headline_view(pairs, manifest),
+        "root_causes": root_cause_view(root_causes),
+        "pairs": pairs_view(pairs, inference),
+        "audit": audit_view(manifest),
+        "training": training_view(trace, uncertainty, prior_time, manifest),
+        "checks": checks_view(pairs, entries, manifest),
+        "client_pages": clients_view(clients, pairs, manifest),
+        "sent": bytes_table(manifest),
+        "facts": fact_groups(manifest),
+    }
     couplings = config.get("couplings")
     payload = build_payload(clients, pairs, entries, fedgc, inference, couplings, beside)
     payload["charts"] = {chart.key: chart.data for chart in charts_of(page)}
@@ -124,22 +120,15 @@ def write_report(
 
 
 def write_run_report(path: Path, result: Result, folder: Path | None = None) -> None:
-    """Write the page of a run.
-
-    Args:
-        path: file to write.
-        result: the run.
-        folder: its folder, where a root-cause analysis may lie; default the page's.
-    """
-    has_tests = result.inference is not None
-    other = result.inference.beside if result.inference is not None else None
-    uncertainty = result.uncertainty
+    """Write the page of a run; its root-cause analysis may lie in `folder`, default the page's."""
+    inference, uncertainty = result.inference, result.uncertainty
+    other = None if inference is None else inference.beside
     write_report(
         path,
         result.edges(),
         result.manifest,
         result.trace,
-        entries=result.entries() if has_tests else None,
+        entries=None if inference is None else result.entries(),
         fedgc=result.fedgc_edges(),
         beside=None if other is None else result.edges(estimate=other.facts["test"]),
         uncertainty=None if uncertainty is None else uncertainty.table,
@@ -160,6 +149,33 @@ def _root_causes(folder: Path) -> dict[str, Any] | None:
             f"{path}: cannot be read ({error}); run 'fedgranger rca' again or delete it"
         ) from None
     return found
+
+
+def root_cause_view(found: Mapping[str, Any] | None) -> Section | None:
+    """The rankings of `rca.json` with their evidence, per window; None without an analysis."""
+    windows: Sequence[Mapping[str, Any]] = (found or {}).get("windows", [])
+    if not windows:
+        return None
+    return {
+        "scorer": (found or {}).get("scorer", ""),
+        "windows": [_window(window) for window in windows[:MOST_WINDOWS]],
+        "more": len(windows) - MOST_WINDOWS,
+    }
+
+
+def _window(window: Mapping[str, Any]) -> Section:
+    """Who started what is seen in one window; no ranking where none is defined."""
+    is_defined = window.get("is_defined") is not False
+    ranking = [
+        {
+            "name": str(row["client"]),
+            "share": float(row["probability"]),
+            "score": format_number(None if row["score"] is None else float(row["score"])),
+        }
+        for row in (window["ranking"] if is_defined else [])
+    ]
+    evidence = [str(sentence) for sentence in window.get("evidence", [])]
+    return {"name": str(window["name"]), "ranking": ranking, "evidence": evidence}
 
 
 @cache

@@ -1,28 +1,129 @@
-"""Table of the pairs of clients."""
+"""The edge table, checked: the answer in a sentence, and the table of all pairs of clients."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedgranger.inference.answer import untested_reasons
-from fedgranger.report.selection import by_strength, edge_flags, has_test, numbers
-from fedgranger.report.view import Column, PairTable, Table
+from fedgranger.errors import DataError
+from fedgranger.inference.answer import (
+    absence,
+    answer_sentence,
+    count_edges,
+    question_sentences,
+    untested_reasons,
+)
+from fedgranger.inference.audit_words import reservation
+from fedgranger.report.view import Column, Section, Table, section_of
 from fedgranger.text import format_number, format_probability
 
+REQUIRED_COLUMNS = ("cause", "effect", "strength")
 MAX_ROWS = 60
 """Rows of the page's table; edges.csv has all."""
 HEADINGS = ("strength", "interval", "statistic", "df", "p-value", "q-value")
+NAMED = 3
 
 
-def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> PairTable | None:
-    """The table of pairs: supported edges first, then by strength.
+def check_edges(edges: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of different clients with names as text and strength as float.
 
-    Args:
-        pairs: the edge table.
-        facts: of its test; why a pair was not tested.
+    The columns of the test may be absent or empty.
+
+    Raises:
+        DataError: if a needed column is absent.
     """
+    missing = [name for name in REQUIRED_COLUMNS if name not in edges.columns]
+    if missing:
+        raise DataError(
+            f"edge table: column(s) {', '.join(missing)} missing; "
+            f"give a table with at least {', '.join(REQUIRED_COLUMNS)}"
+        )
+    checked = edges.assign(
+        cause=[str(name) for name in edges["cause"]],
+        effect=[str(name) for name in edges["effect"]],
+        strength=numbers(edges, "strength"),
+    )
+    is_pair = [c != e for c, e in zip(checked["cause"], checked["effect"], strict=True)]
+    return checked.loc[is_pair].reset_index(drop=True)
+
+
+def numbers(table: pd.DataFrame, column: str) -> np.ndarray:
+    """A column as floats, NaN where there is no value; all NaN when it is absent."""
+    if column not in table.columns:
+        return np.full(len(table), np.nan)
+    return table[column].to_numpy(dtype=float, na_value=np.nan)
+
+
+def edge_flags(edges: pd.DataFrame) -> list[bool | None]:
+    """Return the decision per row: True, False, or None where no test was run."""
+    if "is_edge" not in edges.columns:
+        return [None] * len(edges)
+    return [_flag(value) for value in edges["is_edge"]]
+
+
+def _flag(value: Any) -> bool | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if value in (True, False):
+        return bool(value)
+    raise DataError(f"edge table: is_edge holds {value!r}; use True, False or an empty cell")
+
+
+def has_test(edges: pd.DataFrame) -> bool:
+    """Tell whether any pair carries a decision of a test."""
+    return any(flag is not None for flag in edge_flags(edges))
+
+
+def by_strength(edges: pd.DataFrame) -> list[int]:
+    """Return row positions from the strongest pair to the weakest; ties keep their order."""
+    strengths = np.abs(edges["strength"].to_numpy(dtype=float))
+    keys = np.where(np.isnan(strengths), -1.0, strengths)
+    return [int(row) for row in np.argsort(-keys, kind="stable")]
+
+
+def supported_edges(pairs: pd.DataFrame) -> list[tuple[str, str]]:
+    """(cause, effect) of the edges, strongest first."""
+    flags = edge_flags(pairs)
+    names = list(zip(pairs["cause"], pairs["effect"], strict=True))
+    return [names[row] for row in by_strength(pairs) if flags[row]]
+
+
+def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Section:
+    """The answer, the question behind it, the strongest edges and reasons to doubt."""
+    facts = section_of(manifest, "inference")
+    choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
+    edges = [f"{cause} → {effect}" for cause, effect in supported_edges(pairs)]
+    which = "The edge is" if len(edges) == 1 else "The strongest:"
+    return {
+        "answer": answer_sentence(pairs, facts),
+        "is_tested": count_edges(pairs).tested > 0,
+        "question": " ".join([*question_sentences(facts), *choose, *absence(manifest)]),
+        "strongest": f"{which} {', '.join(edges[:NAMED])}." if edges else "",
+        "cautions": _cautions(manifest),
+    }
+
+
+def _cautions(manifest: Mapping[str, Any]) -> list[str]:
+    """What gives reason to doubt: doubtful tests, training that did not converge."""
+    facts, training = section_of(manifest, "inference"), section_of(manifest, "training")
+    headline = str(facts.get("reason", ""))
+    notes = [str(note) for note in facts.get("warnings", [])]
+    # not what the headline says already
+    sentences = [note for note in notes if not (headline and headline in note)]
+    sentences += [doubt] if (doubt := reservation(facts)) else []
+    if training.get("converged") is False:
+        status = training.get("status")
+        reason = f" ({status})" if status else ""
+        sentences.append(
+            f"FedGC's training stopped before it converged{reason}; its strengths may still change."
+        )
+    return sentences
+
+
+def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> Section | None:
+    """The table of pairs, edges first, then by strength; `facts` say why a pair was not tested."""
     if pairs.empty:
         return None
     flags, reasons = edge_flags(pairs), page_reasons(pairs, facts)
@@ -36,7 +137,8 @@ def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> PairTable | Non
     ]
     columns = [Column("cause"), Column("effect"), *(Column(name, True) for name in HEADINGS)]
     caption = "Pairs of clients, edges first, then by strength"
-    return PairTable(Table(caption, [*columns, Column("edge")], rows), len(pairs))
+    table = Table(caption, [*columns, Column("edge")], rows)
+    return {"table": table, "num_pairs": len(pairs)}
 
 
 def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:

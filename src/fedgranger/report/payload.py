@@ -14,9 +14,8 @@ from fedgranger.inference.answer import (
     question_sentences,
     untested_reasons,
 )
-from fedgranger.report.facts import section_of
-from fedgranger.report.pairs import MAX_ROWS, page_reasons
-from fedgranger.report.selection import has_test, numbers
+from fedgranger.report.pairs import MAX_ROWS, has_test, numbers, page_reasons
+from fedgranger.report.view import section_of
 from fedgranger.text import printable, shorten, wrap
 
 MOST_ENTRIES = 40_000
@@ -47,14 +46,8 @@ def build_payload(
 ) -> dict[str, Any]:
     """Collect plain values; missing numbers are null.
 
-    Args:
-        clients: all names, in the order of the graph.
-        pairs: checked table of pairs.
-        entries: their entries with intervals, or None.
-        fedgc: FedGC's own strengths of the same pairs, or None.
-        inference: level, correction and confidence of the run.
-        couplings: pairs that were tested, "all" or None for all.
-        beside: edges of the other test, when both were made.
+    `pairs` are checked, `fedgc` and `beside` hold the same pairs (FedGC's own strengths, the other
+    test), `couplings` are those that were tested ("all" or None: all).
     """
     place = {name: k for k, name in enumerate(clients)}
     causes, effects = ([place[name] for name in pairs[side]] for side in ("cause", "effect"))

@@ -40,35 +40,29 @@ class Checkpoints:
         self.resumed: Snapshot | None = None
         self.trace: list[TraceRow] = []
         if is_resumed and folder is not None:
-            self.resumed, self.trace = load(folder, fingerprint)
-
-    def begin(self) -> None:
-        """Leave a mark that there is a run to resume, where there is no checkpoint yet."""
-        if self.resumed is None:
-            self.save(None)
+            self.resumed, self.trace = _load(folder, fingerprint)
 
     def save(self, snapshot: Snapshot | None) -> None:
-        """Write the state after the last completed chunk, and the losses so far."""
-        if self._folder is not None:
-            save(self._folder, snapshot, self.trace, self._fingerprint)
+        """Write the state after the last completed chunk, and the losses so far.
+
+        Without a snapshot it is a mark only: there is a run to resume.
+        """
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        arrays = {"fingerprint": np.array(self._fingerprint)}
+        if snapshot is not None:
+            arrays |= _arrays(snapshot, self.trace)
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+
+        write_atomically(self._folder / FILE_NAME, write)
 
     def file(self, name: str) -> Path | None:
         """A file of the run folder, if there is one."""
         return None if self._folder is None else self._folder / name
-
-
-def save(folder: Path, snapshot: Snapshot | None, trace: list[TraceRow], fingerprint: str) -> None:
-    """Write the checkpoint whole or not at all; without a snapshot it is a mark only."""
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays = {"fingerprint": np.array(fingerprint)}
-    if snapshot is not None:
-        arrays |= _arrays(snapshot, trace)
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-
-    write_atomically(folder / FILE_NAME, write)
 
 
 def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
@@ -86,12 +80,8 @@ def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
     }
 
 
-def load(folder: Path, fingerprint: str) -> tuple[Snapshot | None, list[TraceRow]]:
-    """Read the checkpoint of the same run; None and nothing where it is a mark only.
-
-    Raises:
-        RunError: there is none, it is damaged, or it belongs to other data or options.
-    """
+def _load(folder: Path, fingerprint: str) -> tuple[Snapshot | None, list[TraceRow]]:
+    """Read the checkpoint of the same run; None and nothing where it is a mark only."""
     path = folder / FILE_NAME
     if not path.exists():
         raise RunError(

@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -48,20 +48,17 @@ from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
-from fedgranger.runtime.edge_tests import LocalTests
-from fedgranger.runtime.manifest import describe
-from fedgranger.runtime.progress import Follower, follow
+from fedgranger.runtime.edge_tests import run_tests
+from fedgranger.runtime.manifest import add_sensor_units, describe
+from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.sensor_units import add_sensor_units
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
-from fedgranger.runtime.stepwise import StepwiseTraining
+from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.runtime.uploads import state_source
 from fedgranger.server.trainer import Trainer
-from fedgranger.uncertainty.record import Propagation
 
 COPIES_FILE = "copies.jsonl"
 """In a run folder: what copies with shifted clocks gave, until the run is whole."""
-Report = Callable[[str, int, int], None]
 
 
 def fit_panel(
@@ -133,7 +130,7 @@ class _LocalRun:
             )
             for name in sorted(self._panel.names)
         }
-        self._stepwise: StepwiseTraining | None = None
+        self._augmentations: dict[str, np.ndarray] = {}
 
     @functools.cached_property
     def _setup(self) -> Setup:
@@ -147,8 +144,8 @@ class _LocalRun:
         return replace(self._panel, clients=clients)
 
     @property
-    def _prepared(self) -> dict[str, ClientSide]:
-        return {name: client.prepared for name, client in self._clients.items()}
+    def _models(self) -> dict[str, LocalModel]:
+        return {name: client.prepared.model for name, client in self._clients.items()}
 
     def result(self, data_hash: str) -> Result:
         """Run the protocol to its end, then add what a server would not know."""
@@ -158,22 +155,22 @@ class _LocalRun:
             _ = client.prepared
         report("local models", len(self._clients), len(self._clients))
         self._marks.append(time.perf_counter())
-        self._checkpoints.begin()  # copies of an interrupted test are worth resuming, too
+        if self._checkpoints.resumed is None:
+            self._checkpoints.save(None)  # copies of an interrupted test are worth resuming, too
         if config.solver != "none":
             self._follower.begin("starting training")
-        options = FederationOptions(config, message_steps=self._panel.num_steps, is_local=True)
-        plan = Plan("local", self._panel.names, options, "")
-        own = EngineHooks(
-            self._train if config.training_solver == "sgd" else None, self._test, self._on_round
-        )
-        protocol = server_protocol(plan, NoRecords(), lambda: 0.0, lambda _: None, own)
-        found = run_direct(protocol, self._clients)
+        found = self._run_protocol()
         if config.test == "none":
             self._marks.append(time.perf_counter())
         self._marks.append(time.perf_counter())
         monitors, reference, normal = self._normal(found)
         self._marks.append(time.perf_counter())
-        uncertainty = self._propagated()
+        uncertainty = None
+        if config.uncertainty != "none":
+            observe, level = self._follower.add_variance, config.uncertainty
+            uncertainty = propagate(
+                self._setup, config, level=level, report=report, observe=observe
+            )
         self._marks.append(time.perf_counter())
         self._forget_copies()  # all of them are in the result
         manifest = self._manifest(found, data_hash)
@@ -182,7 +179,7 @@ class _LocalRun:
             found.clients,
             found.dims,
             found.training.granger,
-            self._augmentations(found.training),
+            self._augmentations,
             found.inference,
             found.training.trace,
             manifest,
@@ -190,14 +187,27 @@ class _LocalRun:
             uncertainty,
             monitors=monitors,
             reference=reference,
-            seasons={name: one.season for name, one in self._prepared.items()},
+            seasons={name: client.prepared.season for name, client in self._clients.items()},
         )
 
+    def _run_protocol(self) -> ServerResult:
+        config = self._config
+        options = FederationOptions(config, message_steps=self._panel.num_steps, is_local=True)
+        plan = Plan("local", self._panel.names, options, "")
+        train = self._train if config.training_solver == "sgd" else None
+        own = EngineHooks(train, self._test, self._on_round)
+        protocol = server_protocol(plan, NoRecords(), lambda: 0.0, lambda _: None, own)
+        found = run_direct(protocol, self._clients)
+        if train is None and found.training.granger is not None:
+            thetas = {name: client.augmentation for name, client in self._clients.items()}
+            self._augmentations = {n: theta for n, theta in thetas.items() if theta is not None}
+        return found
+
     def _train(self) -> Training:
-        self._stepwise = StepwiseTraining(
+        training, self._augmentations = train_stepwise(
             self._setup, self._config, self._checkpoints, self._report, self._follower
         )
-        return self._stepwise.run()
+        return training
 
     def _on_round(self, round_index: int, trainer: Trainer) -> None:
         self._report("training", round_index, self._config.passes)
@@ -208,20 +218,17 @@ class _LocalRun:
     ) -> tuple[EdgeInference | None, dict[str, Any]]:
         self._marks.append(time.perf_counter())
         self._follower.begin("edge tests")
-        record = self._checkpoints.file(COPIES_FILE)
         if not self._checkpoints.is_resumed:
             self._forget_copies()
-        tests = LocalTests(self._seasonless, self._setup, self._config, self._report, record)
-        return tests.run(source, training)
+        record = self._checkpoints.file(COPIES_FILE)
+        return run_tests(
+            self._seasonless, self._setup, self._config, source, training, self._report, record
+        )
 
     def _forget_copies(self) -> None:
         record = self._checkpoints.file(COPIES_FILE)
         if record is not None:
             record.unlink(missing_ok=True)
-
-    def _source(self) -> StateSource:
-        models = {name: one.model for name, one in self._prepared.items()}
-        return state_source(self._seasonless, models)
 
     def _normal(
         self, found: ServerResult
@@ -229,7 +236,7 @@ class _LocalRun:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
         if found.source is None:
-            reference, facts = learn_normal(self._source(), None)
+            reference, facts = learn_normal(state_source(self._seasonless, self._models), None)
         if reference is None:
             return {}, None, facts
         try:
@@ -239,25 +246,6 @@ class _LocalRun:
         interval = float(np.median(step_lengths(self._panel.time)))
         return monitors, reference, facts | {"interval": interval, "monitors": "run folder"}
 
-    def _augmentations(self, training: Training) -> dict[str, np.ndarray]:
-        if self._stepwise is not None:
-            return self._stepwise.augmentations
-        if training.granger is None:
-            return {}
-        found = {name: client.augmentation for name, client in self._clients.items()}
-        return {name: theta for name, theta in found.items() if theta is not None}
-
-    def _propagated(self) -> Propagation | None:
-        if self._config.uncertainty == "none":
-            return None
-        return propagate(
-            self._setup,
-            self._config,
-            level=self._config.uncertainty,
-            report=self._report,
-            observe=self._follower.add_variance,
-        )
-
     def _manifest(self, found: ServerResult, data_hash: str) -> Manifest:
         names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
         seconds = np.diff(self._marks).tolist()
@@ -266,15 +254,14 @@ class _LocalRun:
         }
         manifest = describe(
             self._seasonless,
-            self._prepared,
+            {name: client.prepared for name, client in self._clients.items()},
             self._config,
             self._setup,
             found.training,
             data_hash,
             timings,
         )
-        models = {name: one.model for name, one in self._prepared.items()}
-        add_sensor_units(found.facts, models, manifest["data"]["clients"])
+        add_sensor_units(found.facts, self._models, manifest["data"]["clients"])
         manifest["inference"] = cast("InferenceFacts", found.facts)
         return manifest
 

@@ -7,6 +7,7 @@ bit, because chunks are cut by the configuration and never by time.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -75,12 +76,18 @@ def train(
     """
     size = chunk_rounds(setup)
     num_chunks = -(-setup.num_rounds // size)
-    chunks = _Chunks(setup, size, num_chunks)
-    _, d = setup.padded_dims
-    second_moments = pad_stack(setup.second_moments, (d, d))
-    now = resume or _first(setup, config)
+    p, d = setup.padded_dims
+    chunk_bytes = 8 * len(setup.client_data) * (d + 2 * p + 2) * size * setup.window
+    read = functools.partial(stack_windows, setup)
+    if num_chunks * chunk_bytes < CACHE_BYTES:
+        read = functools.cache(read)
+    second_moments = pad_stack([client.second_moment for client in setup.clients], (d, d))
+    now = resume
+    if now is None:
+        first, progress = initial_state(setup, config), convergence.start(len(setup.client_data))
+        now = Snapshot(0, 0, first, first, progress, False)
     while not now.is_finished:
-        state, losses = run_rounds(setup.params, now.state, chunks[now.chunk])
+        state, losses = run_rounds(setup.params, now.state, read(now.chunk * size, size))
         _check_finite(setup, state)
         done = min((now.chunk + 1) * size, setup.num_rounds)
         last_round = now.pass_index * setup.num_rounds + done
@@ -136,30 +143,6 @@ def window_arrays(setup: Setup, first_round: int, num_rounds: int) -> WindowArra
             array[(slice(0, len(part)), m, *(slice(0, size) for size in part.shape[1:]))] = part
     by_round = (np.swapaxes(a.reshape(num_rounds, W, *a.shape[1:]), 1, 2) for a in arrays)
     return WindowArrays(*by_round)
-
-
-class _Chunks:
-    """Chunks of a pass, kept when all of them together are small."""
-
-    def __init__(self, setup: Setup, size: int, num_chunks: int) -> None:
-        self._setup, self._size = setup, size
-        self._kept: dict[int, ClientWindow] = {}
-        p, d = setup.padded_dims
-        step_bytes = 8 * len(setup.client_data) * (d + 2 * p + 2)
-        self._keep = num_chunks * size * setup.window * step_bytes < CACHE_BYTES
-
-    def __getitem__(self, index: int) -> ClientWindow:
-        if index in self._kept:
-            return self._kept[index]
-        windows = stack_windows(self._setup, index * self._size, self._size)
-        if self._keep:
-            self._kept[index] = windows
-        return windows
-
-
-def _first(setup: Setup, config: RunConfig) -> Snapshot:
-    state = initial_state(setup, config)
-    return Snapshot(0, 0, state, state, convergence.start(len(setup.client_data)), False)
 
 
 def _weighted_mean(values: Array, weights: Array) -> Array:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.client_side import ClientSide
+from fedgranger.client.params import LocalModel
 from fedgranger.client.quality import local_fit
 from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
-from fedgranger.data.findings import Finding
 from fedgranger.data.panel import Panel
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.protocol import Training
@@ -30,16 +30,9 @@ def describe(
     data_hash: str,
     timings: dict[str, float],
 ) -> Manifest:
-    """Collect versions, data facts, how training ended and bytes.
+    """Collect versions, data facts, how training ended, bytes and seconds of every phase.
 
-    Args:
-        panel: the data, seasons taken out.
-        prepared: what every client made of them.
-        config: the options.
-        setup: the clients.
-        training: how it ended.
-        data_hash: of the data as they were given.
-        timings: seconds of every phase.
+    `panel` has the data without their seasons, `data_hash` is that of the data as they were given.
     """
     clients, sent = {}, {}
     for client in setup.client_data:
@@ -64,7 +57,10 @@ def describe(
         "num_steps": panel.num_steps,
         "num_segments": int(panel.segment_starts.sum()),
         "notes": list(panel.notes),
-        "findings": [_plain(finding) for finding in panel.findings or ()],
+        "findings": [
+            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
+            for finding in panel.findings or ()
+        ],
         "clients": clients,
     }
     found = training_facts(training, config, setup.num_pairs)
@@ -83,13 +79,6 @@ def _season(season: Season, client: str) -> SeasonFacts:
         "share": round(season.share, 6),
         "fact": season_fact(season, client),
     }
-
-
-def _plain(finding: Finding) -> dict[str, Any]:
-    """A finding for JSON, which has no NaN."""
-    values = finding._asdict()
-    values["value"] = finding.value if np.isfinite(finding.value) else None
-    return values
 
 
 def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> None:
@@ -143,3 +132,40 @@ def _bytes(
         "up_total": hello + for_tests + up_training,
         "down_total": down * passes * num_pairs,
     }
+
+
+def sensor_innovation(model: LocalModel, innovation_cov: np.ndarray, sensor: int) -> float:
+    r"""One innovation s.d. of a client, seen by one of its sensors, in the sensor's units.
+
+    With Σ the covariance of what is new in the states, which reach sensor i through row i of C and
+    the sensor's scale, it is \(\text{scale}_i \sqrt{C_i \Sigma C_i^\top}\).
+    """
+    row = model.observation_matrix[sensor]
+    return float(model.scale[sensor] * np.sqrt(max(row @ innovation_cov @ row, 0.0)))
+
+
+def add_sensor_units(
+    facts: dict[str, Any], models: Mapping[str, LocalModel], clients: Mapping[str, Any]
+) -> None:
+    """Add `innovation_sensor` to the facts of a test, and of the other one beside it.
+
+    The positive control is given in innovation s.d. of the effect. Where the effect's local model
+    is known, the sensor that the states explain best (`local_fit` in `clients`, the clients' part
+    of the manifest) stands for it; the server of a federated run knows no sensor.
+    """
+    if facts.get("beside"):
+        add_sensor_units(facts["beside"], models, clients)
+    covs = facts.get("innovation_cov")
+    if not covs:
+        return
+    facts["innovation_sensor"] = {}
+    for name, cov in covs.items():
+        sensors = clients[name]["local_fit"]["sensors"]
+        shares = [-np.inf if row["explained"] is None else row["explained"] for row in sensors]
+        best = int(np.argmax(shares))
+        sensor = sensors[best]["name"]
+        facts["innovation_sensor"][name] = {
+            "sensor": sensor,
+            "innovation": float(f"{sensor_innovation(models[name], np.array(cov), best):.6g}"),
+            "is_change": sensor in clients[name]["treatment"]["differenced"],
+        }

@@ -27,6 +27,7 @@ SILENT_SECONDS = 30.0
 MOST_SECONDS = 5.0
 """Between two lines; one per second at first."""
 Report = Callable[[str, int, int], None]
+"""Called with (what, done, total) while something takes time."""
 
 
 @contextlib.contextmanager

@@ -116,14 +116,9 @@ def single_row(
     rounds: int = 65_536,
     noise: MeasurementNoise | None = None,
 ) -> Row:
-    """Constants and rounds of one row, without padding and without absent couplings.
+    """Constants and rounds (at most so many) of one row, without padding and absent couplings.
 
-    Args:
-        setup: the run.
-        config: its options.
-        row: index of the client.
-        rounds: at most so many.
-        noise: draw from it once and add it to the measurements.
+    `noise` is drawn once and added to the measurements.
     """
     p, _ = setup.padded_dims
     model = setup.client_data[row].model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -35,9 +35,6 @@ from fedgranger.server.row_setup import (
     server_params,
 )
 
-Report = Callable[[str, int, int], None]
-"""Called with (what, done, total) while something takes time."""
-
 
 class Setup(NamedTuple):
     """All that training needs; clients are sorted by name, so their order cannot matter.
@@ -63,11 +60,6 @@ class Setup(NamedTuple):
     def client_step_sizes(self) -> tuple[ClientStepSizes, ...]:
         """η1, η2 per client."""
         return tuple(client.step_sizes for client in self.clients)
-
-    @property
-    def second_moments(self) -> tuple[np.ndarray, ...]:
-        """E[y yᵀ] per client, in the model's units."""
-        return tuple(client.second_moment for client in self.clients)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,45 +88,38 @@ class Setup(NamedTuple):
 
 
 def set_up(
-    panel: Panel,
-    config: RunConfig,
-    models: Mapping[str, LocalModel] | None = None,
-    report: Report = lambda *_: None,
+    panel: Panel, config: RunConfig, models: Mapping[str, LocalModel] | None = None
 ) -> Setup:
-    """Identify and filter every client, collect their hellos and fix the step sizes.
+    """Identify and filter every client and fix the step sizes, for whoever runs rounds alone.
 
     Raises:
         FedGrangerError: one sentence on what cannot work and what to do.
     """
-    names = sorted(panel.names)
-    models = dict(models or {})
+    models, starts = dict(models or {}), panel.segment_starts
     check_names(panel, config, models)
     window = resolve_window(config, panel.num_steps - 1)
-    starts = panel.segment_starts
-    clients = []
-    for done, name in enumerate(names):
-        report("local models", done, len(names))
-        clients.append(prepare_client(panel[name], starts, config, window, models.get(name)))
-    report("local models", len(names), len(names))
+    clients = tuple(
+        prepare_client(panel[name], starts, config, window, models.get(name))
+        for name in sorted(panel.names)
+    )
     total = sum(client.data.model.state_dim for client in clients)
     for client in clients:
         model = client.data.model
         check_length(panel[client.data.name], model, total - model.state_dim)
-    return assemble(tuple(clients), config, window)
+    return assemble(clients, config, window)
 
 
 def assemble(clients: tuple[PreparedClient, ...], config: RunConfig, window: int) -> Setup:
     """Fix the server's step sizes and the constants of a round; clients sorted by name."""
     names = [client.data.name for client in clients]
     coupling = couplings(names, config)
-    client_sizes = tuple(client.step_sizes for client in clients)
     gains = np.array([float(client.hello.state_gain) for client in clients])
     server_sizes = row_step_sizes(gains, coupling, config)
     if config.training_solver == "sgd":
-        _warn_of_divergence(names, client_sizes, server_sizes)
+        _warn_of_divergence(clients, server_sizes)
     transitions = [np.asarray(client.hello.self_transition) for client in clients]
     server = server_params(transitions, coupling, server_sizes, config)
-    params = RoundParams(_stacked_augment(list(clients), config), server)
+    params = RoundParams(_stacked_augment(clients, config), server)
     return Setup(clients, params, window, server_sizes)
 
 
@@ -202,23 +187,21 @@ def resolve_window(config: RunConfig, num_pairs: int) -> int:
 
 
 def _warn_of_divergence(
-    names: list[str],
-    client_sizes: tuple[ClientStepSizes, ...],
-    server_sizes: tuple[ServerStepSize, ...],
+    clients: tuple[PreparedClient, ...], server_sizes: tuple[ServerStepSize, ...]
 ) -> None:
     """Both sides together may diverge although each alone does not."""
-    for name, client, server in zip(names, client_sizes, server_sizes, strict=True):
-        gain = client.gain + server.gain
+    for client, server in zip(clients, server_sizes, strict=True):
+        gain = client.step_sizes.gain + server.gain
         if gain >= 2:
             warnings.warn(
-                f"client '{name}': the step sizes may diverge (gain up to {gain:.3g}, safe below "
-                "2); use smaller ones or 'auto'",
+                f"client '{client.data.name}': the step sizes may diverge (gain up to {gain:.3g}, "
+                "safe below 2); use smaller ones or 'auto'",
                 StabilityWarning,
                 stacklevel=2,
             )
 
 
-def _stacked_augment(clients: list[PreparedClient], config: RunConfig) -> AugmentParams:
+def _stacked_augment(clients: tuple[PreparedClient, ...], config: RunConfig) -> AugmentParams:
     """Constants of all clients' learners, padded to the largest state."""
     params = [augment_params(client, config) for client in clients]
     p = max(one.prediction_gram.shape[0] for one in params)

@@ -7,7 +7,6 @@ test holds both equal. Checkpoints, progress and interrupts are seen to between 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -18,15 +17,21 @@ from fedgranger.federation.protocol import NO_TRAINING, TRACE_COLUMNS, Training
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
-from fedgranger.runtime.progress import Follower
+from fedgranger.runtime.progress import Follower, Report
 from fedgranger.runtime.setup import Setup
 
 LARGEST_GROWTH = 1e3
 """A loss that is so many times its first value never comes back."""
 
 
-class StepwiseTraining:
-    """All rounds of a run, and what they leave.
+def train_stepwise(
+    setup: Setup,
+    config: RunConfig,
+    checkpoints: Checkpoints,
+    report: Report,
+    follower: Follower,
+) -> tuple[Training, dict[str, np.ndarray]]:
+    """Train to the end; parameters that run away are a fact of the result, not an error.
 
     Args:
         setup: the clients and the constants of a round.
@@ -34,66 +39,54 @@ class StepwiseTraining:
         checkpoints: where to go on from, and where to leave the state now and then.
         report: called with (what, done, total).
         follower: writes the log of the run.
+
+    Returns:
+        How it ended, and θ of every client without the padding (none where training failed).
     """
+    try:
+        final = _run_chunks(setup, config, checkpoints, report, follower)
+    except UnstableRecursionError as error:
+        return NO_TRAINING._replace(failure=str(error)), {}
+    trace = _trace_table(setup.names, checkpoints.trace)
+    rounds = final.pass_index * setup.num_rounds
+    padded, dims = np.asarray(final.state.clients.augmentation), setup.state_dims
+    augmentations = {
+        client.name: padded[m, : dims[m], : client.model.num_sensors]
+        for m, client in enumerate(setup.client_data)
+    }
+    found = Training(_granger(setup, final), trace, rounds, final.progress.distance)
+    return found, augmentations
 
-    def __init__(
-        self,
-        setup: Setup,
-        config: RunConfig,
-        checkpoints: Checkpoints,
-        report: Callable[[str, int, int], None],
-        follower: Follower,
-    ) -> None:
-        self._setup, self._config, self._checkpoints = setup, config, checkpoints
-        self._report, self._follower = report, follower
-        self._final: Snapshot | None = None
 
-    @property
-    def augmentations(self) -> dict[str, np.ndarray]:
-        """θ of every client at the end, without the padding."""
-        if self._final is None:
-            return {}
-        padded, dims = np.asarray(self._final.state.clients.augmentation), self._setup.state_dims
-        return {
-            client.name: padded[m, : dims[m], : client.model.num_sensors]
-            for m, client in enumerate(self._setup.client_data)
-        }
-
-    def run(self) -> Training:
-        """Train to the end; parameters that run away are a fact of the result, not an error."""
-        try:
-            final = self._final = self._train()
-        except UnstableRecursionError as error:
-            return NO_TRAINING._replace(failure=str(error))
-        trace = _trace_table(self._setup.names, self._checkpoints.trace)
-        rounds = final.pass_index * self._setup.num_rounds
-        return Training(_granger(self._setup, final), trace, rounds, final.progress.distance)
-
-    def _train(self) -> Snapshot:
-        setup, checkpoints = self._setup, self._checkpoints
-        chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
-        total = self._config.passes * chunks_per_pass
-        latest, last_saved = checkpoints.resumed, time.monotonic()
-        if latest is not None and latest.is_finished:
-            return latest
-        try:
-            for snapshot, row in train(setup, self._config, latest):
-                latest = snapshot
-                checkpoints.trace.append(row)
-                _check_losses(setup, checkpoints.trace)
-                done = latest.pass_index * chunks_per_pass + latest.chunk
-                self._follower.train(latest, checkpoints.trace, done)
-                self._report("training", done, total)
-                if time.monotonic() - last_saved >= checkpoints.seconds:
-                    checkpoints.save(latest)
-                    last_saved = time.monotonic()
-        except KeyboardInterrupt:
-            checkpoints.save(latest)
-            raise
-        if latest is None:  # train always yields at least once for an unfinished run
-            raise RuntimeError("training ended without a single chunk")
-        checkpoints.save(latest)
+def _run_chunks(
+    setup: Setup,
+    config: RunConfig,
+    checkpoints: Checkpoints,
+    report: Report,
+    follower: Follower,
+) -> Snapshot:
+    chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
+    latest, last_saved = checkpoints.resumed, time.monotonic()
+    if latest is not None and latest.is_finished:
         return latest
+    try:
+        for snapshot, row in train(setup, config, latest):
+            latest = snapshot
+            checkpoints.trace.append(row)
+            _check_losses(setup, checkpoints.trace)
+            done = latest.pass_index * chunks_per_pass + latest.chunk
+            follower.train(latest, checkpoints.trace, done)
+            report("training", done, config.passes * chunks_per_pass)
+            if time.monotonic() - last_saved >= checkpoints.seconds:
+                checkpoints.save(latest)
+                last_saved = time.monotonic()
+    except KeyboardInterrupt:
+        checkpoints.save(latest)
+        raise
+    if latest is None:  # train always yields at least once for an unfinished run
+        raise RuntimeError("training ended without a single chunk")
+    checkpoints.save(latest)
+    return latest
 
 
 def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
@@ -124,14 +117,9 @@ def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
 
 
 def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
-    M = len(names)
-    if not trace:
-        return pd.DataFrame(columns=TRACE_COLUMNS)
-    columns = (
-        np.repeat([row.pass_index for row in trace], M),
-        np.repeat([row.round for row in trace], M),
-        list(names) * len(trace),
-        np.concatenate([row.local_loss for row in trace]),
-        np.concatenate([row.server_loss for row in trace]),
-    )
-    return pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
+    rows = [
+        (row.pass_index, row.round, *values)
+        for row in trace
+        for values in zip(names, row.local_loss, row.server_loss, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=TRACE_COLUMNS)

@@ -77,10 +77,8 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
 
     first, last, middle = "tiaj,tba->tibj", "taub,ukb->tauk", "tauk,tia->tiuk"
     c, c_last = gain.c[:, None, None, None], gain.c[None, None, :, None]
-    phi_beta, rho_beta = (
-        beta(last, phi_phi, phi_rho, c_last),
-        beta(last, rho_phi, rho_rho, c_last),
-    )
+    phi_beta = beta(last, phi_phi, phi_rho, c_last)
+    rho_beta = beta(last, rho_phi, rho_rho, c_last)
     return Projections(
         alpha(first, theta_phi, theta_rho),
         beta(first, theta_phi, theta_rho, c),
@@ -219,13 +217,8 @@ def next_cov(
 ) -> RowCov:
     r"""Return the covariance after a round.
 
-    Args:
-        gain: the round's gains.
-        window: its inputs.
-        cov: the covariance before it.
-        terms: `update_terms` of it, plus those of the noise; without them and `dense` the result
-            is \(\mathcal L(\Sigma)\).
-        dense: what the noise adds besides (`noise_terms`).
+    `terms` are `update_terms` of the covariance before it, plus those of the noise, and `dense` is
+    what the noise adds besides (`noise_terms`); without both the result is \(\mathcal L(\Sigma)\).
     """
 
     def add_step(total: RowCov, t: Array | int) -> RowCov:

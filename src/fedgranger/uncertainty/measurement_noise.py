@@ -59,12 +59,8 @@ def measurement_noise(
 ) -> MeasurementNoise:
     """Check and bring into form.
 
-    Args:
-        covs: per client a number, variances (d,), a covariance (d, d), or one of these per time
-            step: (T, d) or (T, d, d).
-        names: the clients in order.
-        sensor_dims: their numbers of sensors.
-        num_steps: T.
+    `covs` has per client a number, variances (d,), a covariance (d, d), or one of these per time
+    step: (T, d) or (T, d, d).
 
     Raises:
         ConfigError: a wrong shape, a negative variance or an asymmetric matrix.

@@ -111,9 +111,7 @@ def prior_quantities(params: RowParams, cov: RowCov, window: RowWindow) -> Quant
 def sizes(found: Quantities, causes: int) -> dict[str, Array]:
     """Traces of covariances, Frobenius norms of cross-covariances; one per cause where it has any.
 
-    Args:
-        found: the quantities of one row.
-        causes: number of other clients; Â's columns are split evenly among them.
+    Â's columns are split evenly among the causes.
     """
     p, d = found.augmentation_cov.shape[:2]
     between = found.granger_augmentation_cov.reshape(p, causes, -1, p, d)

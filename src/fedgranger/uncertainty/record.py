@@ -68,7 +68,7 @@ def make_record(
         level: "joint" or "blockwise".
         rounds: the checkpoints.
         sizes: of all quantities at every checkpoint.
-        quantities: all clients' quantities at the last of them.
+        quantities: all clients' at the last of them.
         augmentation: means of θ there, (client, p, d).
     """
     final, means, paths = {}, {}, {}
@@ -87,21 +87,14 @@ def _table(names: tuple[str, ...], rounds: list[int], sizes: list[Sizes]) -> pd.
     priors = [one.prior for one in sizes if one.prior is not None]
     prior = _by_client(priors) if priors else np.full(total.shape, np.nan)
     labels = [
-        [(cause, quantity) for quantity in QUANTITIES for cause in _causes(names, client, quantity)]
+        (number, client, cause, quantity)
         for client in names
+        for number in rounds
+        for quantity in QUANTITIES
+        for cause in _causes(names, client, quantity)
     ]
-    width = total.shape[2]
-    pairs = [pair for own in labels for _ in rounds for pair in own]
-    columns = (
-        np.tile(np.repeat(rounds, width), len(names)),
-        np.repeat(names, len(rounds) * width),
-        [cause for cause, _ in pairs],
-        [quantity for _, quantity in pairs],
-        total.ravel(),
-        prior.ravel(),
-        (total - prior).ravel(),
-    )
-    return pd.DataFrame(dict(zip(TRACE_COLUMNS, columns, strict=True)))
+    table = pd.DataFrame(labels, columns=TRACE_COLUMNS[:4])
+    return table.assign(total=total.ravel(), prior=prior.ravel(), data=(total - prior).ravel())
 
 
 def _by_client(sizes: list[dict[str, np.ndarray]]) -> np.ndarray:
@@ -117,17 +110,12 @@ def _causes(names: tuple[str, ...], client: str, quantity: str) -> list[str]:
 
 def _prior_times(rounds: list[int], sizes: list[Sizes]) -> list[float]:
     """First checkpoint, per client, from which on the prior's share of tr Σ_A stays below 1 %."""
-    is_small = np.stack([_is_prior_small(one) for one in sizes])
+    total = np.stack([one.total["granger_cov"].sum(axis=1) for one in sizes])
+    prior = [one.prior["granger_cov"].sum(axis=1) for one in sizes if one.prior is not None]
+    is_small = np.stack(prior) < PRIOR_SHARE * total if prior else np.zeros_like(total, dtype=bool)
     stays = np.logical_and.accumulate(is_small[::-1])[::-1]
     first = np.array(rounds, dtype=np.float64)[stays.argmax(axis=0)]
     return np.where(stays[-1], first, np.inf).tolist()
-
-
-def _is_prior_small(one: Sizes) -> np.ndarray:
-    total = one.total["granger_cov"].sum(axis=1)
-    if one.prior is None:
-        return np.zeros(len(total), dtype=np.bool_)
-    return one.prior["granger_cov"].sum(axis=1) < PRIOR_SHARE * total
 
 
 def _to_sensors(found: Quantities, basis: np.ndarray) -> Quantities:

@@ -82,16 +82,10 @@ def prior_state(
     split: bool = True,
     full_noise: bool = False,
 ) -> RowsState:
-    """Start from independent priors with these means and variances.
+    """Start from independent priors of θ and Â with these means and variances of their entries.
 
-    Args:
-        augmentation: mean of θ.
-        granger: mean of Â.
-        augmentation_var: variance of θ's entries; zero on padding.
-        granger_var: variance of Â's entries; zero where a coupling is absent.
-        groups: 1 for joint, one per cause for blockwise.
-        split: keep the prior's share of the covariance apart.
-        full_noise: noise will be given as full matrices.
+    Variances are zero on padding and where a coupling is absent. There is one group for joint, one
+    per cause for blockwise covariances; `split` keeps the prior's share of them apart.
     """
     rows, p, d = augmentation.shape
     q = granger.shape[2]
@@ -120,13 +114,9 @@ def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> R
 def advance_and_measure(
     params: RowParams, state: RowsState, windows: RowWindow, every: int
 ) -> tuple[RowsState, Sizes]:
-    """Run consecutive rounds; also return sizes before every `every`-th of them (leading axis).
+    """Run consecutive rounds (leading axes: round, row); also return sizes before some of them.
 
-    Args:
-        params: constants of all rows.
-        state: moments before the rounds.
-        windows: leading axes (round, row).
-        every: divides the number of rounds.
+    These are before every `every`-th round, which divides their number (leading axis).
     """
     end, path = _advance(params, state, windows, every)
     return end, _sizes_at(params, path, windows, every)

@@ -49,12 +49,7 @@ class Stability(NamedTuple):
 
 
 def analyse(moments: UpdateMoments, noise: CovMap) -> Stability:
-    """Measure one row.
-
-    Args:
-        moments: of its rounds.
-        noise: Σ ↦ E[δK Σ δK] (`gain_noise`).
-    """
+    """Measure one row; `noise` is Σ ↦ E[δK Σ δK] (`gain_noise`)."""
     p, d, _ = moments.shape
     split = p * d
     K = moments.gain

@@ -71,38 +71,13 @@ class SteadyState(NamedTuple):
         split = self.augmentation.size
         return (self.trained_cov if trained else self.cov)[split:, split:]
 
-    def granger_augmentation_cov(self) -> Float[np.ndarray, "pq pd"]:
-        """Ψ∞ = Cov(Â, θ)."""
-        split = self.augmentation.size
-        return self.cov[split:, :split]
-
-    def state_cov(self) -> Float[np.ndarray, "p p"]:
-        """Σ_h∞ = Var(θ y) for a new measurement, given it: E[(yᵀ ⊗ I) Σ_θ (y ⊗ I)]."""
-        p, d, _ = self.moments.shape
-        theta_cov = self.cov[: p * d, : p * d].reshape(p, d, p, d)
-        return np.einsum("ijkl,jl->ik", theta_cov, self.moments.measurement_moment)
-
-    def granger_state_cov(self) -> Float[np.ndarray, "p q p"]:
-        """Γ∞ = Cov(Â, θ y) at the mean measurement; zero for centred data."""
-        p, d, q = self.moments.shape
-        between = self.granger_augmentation_cov().reshape(p, q, p, d)
-        return np.einsum("klij,j->kli", between, self.moments.measurement_mean)
-
 
 def solve_steady_state(
-    params: RowParams,
-    windows: RowWindow,
-    *,
-    client: str,
-    passes: int = 1,
+    params: RowParams, windows: RowWindow, *, client: str, passes: int = 1
 ) -> SteadyState:
-    """Compute the steady state of one row from its rounds.
+    """Compute the steady state of one row from its rounds, over which training went `passes` times.
 
-    Args:
-        params: constants of the row.
-        windows: its rounds (leading axis), without noise: the data as they were measured.
-        client: its name, for messages.
-        passes: how often training went over these rounds.
+    `windows` (leading axis: rounds) are without noise: the data as they were measured.
 
     Raises:
         UnstableRecursionError: the step sizes do not contract.

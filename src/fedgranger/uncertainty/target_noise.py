@@ -125,13 +125,7 @@ def first_step_terms(
 ) -> tuple[StepMoments, StepTerms, Products]:
     """What the noise of a round's first step adds: `step_noise_terms` of the moments, and more.
 
-    Args:
-        params: constants of the row.
-        window: inputs of the round.
-        gain: its gains.
-        mean: means before it.
-        target: moments of the noise that θ already holds.
-        error: mean of e with θ' in the place of θ.
+    `error` is the mean of e with θ' in the place of θ.
     """
     y, g, V = window.measurements[0], window.causes[0], window.noise[0]
     N, B, DV, K = gain.N[0], gain.B[0], target.DV, target.K

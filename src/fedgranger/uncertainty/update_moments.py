@@ -41,8 +41,6 @@ class UpdateMoments(NamedTuple):
         gain: K̄ in scaled coordinates, symmetric, n x n.
         drift: b̄ in scaled coordinates.
         scale: what x is multiplied with to get there: 1 for θ, √(η2/γ) for Â.
-        measurement_moment: E[yyᵀ] over observed steps, noise included.
-        measurement_mean: E[y] over observed steps.
         shape: (p, d, q).
         num_rounds: how many rounds were averaged.
     """
@@ -50,8 +48,6 @@ class UpdateMoments(NamedTuple):
     gain: Float[np.ndarray, "n n"]
     drift: Float[np.ndarray, " n"]
     scale: Float[np.ndarray, " n"]
-    measurement_moment: Float[np.ndarray, "d d"]
-    measurement_mean: Float[np.ndarray, " d"]
     shape: tuple[int, int, int]
     num_rounds: int
 
@@ -62,7 +58,12 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
     Raises:
         UnstableRecursionError: the feedback or the server step size is zero.
     """
-    _check_coupled(params)
+    for name in ("feedback_step_size", "server_step_size"):
+        if float(getattr(params, name)) <= 0:
+            raise UnstableRecursionError(
+                f"{name} is 0, so client and server are not coupled both ways and the steady state "
+                "keeps the prior; use a positive one"
+            )
     A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
     eta1, eta2, gamma = (
         float(params.local_step_size),
@@ -71,7 +72,7 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
     )
     active = np.asarray(windows.is_active)
     num_rounds = max(int(active.sum()), 1)
-    paired, observed, between, causes, drift, mean = (
+    paired, observed, between, causes, drift = (
         np.asarray(part) / num_rounds for part in _sums(windows)
     )
     (p, d), q = CA.T.shape, causes.shape[0]
@@ -88,19 +89,7 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
     gain = np.block([[theta, cross], [cross.T, granger]]) + np.diag(ridge)
     scale = np.concatenate([np.ones(p * d), np.full(p * q, np.sqrt(eta2 / gamma))])
     full_drift = np.concatenate([2 * eta1 * drift.reshape(-1), np.zeros(p * q)])
-    return UpdateMoments(gain, full_drift, scale, observed, mean, (p, d, q), num_rounds)
-
-
-def _check_coupled(params: RowParams) -> None:
-    for name, value in (
-        ("feedback_step_size", params.feedback_step_size),
-        ("server_step_size", params.server_step_size),
-    ):
-        if float(value) <= 0:
-            raise UnstableRecursionError(
-                f"{name} is 0, so client and server are not coupled both ways and the steady state "
-                "keeps the prior; use a positive one"
-            )
+    return UpdateMoments(gain, full_drift, scale, (p, d, q), num_rounds)
 
 
 @jax.jit
@@ -116,7 +105,6 @@ def _sums(windows: RowWindow) -> tuple[Array, ...]:
         jnp.einsum("rt,rtj,rtl->jl", wo, y, g),
         jnp.einsum("rt,rtj,rtl->jl", wo, g, g),
         jnp.einsum("rt,rti,rtj->ij", wp, windows.local_targets, y),
-        jnp.einsum("rt,rtj->j", wo, y),
     )
 
 
@@ -170,15 +158,12 @@ def gain_noise(params: RowParams, windows: RowWindow, moments: UpdateMoments) ->
     is_long = windows.measurements.shape[1] > 1
     is_long = is_long or bool(np.asarray(windows.noise).any())
     active = np.flatnonzero(np.asarray(windows.is_active) > 0)
-    keep = _sample(active, MAX_LONG_ROUNDS if is_long else MAX_ROUNDS)
+    limit = MAX_LONG_ROUNDS if is_long else MAX_ROUNDS
+    keep = active
+    if len(active) > limit:
+        keep = active[np.linspace(0, len(active) - 1, limit).round().astype(int)]
     chosen = jax.tree.map(lambda leaf: leaf[keep], windows)
     return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape)
-
-
-def _sample(rounds: np.ndarray, limit: int) -> np.ndarray:
-    if len(rounds) <= limit:
-        return rounds
-    return rounds[np.linspace(0, len(rounds) - 1, limit).round().astype(int)]
 
 
 def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgranger.plot.calibration import calibration
+from fedgranger.plot.calibration import calibration, qq
 from fedgranger.plot.canvas import BLUE, ORANGE, PLAIN, new_figure, tidy
-from fedgranger.plot.qq import qq
 from fedgranger.text import shorten
 
 if TYPE_CHECKING:

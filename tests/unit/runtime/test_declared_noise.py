@@ -8,7 +8,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.runtime.declared_noise import declared_noise_warnings
+from fedgranger.runtime.edge_tests import declared_noise_warnings
 from fedgranger.runtime.uploads import state_source
 
 

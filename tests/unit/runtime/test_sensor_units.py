@@ -5,7 +5,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import LocalModel
-from fedgranger.runtime.sensor_units import add_sensor_units, sensor_innovation
+from fedgranger.runtime.manifest import add_sensor_units, sensor_innovation
 
 
 def model_of(C, scale):
