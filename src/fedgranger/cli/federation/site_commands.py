@@ -31,7 +31,7 @@ from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
-    read_new_series,
+    read_series,
     state_folder,
     write_settings,
 )
@@ -82,7 +82,7 @@ def _watched(
     settings = replace(settings, watch=str(watch.resolve()))
     if not policy.watch:
         print_sentence("policy.toml does not let new data be watched; set 'watch = true' there")
-    read_new_series(name, settings, policy)
+    read_series(name, settings, policy, is_new=True)
     return settings
 
 
