@@ -8,6 +8,7 @@ from fedgranger.federation.agreed_options import ClientOptions, FederationOption
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.party import Party
 from fedgranger.federation.preparation import prepare_party
+from fedgranger.federation.questions import Site
 from fedgranger.federation.store import Store
 from tests.configs import formula_config
 
@@ -63,11 +64,8 @@ class Attacker:
     def restart(self):
         self.party = Party(
             LocalSeries(CLIENT, np.arange(NUM_STEPS)),
-            Store(self.disk),
+            Site(Store(self.disk), self.policy, self.secret, lambda: 0.0),
             prepare,
-            policy=self.policy,
-            secret=self.secret,
-            clock=lambda: 0.0,
         )
 
     def ask(self, kind, values, arrays=None, run="run"):
@@ -122,8 +120,8 @@ class Attacker:
 
     def _keep(self, name, rows, piece):
         """File rows under their time steps, which only the party knows for certain."""
-        told = ClientOptions.from_text(self.party._options)
-        start = round(self.party._grid.first) + piece * told.message_steps
+        told = ClientOptions.from_text(self.party._followed.options)
+        start = round(self.party._followed.grid.first) + piece * told.message_steps
         for k, row in enumerate(rows):
             self.seen[start + k].setdefault(row.tobytes(), (name, row))
 

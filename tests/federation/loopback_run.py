@@ -9,6 +9,7 @@ from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan
+from fedgranger.federation.questions import Site
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import WatchOptions, watch_protocol
@@ -36,19 +37,14 @@ class Federation:
         """Let a party have these data."""
         name = series.client.name
         store = Store(DiskFiles(self.folder / name))
-        own = {"policy": self.policy, "secret": b"s" * 32, "clock": lambda: self.now}
-        watcher = Watcher(
-            lambda: self.news[name], store, log=self.log.append,
-            on_alarm=self.alarms.setdefault(name, []).append, **own,
-        )  # fmt: skip
+        site = Site(store, self.policy, b"s" * 32, lambda: self.now, self.log.append)
+        alarms = self.alarms.setdefault(name, [])
         self.parties[name] = Party(
             series,
-            store,
+            site,
             seeded_preparation(self.options.config),
-            log=self.log.append,
             audit=partial(self._note, name),
-            watcher=watcher,
-            **own,
+            watcher=Watcher(lambda: self.news[name], site, alarms.append),
         )
 
     def _note(self, name, event, **facts):

@@ -20,10 +20,12 @@ from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
-from fedgranger.federation.site_normal import keep_normal, load_normal
+from fedgranger.federation.questions import Site
 from fedgranger.federation.store import Store
-from fedgranger.federation.watcher import Watcher, with_alarm
+from fedgranger.federation.watch_records import keep_normal, load_normal
+from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.flare.settings import with_alarm
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import require_normal
 from tests.federation.attacker import Memory
@@ -229,11 +231,8 @@ class Case:
     def party(self, name, disk, clock, told):
         return Party(
             self.series(name),
-            Store(disk),
+            Site(Store(disk), SitePolicy(**UNLIMITED), b"s" * 32, clock),
             lambda series, grid, *_: self.prepare(series.client.name, grid),
-            policy=SitePolicy(**UNLIMITED),
-            secret=b"s" * 32,
-            clock=clock,
         )
 
     def plan(self, nonce):
@@ -288,13 +287,14 @@ class WatchCase(Case):
                 disks[name].seen[record] = disks[name].safe[record] = content
 
     def party(self, name, disk, clock, told):
-        store, site = Store(disk), {"policy": SitePolicy(**UNLIMITED), "secret": b"s" * 32}
+        site = Site(Store(disk), SitePolicy(**UNLIMITED), b"s" * 32, clock)
         new = self.new[name]
         watcher = Watcher(
-            lambda: LocalSeries(new, 500 + np.arange(len(new.values))), store, clock=clock,
-            on_alarm=lambda alarm: told.__setitem__(slice(None), with_alarm(told, alarm)), **site,
-        )  # fmt: skip
-        return Party(self.series(name), store, None, clock=clock, watcher=watcher, **site)
+            lambda: LocalSeries(new, 500 + np.arange(len(new.values))),
+            site,
+            lambda alarm: told.__setitem__(slice(None), with_alarm(told, alarm)),
+        )
+        return Party(self.series(name), site, None, watcher=watcher)
 
     def left_at_sites(self, world):
         return {name: list(told) for name, told in world.told.items()}

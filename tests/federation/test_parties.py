@@ -92,7 +92,7 @@ def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
         model = party._ready().model
         private = [panel[name].values, model.scaled(panel[name].values)]
         private += [model.observation_matrix, model.measurement_cov, model.predicted_observation]
-        private += [party._rounds[max(party._rounds)].augmentation]
+        private += [party._followed.rounds[max(party._followed.rounds)].augmentation]
         for array in private:
             for value in np.unique(array[np.abs(array) > 1e-12])[:500]:
                 assert np.float64(value).tobytes() not in everything
@@ -243,7 +243,7 @@ def test_a_party_refuses_what_is_not_for_it(panel, tmp_path):
     old = {**packet.values, "epoch": 0}
     assert answer(packet._replace(values=old)) == ("refusal", "stale")
     assert answer(packet) == ("refusal", "stale")  # round 0, long past
-    last = max(party._rounds)
+    last = max(party._followed.rounds)
     far = {**packet.values, "round": last + 2, "learn_piece": 0, "learn_pieces": 1}
     assert answer(packet._replace(values=far)) == ("refusal", "unavailable")
     wrong = {**packet.values, "round": last + 1, "learn_piece": 0, "learn_pieces": 1}
@@ -326,11 +326,13 @@ def test_clocks_must_agree(panel, tmp_path):
     stamps = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(1, "s")
     config = fg.RunConfig(solver="newton", test="none")
     federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config)
-    federation.parties["client2"]._clock = lambda: 100.0
+    party = federation.parties["client2"]
+    party._site = party._site._replace(clock=lambda: 100.0)
     with pytest.raises(fg.errors.DataError, match=r"client 'client2': its clock is \+100 s"):
         federation.run()
     federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config, clock_seconds=0.0)
-    federation.parties["client2"]._clock = lambda: 100.0
+    party = federation.parties["client2"]
+    party._site = party._site._replace(clock=lambda: 100.0)
     federation.run()
 
 

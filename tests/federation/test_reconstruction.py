@@ -190,7 +190,7 @@ def test_parties_that_prepare_at_once_answer_one_question():
             other.upload(1)
         return prepare(series, grid, told, start)
 
-    servers[0].party._prepare = prepare_late
+    servers[0].party._client.prepare = prepare_late
     servers[0].offer(options())
     assert servers[0].begin(1).values["code"] == "policy"
     servers[0].upload(1)

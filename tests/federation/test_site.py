@@ -136,7 +136,7 @@ def test_the_preview_asks_the_question_of_the_default_run():
     server = Attacker(SitePolicy())
     server.offer(options())
     assert server.begin(1).arrays["error_cov"].shape == (found.state_dim, found.state_dim)
-    assert server.party._question == found.question
+    assert server.party._client.question == found.question
 
 
 def test_without_a_policy_nothing_starts(kit, monkeypatch):

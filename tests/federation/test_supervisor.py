@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedgranger.flare import logs, tidying
-from fedgranger.flare.health import read_health
-from fedgranger.flare.news import News
-from fedgranger.flare.processes import alone, is_running
+from fedgranger.flare.health import News, read_health
+from fedgranger.flare.party_process import append_to_log
+from fedgranger.flare.processes import abandon_jobs, alone, is_running, remove_job_folders
 from tests.federation.flare import wait_for
 
 SUPERVISE = """
@@ -250,10 +249,9 @@ def test_a_log_that_was_moved_aside_is_read_on(kit):
 
 
 def test_a_log_is_moved_aside_when_it_is_large(tmp_path):
-    file = logs.RotatingFile(tmp_path / "console.txt", largest_bytes=100, kept=3)
     for number in range(60):
-        file.write(f"line {number:04d}\n".encode())
-    assert file.problem == ""
+        line = f"line {number:04d}\n".encode()
+        assert append_to_log(tmp_path / "console.txt", line, largest_bytes=100) == ""
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["console.1.txt", "console.2.txt", "console.3.txt", "console.txt"]
     assert all(path.stat().st_size <= 110 for path in tmp_path.iterdir())
@@ -272,12 +270,12 @@ def test_only_old_folders_of_finished_jobs_are_removed(tmp_path):
     for name in others:
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (0, 0))
-    removed = tidying.remove_job_folders(tmp_path, {jobs[1]}, kept=3)
+    removed = remove_job_folders(tmp_path, {jobs[1]}, kept=3)
     assert removed == [jobs[0], *jobs[2:5]]
     assert {p.name for p in tmp_path.iterdir()} == {jobs[1], *jobs[5:], *others}
     young = tmp_path / jobs[5]
     os.utime(young)
-    assert tidying.remove_job_folders(tmp_path, {jobs[1]}, kept=0) == jobs[6:]
+    assert remove_job_folders(tmp_path, {jobs[1]}, kept=0) == jobs[6:]
     assert young.is_dir()
 
 
@@ -289,7 +287,7 @@ def test_jobs_that_a_dead_server_was_running_are_given_up(tmp_path):
         (tmp_path / "jobs-storage" / state / "meta").write_text(json.dumps(meta))
     (tmp_path / "jobs-storage" / "torn").mkdir()
     (tmp_path / "jobs-storage" / "torn" / "meta").write_text('{"status"')
-    assert sorted(tidying.abandon_jobs(tmp_path)) == ["DISPATCHED", "RUNNING"]
+    assert sorted(abandon_jobs(tmp_path)) == ["DISPATCHED", "RUNNING"]
     found = [
         json.loads((tmp_path / "jobs-storage" / state / "meta").read_text()) for state in states
     ]
@@ -297,4 +295,4 @@ def test_jobs_that_a_dead_server_was_running_are_given_up(tmp_path):
         "FINISHED:ABANDONED", "FINISHED:ABANDONED", "SUBMITTED", "FINISHED:COMPLETED",
     ]  # fmt: skip
     assert all(meta["name"] == "run" for meta in found)
-    assert tidying.abandon_jobs(Path(tmp_path)) == []
+    assert abandon_jobs(Path(tmp_path)) == []

@@ -14,8 +14,8 @@ from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.site_normal import load_normal
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watch_records import load_normal
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.messages import monitor_bytes
 from fedgranger.rca import gather

@@ -12,9 +12,9 @@ from fedgranger.federation.codec import Packet, decode, encode, pack
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.requests import read_alarm
-from fedgranger.federation.site_normal import load_normal
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.flare.site_alarms import add_alarm, read_alarms
+from fedgranger.federation.watch_records import load_normal
+from fedgranger.flare.settings import add_alarm, read_alarms
 from fedgranger.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION
 from fedgranger.rca.knowledge import knowledge_of
 from tests.federation.watched import NEW, assert_same, give, trained
@@ -159,7 +159,8 @@ def test_whatever_a_server_asks_it_gets_every_new_step_once(tmp_path):
     )  # before memory is taken
     assert server.watch(run="other").values["code"] == "unknown"  # not the run it learned in
     assert server.watch(start=100).kind == "done"
-    federation.give(LocalSeries(federation.parties["a"]._series.client, np.arange(600)))  # restart
+    client = federation.parties["a"]._client.series.client
+    federation.give(LocalSeries(client, np.arange(600)))  # restart
     assert server.watch(pieces=(-1, 0, 5, 6, 10**9)).kind == "done"
     assert one_row_per_step(server.seen) == 300
     assert "invalid" in server.codes
@@ -215,7 +216,7 @@ def test_a_site_that_asks_is_waited_for(tmp_path):
     federation, result = trained(tmp_path)
     give(federation, NEW)
     federation.policy = asking
-    federation.give(federation.parties["a"]._series)
+    federation.give(federation.parties["a"]._client.series)
     server = Server(federation)
     assert server.watch().values["code"] == "waiting"
     assert server.seen == {}

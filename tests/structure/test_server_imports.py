@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CONTRACT = "the server of a federated run never touches a client's code"
 AT_SITES = {
     *("answers", "direct", "party", "policy", "preparation", "preview", "questions", "requests"),
-    *("secret", "client_job", "simulation", "watcher", "reported", "site_normal", "site_alarms"),
+    *("secret", "client_job", "simulation", "watcher", "watch_records", "followed_run"),
     *("new_data", "online"),
 }
 """Modules of federation, flare and rca for a site's process, or one process with every party."""

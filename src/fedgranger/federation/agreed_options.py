@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedgranger.config import RunConfig
@@ -27,11 +27,7 @@ ROUND_OPTIONS = (
 
 
 def check_run_name(name: object) -> str:
-    """Refuse a name that could leave the folder of runs.
-
-    Raises:
-        ConfigError: the name cannot be used.
-    """
+    """Refuse a name that could leave the folder of runs."""
     if not isinstance(name, str) or not RUN_NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
             f"run is {str(name)[:80]!r}; use at most 63 letters, digits, '-', '_' and single '.', "
@@ -143,6 +139,11 @@ class ClientOptions:
             return {}
         return {key: getattr(self.config, key) for key in ROUND_OPTIONS}
 
+    def capped(self, largest: int) -> ClientOptions:
+        """The same with so many states at most."""
+        dim = min(self.config.max_state_dim, largest)
+        return replace(self, config=replace(self.config, max_state_dim=dim))
+
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
         common = {"test": self.config.test, "message_steps": self.message_steps}
@@ -150,11 +151,7 @@ class ClientOptions:
 
     @classmethod
     def from_text(cls, text: str) -> ClientOptions:
-        """Undo `to_text`.
-
-        Raises:
-            ConfigError: they cannot be read, or hold something that a client is not told.
-        """
+        """Undo `to_text`; refuse what a client is not told."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.client.season import period_steps
 from fedgranger.data.time_axis import TimeRange
+from fedgranger.federation.time_fields import axis_fields
 from fedgranger.messages import MonitorMessage
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
@@ -17,15 +19,10 @@ Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 DONE: Answer = ("done", {}, {})
 
 
-def range_fields(axis: TimeRange) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A client's time axis."""
-    values = {
-        "time_kind": axis.time_kind,
-        "first": str(axis.first),
-        "last": str(axis.last),
-        "interval": str(axis.interval),
-    }
-    return values, {"stretches": np.array(axis.stretches, dtype=np.int64)}
+def time_range(kind: str, axis: TimeRange, clock: float, epoch: int, **own: Any) -> Answer:
+    """A client's time axis, clock and version: `range`, or `news` of its new data."""
+    values, arrays = axis_fields(axis)
+    return kind, {**values, "clock": clock, "version": __version__, "epoch": epoch, **own}, arrays
 
 
 def hello(prepared: ClientSide) -> Answer:

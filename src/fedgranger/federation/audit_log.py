@@ -29,9 +29,7 @@ REPAIRED = "mended"
 class AuditLog:
     """An append-only log that several processes of one site may write to.
 
-    Args:
-        path: the file; made on the first `add`, readable by its owner only.
-        clock: seconds since 1970.
+    The file is made on the first `add`, readable by its owner only.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -64,9 +62,7 @@ class AuditLog:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a log, oldest first; a torn one is left out (the next one speaks of it)."""
-    for _, record in _numbered(path):
-        if record is not None:
-            yield record
+    return (record for _, record in _lines(path) if record is not None)
 
 
 def verify(path: Path) -> int:
@@ -75,25 +71,20 @@ def verify(path: Path) -> int:
     Raises:
         RunError: naming the first line that is broken.
     """
-    before, torn, count = "", b"", 0
-    for number, (content, record) in enumerate(_numbered(path), 1):
-        count = number
-        if torn:
-            if record is None or (record.get("event"), record.get("torn")) != (
-                REPAIRED,
-                _hash(torn),
-            ):
-                raise _broken(path, number - 1)
-            torn = b""
+    before, torn, lines = "", b"", list(_lines(path))
+    for number, (content, record) in enumerate(lines, 1):
+        found = record or {}
+        if torn and (found.get("event"), found.get("torn")) != (REPAIRED, _hash(torn)):
+            raise _broken(path, number - 1)
+        torn = content if record is None else b""
         if record is None:
-            torn = content
             continue
-        if record.get("before") != before or record.get("hash") != _own_hash(record):
+        if record.get("before") != before or record["hash"] != _own_hash(record):
             raise _broken(path, number)
         before = record["hash"]
     if torn:
-        raise _broken(path, count)
-    return count
+        raise _broken(path, len(lines))
+    return len(lines)
 
 
 def _broken(path: Path, number: int) -> RunError:
@@ -103,7 +94,7 @@ def _broken(path: Path, number: int) -> RunError:
     )
 
 
-def _numbered(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Every line as it is, and what it holds, None when it cannot be read."""
     try:
         content = path.read_bytes()

@@ -36,14 +36,10 @@ class MessageError(FedGrangerError):
 
 
 class Packet(NamedTuple):
-    """One message.
+    """One message of a run, to or from a client.
 
     Attributes:
-        kind: a key of `messages.CONTENTS`.
-        run: the run it belongs to.
-        client: the client that sends or receives it.
-        values: its scalars.
-        arrays: its arrays.
+        kind: a key of `messages.CONTENTS`, which lists its values and arrays.
         answers: digest of the request that it answers; empty in a request.
     """
 
@@ -121,11 +117,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
 def unpack(
     payload: bytes, *, largest_header: int = LARGEST_HEADER
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Undo `pack`.
-
-    Args:
-        payload: the bytes.
-        largest_header: a longer header is refused; of a party's own record any length is read.
+    """Undo `pack`; of a party's own record a header of any length is read.
 
     Raises:
         MessageError: the bytes are not whole.

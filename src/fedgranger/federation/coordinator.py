@@ -16,15 +16,15 @@ from fedgranger.federation.codec import MessageError, Packet, decode, digest, en
 from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
-from fedgranger.federation.store import Records, Store
-from fedgranger.federation.validation import check_answer, check_sender, largest_answer
+from fedgranger.federation.store import Store
+from fedgranger.federation.validation import check_answer, check_length, check_sender
 
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """Before a client is asked again whose disk failed or whose site must first allow the run."""
 Asking = Callable[
-    [Plan, Records, Callable[[], float], Callable[[str], None]], Generator[Request, Answers, Any]
+    [Plan, Store, Callable[[], float], Callable[[str], None]], Generator[Request, Answers, Any]
 ]
 """Begins a protocol: a generator that yields what to ask and is resumed with all answers."""
 
@@ -46,12 +46,14 @@ class Engine(Protocol):
 class Coordinator:
     """State machine of the server.
 
-    Args:
-        plan: the run.
-        store: the server's disk.
-        clock: seconds since 1970.
-        log: told what the user should know.
-        protocol: what to ask: a run, or a watch over new data.
+    Attributes:
+        plan: the run, without clients that were dropped.
+        ledger: what crossed the wire.
+        found: what the protocol found; None until its end.
+        dropped: clients that stayed away.
+        phase: kind of the present request.
+        round_index: its round, or -1.
+        should_pause: before a client is asked again, its site needs time.
     """
 
     def __init__(
@@ -68,51 +70,39 @@ class Coordinator:
         self.round_index = -1
         self.phase = "offer"
         self.should_pause = False
-        self._plan, self._store, self._clock, self._log = plan, store, clock, log
+        self.plan, self._store, self._clock, self._log = plan, store, clock, log
         self._restarts, self._of = 0, protocol
         self._begin()
-
-    @property
-    def plan(self) -> Plan:
-        """The run, without clients that were dropped."""
-        return self._plan
 
     def requests(self) -> dict[str, bytes]:
         """What to send now: the requests that nobody has answered yet."""
         for client, payload in self._open.items():
-            self.ledger.sent(client, self.phase, self.round_index, len(payload))
+            self.ledger.count("down", client, self.phase, self.round_index, len(payload))
         return dict(self._open)
 
     def receive(self, client: str, payload: bytes) -> None:
         """Take in an answer; one that is not wanted changes nothing."""
         try:
-            self._check_length(client, payload)
+            ask, shape = self._ask, self._ask.shapes.get(client)
+            check_length(ask.kind, shape, payload)
             packet = decode(payload)
-            check_sender(packet, self._plan.run, client)
+            check_sender(packet, self.plan.run, client)
             if client not in self._open or packet.answers != digest(self._open[client]):
                 self.ledger.repeated[client] += 1
                 return
             if packet.kind == "refusal":
                 self._refused(client, packet)
                 return
-            ask = self._ask
-            shape = ask.shapes.get(client)
             check_answer(ask.kind, ask.values[client], shape, packet)
         except MessageError as error:
             self.ledger.refused[client] += 1
             self._log(f"client '{client}': answer refused: {error}")
             return
-        self.ledger.received(client, self.phase, self.round_index, len(payload))
+        self.ledger.count("up", client, self.phase, self.round_index, len(payload))
         del self._open[client]
         self._answers[client] = packet
         if not self._open:
             self._advance()
-
-    def _check_length(self, client: str, payload: bytes) -> None:
-        """An answer of any other length is not even looked into."""
-        largest = largest_answer(self._ask.kind, self._ask.shapes.get(client))
-        if len(payload) > largest:
-            raise MessageError(f"it has {len(payload)} bytes, more than {largest}")
 
     def tick(self) -> None:
         """Look at the clock: say who is awaited, and end the wait when it has lasted too long.
@@ -128,15 +118,15 @@ class Coordinator:
             + (" (its site has not allowed the run yet)" if name in self._waiting else "")
             for name in sorted(self._open)
         )
-        if waited > self._plan.options.wait_seconds:
+        if waited > self.plan.options.wait_seconds:
             self._give_up(awaited, waited)
         elif waited > self._noticed + NOTICE_SECONDS:
             self._noticed = waited
-            left = self._plan.options.wait_seconds - waited
+            left = self.plan.options.wait_seconds - waited
             self._log(f"waiting for {awaited} since {waited:.0f} s; {left:.0f} s left")
 
     def _begin(self) -> None:
-        self._protocol = self._of(self._plan, self._store, self._clock, self._log)
+        self._protocol = self._of(self.plan, self._store, self._clock, self._log)
         self._send(next(self._protocol))
 
     def _send(self, ask: Request) -> None:
@@ -146,9 +136,9 @@ class Coordinator:
         self._waiting: set[str] = set()
         self._open = {
             client: encode(
-                Packet(ask.kind, self._plan.run, client, ask.values[client], ask.arrays[client])
+                Packet(ask.kind, self.plan.run, client, values, ask.arrays.get(client, {}))
             )
-            for client in ask.values
+            for client, values in ask.values.items()
         }
 
     def _advance(self) -> None:
@@ -185,23 +175,23 @@ class Coordinator:
         self._restarts += 1
         if self._restarts > LARGEST_RESTARTS:
             raise RunStopped("the clients keep losing their records; look at their disks")
-        self._plan = replace(self._plan, nonce=f"{self._plan.nonce}+")
+        self.plan = replace(self.plan, nonce=f"{self.plan.nonce}+")
         self._begin()
 
     def _give_up(self, awaited: str, waited: float) -> None:
-        if self._plan.options.on_missing == "stop":
+        if self.plan.options.on_missing == "stop":
             raise RunStopped(
                 f"no answer from {awaited} for {waited:.0f} s; the run can be resumed when they "
                 "are back"
             )
-        remaining = tuple(name for name in self._plan.clients if name not in self._open)
+        remaining = tuple(name for name in self.plan.clients if name not in self._open)
         if len(remaining) < 2:
             raise RunStopped(
                 f"no answer from {awaited} for {waited:.0f} s; too few clients are left"
             )
         self._log(f"going on without {awaited}: no answer for {waited:.0f} s")
         self.dropped = (*self.dropped, *sorted(self._open))
-        self._plan = replace(self._plan, clients=remaining)
+        self.plan = replace(self.plan, clients=remaining)
         self._restart()
 
 

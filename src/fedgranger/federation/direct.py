@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory
-from fedgranger.client.own_normal import OwnNormal, learn_own_normal
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.errors import UnstableRecursionError
@@ -25,13 +23,7 @@ from fedgranger.federation.protocol import ServerProtocol, ServerResult
 
 
 class LocalClient:
-    """A client in the server's process.
-
-    Args:
-        name: the client.
-        axis: its time axis.
-        prepare: identifies and computes its states; called once, when the run begins.
-    """
+    """A client in the server's process; `prepare` is called once, when the run begins."""
 
     def __init__(self, name: str, axis: TimeRange, prepare: Callable[[], ClientSide]) -> None:
         self.name, self._axis, self._prepare = name, axis, prepare
@@ -45,14 +37,6 @@ class LocalClient:
             self._prepared = self._prepare()
         return self._prepared
 
-    def own_normal(self) -> OwnNormal:
-        """What is normal for it, learned when the run has ended.
-
-        Raises:
-            DataError: its data are too few for that.
-        """
-        return learn_own_normal(self.prepared)
-
     @property
     def augmentation(self) -> np.ndarray | None:
         """θ after the rounds that went through this client; None when there were none."""
@@ -63,9 +47,7 @@ class LocalClient:
     ) -> Answer:
         """Answer a request of the protocol."""
         if kind == "offer":
-            found, axis = answers.range_fields(self._axis)
-            about = {"clock": 0.0, "version": __version__, "epoch": 0, "rounds": "[]", "data": ""}
-            return "range", found | about, axis
+            return answers.time_range("range", self._axis, 0.0, 0, rounds="[]", data="")
         if kind == "begin":
             return answers.hello(self.prepared)
         if kind == "join":
@@ -103,7 +85,7 @@ def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> 
         found: dict[str, Packet] = {}
         try:
             for name, values in request.values.items():
-                answer = clients[name].answer(request.kind, values, request.arrays[name])
+                answer = clients[name].answer(request.kind, values, request.arrays.get(name, {}))
                 found[name] = Packet(answer[0], "", name, answer[1], answer[2])
             request = protocol.send(found)
         except UnstableRecursionError as error:

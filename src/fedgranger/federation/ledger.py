@@ -7,14 +7,14 @@ from statistics import median
 
 import pandas as pd
 
-COLUMNS = ("client", "phase", "round", "messages_down", "bytes_down", "messages_up", "bytes_up")
+COUNTS = ("messages_down", "bytes_down", "messages_up", "bytes_up")
 
 
 class Ledger:
     """Counts kept by the server; what a restart repeats is counted again, because it was sent."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, int], list[int]] = {}
+        self._counts: dict[tuple[str, str, int], dict[str, int]] = {}
         self.refused: Counter[str] = Counter()
         self.repeated: Counter[str] = Counter()
         self._seconds: dict[str, list[float]] = {}
@@ -33,32 +33,23 @@ class Ledger:
             "seconds_per_round": round(median(steps), 4) if steps else 0.0,
         }
 
-    def sent(self, client: str, phase: str, round_index: int, size: int) -> None:
-        """A request left the server."""
-        counts = self._row(client, phase, round_index)
-        counts[0] += 1
-        counts[1] += size
-
-    def received(self, client: str, phase: str, round_index: int, size: int) -> None:
-        """An answer arrived that was used."""
-        counts = self._row(client, phase, round_index)
-        counts[2] += 1
-        counts[3] += size
-
-    def _row(self, client: str, phase: str, round_index: int) -> list[int]:
-        return self._counts.setdefault((client, phase, round_index), [0, 0, 0, 0])
+    def count(self, direction: str, client: str, phase: str, round_index: int, size: int) -> None:
+        """A request left the server (`down`), or an answer arrived that was used (`up`)."""
+        counts = self._counts.setdefault((client, phase, round_index), dict.fromkeys(COUNTS, 0))
+        counts[f"messages_{direction}"] += 1
+        counts[f"bytes_{direction}"] += size
 
     def table(self) -> pd.DataFrame:
         """One row per client, phase and round."""
-        rows = [(*key, *counts) for key, counts in self._counts.items()]
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        rows = [(*key, *counts.values()) for key, counts in self._counts.items()]
+        return pd.DataFrame(rows, columns=["client", "phase", "round", *COUNTS])
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Sums per client, with answers refused and repeated."""
         out: dict[str, dict[str, int]] = {}
         for (client, _, _), counts in self._counts.items():
-            total = out.setdefault(client, dict.fromkeys(COLUMNS[3:], 0))
-            for name, count in zip(COLUMNS[3:], counts, strict=True):
+            total = out.setdefault(client, dict.fromkeys(COUNTS, 0))
+            for name, count in counts.items():
                 total[name] += count
         for client, total in out.items():
             total["refused"], total["repeated"] = self.refused[client], self.repeated[client]

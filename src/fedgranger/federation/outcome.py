@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import platform
 import time
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
 from fedgranger.federation.coordinator import Coordinator
-from fedgranger.federation.protocol import ServerResult, Training
+from fedgranger.federation.protocol import ServerResult
+from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.manifest_types import (
     DataFacts,
@@ -38,17 +40,12 @@ def to_result(
 ) -> Result:
     """Build the result; θ, sensors and local models stay with their clients.
 
-    Args:
-        coordinator: the server, with its ledger.
-        found: what it found.
-        engine: name of the engine.
-        seconds: how long this server ran.
-        left_out: clients that did not take part; their edges are not tested.
+    The edges of clients that were left out are in its tables, not tested.
     """
     config = coordinator.plan.options.config
     inference = found.inference
     if inference is not None and left_out:
-        inference = _with_absent(inference, found.clients, left_out)
+        inference = _with_absent(inference, _reasons(found.clients, left_out))
     facts = dict(found.facts)
     facts["warnings"] = [*_absence(left_out), *facts["warnings"]]
     whole = "".join(f"{name} {value}\n" for name, value in sorted(found.data_hashes.items()))
@@ -183,39 +180,22 @@ def _absence(left_out: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _absent_pairs(clients: tuple[str, ...], left_out: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Every (cause, effect) of which one side did not take part."""
-    everyone = (*clients, *left_out)
-    return [
-        (cause, effect)
-        for effect in everyone
-        for cause in everyone
-        if cause != effect and (cause in left_out or effect in left_out)
-    ]
+def _reasons(clients: tuple[str, ...], left_out: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    """Every (cause, effect) of which one side did not take part, and why it has no numbers."""
+    reasons = {}
+    for effect, cause in itertools.permutations((*clients, *left_out), 2):
+        absent = [f"'{name}'" for name in (cause, effect) if name in left_out]
+        if absent:
+            reasons[cause, effect] = f"{' and '.join(absent)} stayed away"
+    return reasons
 
 
-def _stayed_away(cause: str, effect: str, left_out: tuple[str, ...]) -> str:
-    names = [f"'{name}'" for name in (cause, effect) if name in left_out]
-    return f"{' and '.join(names)} stayed away"
-
-
-def _with_absent(
-    found: EdgeInference, clients: tuple[str, ...], left_out: tuple[str, ...]
-) -> EdgeInference:
+def _with_absent(found: EdgeInference, reasons: Mapping[tuple[str, str], str]) -> EdgeInference:
     """Add the pairs of absent clients to the tables, and why they have no numbers to the facts."""
-    for cause, effect in _absent_pairs(clients, left_out):
-        reason = _stayed_away(cause, effect, left_out)
+    for (cause, effect), reason in reasons.items():
         found.facts.setdefault("reasons", {})[f"{cause} -> {effect}"] = reason
-    beside = None if found.beside is None else _with_absent(found.beside, clients, left_out)
-    return found._replace(edges=_with_untested(found.edges, clients, left_out), beside=beside)
-
-
-def _with_untested(
-    edges: pd.DataFrame, clients: tuple[str, ...], left_out: tuple[str, ...]
-) -> pd.DataFrame:
-    """Add the pairs with clients that did not take part, without any number."""
-    absent = _absent_pairs(clients, left_out)
-    pairs = [{"cause": cause, "effect": effect, "df": 0, "delay": 0} for cause, effect in absent]
-    added = pd.DataFrame(pairs).reindex(columns=edges.columns)
-    kinds = {name: edges[name].dtype for name in edges.columns}
-    return pd.concat([edges, added.astype(kinds)], ignore_index=True)
+    rows = [{"cause": cause, "effect": effect, "df": 0, "delay": 0} for cause, effect in reasons]
+    added = pd.DataFrame(rows).reindex(columns=found.edges.columns)
+    edges = pd.concat([found.edges, added.astype(dict(found.edges.dtypes))], ignore_index=True)
+    beside = None if found.beside is None else _with_absent(found.beside, reasons)
+    return found._replace(edges=edges, beside=beside)

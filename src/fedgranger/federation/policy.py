@@ -44,24 +44,9 @@ class PolicyError(FedGrangerError):
 
 @dataclass(frozen=True)
 class SitePolicy:
-    """What a site lets out; the names are the keys of `policy.toml`.
+    """What a site lets out; `policy.toml` beside this module explains every key.
 
-    Attributes:
-        largest_state_dim: at most so many states (numbers per time step) may leave.
-        smallest_sensors_per_state: so many sensors must stand behind every state at least.
-        standardise: true: only states of standardised sensors leave, so no unit and no mean does.
-        tests: kinds of edge tests that the site's states may be used for; [] for none.
-        rounds: FedGC rounds that the site takes part in, over all runs on the same data; after
-            about sensors / states rounds the server holds every sensor up to a linear map.
-        questions: how many different questions (options of the states, period) about the same
-            data are answered; the same one again gets the same answer.
-        runs_per_day: so many different runs may begin, or questions fail, within 24 hours.
-        first_time: rows before this time are not used; empty for no limit.
-        last_time: rows after this time are not used; empty for no limit.
-        ask: true: a run waits until somebody at the site has given 'federation allow'.
-        largest_message_steps: at most so many time steps in one message.
-        watch: true: the site's new data may be watched for root causes: states and one number of
-            surprise leave once per new time step.
+    A question that fails counts like a run of the day. Times are empty for no limit.
     """
 
     largest_state_dim: int = 4
@@ -110,11 +95,7 @@ class SitePolicy:
         return min(self.largest_state_dim, int(num_sensors / self.smallest_sensors_per_state))
 
     def check_options(self, options: ClientOptions, num_sensors: int) -> None:
-        """Refuse options that ask for too much, before anything is computed.
-
-        Raises:
-            PolicyError: with the policy's limit.
-        """
+        """Refuse options that ask for too much, before anything is computed, naming the limit."""
         config, largest = options.config, self.largest_for(num_sensors)
         if largest < 1:
             raise PolicyError("its policy lets no state out")
@@ -224,41 +205,4 @@ def _moment(name: str, value: Any) -> Any:
 
 def policy_text() -> str:
     """The default policy as TOML, with a comment on every line that a site may want to change."""
-    return """\
-# What this site lets out, whatever a run asks for. Read when a run's process starts.
-
-# At most so many numbers per time step, and so many sensors behind each of them at least.
-largest_state_dim = 4
-smallest_sensors_per_state = 2
-
-# Only states of standardised sensors leave: no unit, no mean.
-standardise = true
-
-# What the states may be used for; [] for nothing.
-tests = ["debiased", "readings"]
-
-# FedGC rounds, over all runs on the same data. After about sensors / states rounds the server
-# holds every sensor up to a linear map, so the default is none.
-rounds = 0
-
-# How many different questions about the same data are answered. The same one again gets the same
-# answer; another one shows other combinations of your sensors.
-questions = 1
-
-# Different runs that may begin within 24 hours.
-runs_per_day = 24
-
-# Only rows within this period are used.
-# first_time = 2026-01-01T00:00:00
-# last_time = 2026-12-31T23:59:59
-
-# true: every new run waits until you have given 'fedgranger federation allow FOLDER RUN'.
-ask = false
-
-# Time steps in one message.
-largest_message_steps = 50_000
-
-# true: your new data (federation start --watch FILE) may be watched for root causes: states and one
-# number of surprise per new time step leave, once.
-watch = false
-"""
+    return Path(__file__).with_name(POLICY_FILE).read_text("utf-8")

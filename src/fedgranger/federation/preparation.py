@@ -1,7 +1,8 @@
-"""What a client of a federation prepares from its own file once the common time axis is known."""
+"""What a client of a federation prepares from its own file, once its site's policy allows it."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -12,8 +13,11 @@ from fedgranger.client.client_side import ClientSide, resolve_window, set_up_cli
 from fedgranger.client.learner import make_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
-from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text
 from fedgranger.federation.agreed_options import ClientOptions
+from fedgranger.federation.policy import PolicyError
+from fedgranger.federation.questions import Questions, Site, question_of
+from fedgranger.federation.secret import data_hash, draw_start
 
 Start = Callable[[tuple[int, int]], np.ndarray]
 """θ⁰ by its shape."""
@@ -46,14 +50,87 @@ def seeded_preparation(config: RunConfig) -> Preparation:
     """The same with θ⁰ from the run's seed and prior, as in one process: for simulations only."""
 
     def prepare(
-        series: LocalSeries, grid: TimeGrid, options: ClientOptions, start: Start
+        series: LocalSeries, grid: TimeGrid, options: ClientOptions, _start: Start
     ) -> ClientSide:
-        del start
-        return prepare_party(
-            series,
-            grid,
-            options,
-            lambda shape: initial_augmentation(series.client.name, shape, config),
-        )
+        name = series.client.name
+        start = functools.partial(initial_augmentation, name, config=config)
+        return prepare_party(series, grid, options, start)
 
     return prepare
+
+
+class PermittedClient:
+    """A client's data as its runs need them; the policy is asked before anything is computed.
+
+    It is asked again for every run and after every restart.
+
+    Attributes:
+        series: its data, within the period that the policy allows.
+        data_hash: tells its data from others.
+        questions: what it has been asked about them.
+        question: name of the last one that was allowed; empty: none.
+        prepare: identifies, computes the states and builds the learner.
+    """
+
+    def __init__(self, series: LocalSeries, site: Site, prepare: Preparation) -> None:
+        self.series, self._site, self.prepare = series, site, prepare
+        self.data_hash = data_hash(site.secret, series)
+        self.questions = Questions(site.store, site.policy, self.data_hash)
+        self.question = ""
+        self._prepared: tuple[tuple[TimeGrid, str], ClientSide] | None = None
+        self._permitted: tuple[str, TimeGrid, str] | None = None
+
+    def check_options(self, options: ClientOptions) -> None:
+        """Refuse options that ask for more than the policy allows."""
+        self._site.policy.check_options(options, self.series.client.num_sensors)
+
+    def ready(self, run: str, text: str, grid: TimeGrid) -> ClientSide:
+        """The data prepared for a run with these options on the agreed time axis.
+
+        Raises:
+            PolicyError: the policy does not allow it, or not yet.
+        """
+        key, prepared = (grid, text), None
+        if self._prepared is not None and self._prepared[0] == key:
+            prepared = self._prepared[1]
+            if self._permitted == (run, *key):
+                return prepared
+        options = ClientOptions.from_text(text)
+        self.check_options(options)
+        largest = self._site.policy.largest_for(self.series.client.num_sensors)
+        question, now = question_of(options, grid, largest), self._site.clock()
+        details = {"options": text, "period": period_text(grid)}
+        self.questions.check(run, question, details, now)
+        if prepared is None:
+            try:
+                start = functools.partial(draw_start, self._site.secret, self.data_hash)
+                prepared = self.prepare(self.series, grid, options.capped(largest), start)
+            except Exception:
+                self.questions.fail(question, now)
+                raise
+            if prepared.model.state_dim > largest:
+                raise PolicyError(f"its policy allows {largest} states at most")
+            for note in _notes(prepared, options, largest):
+                self._site.log(f"run '{run}'{note}")
+        self.questions.take(run, question, now)
+        self._prepared, self.question = (key, prepared), question
+        self._permitted = (run, *key)
+        return prepared
+
+
+def _notes(prepared: ClientSide, options: ClientOptions, largest: int) -> list[str]:
+    """What the people at the site should know of a preparation, after the name of the run."""
+    dim, sensors = prepared.model.state_dim, prepared.data.num_sensors
+    notes = []
+    if dim == largest < options.config.max_state_dim:
+        notes.append(
+            f": policy.toml allows {largest} states for {sensors} sensors; without that limit more "
+            "might have been chosen"
+        )
+    notes += [f": {note}" for note in prepared.notes]
+    if prepared.learner is not None:
+        notes.append(
+            f" asks for rounds of FedGC: every round shows the server {dim} more combinations of "
+            f"{sensors} sensors"
+        )
+    return notes

@@ -7,7 +7,6 @@ those weights, so this is an upper bound for linear prediction.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
-from fedgranger.federation.agreed_options import ClientOptions, FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
@@ -27,12 +26,8 @@ class Preview(NamedTuple):
 
     Attributes:
         question: name of the question that the default run asks.
-        num_steps: time steps.
-        state_dim: p.
-        num_sensors: d.
         bytes_default: payload that leaves in the default run.
         bytes_rounds: payload that leaves with the rounds.
-        rounds: how many rounds `after` speaks of.
         default: R² per sensor with the default run.
         after: R² per sensor after the rounds.
     """
@@ -64,9 +59,7 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
         series.client.name
     )
     policy.check_options(asked, series.client.num_sensors)
-    capped = min(asked.config.max_state_dim, largest)
-    own = ClientOptions(replace(asked.config, max_state_dim=capped), asked.message_steps)
-    prepared = prepare_party(series, grid, own, np.zeros)
+    prepared = prepare_party(series, grid, asked.capped(largest), np.zeros)
     p, d = prepared.model.augmentation_shape
     hello, state_hello = hello_bytes(p, len(prepared.season.lengths))
     once = state_hello + state_bytes(p) * steps

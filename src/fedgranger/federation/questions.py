@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
-from fedgranger.federation.store import DamagedRecordError, Store
+from fedgranger.federation.store import Store
 
 RECORD = "questions"
 WAITING = "waiting"
@@ -28,6 +28,24 @@ ALLOWED = "allowed"
 """Record of the runs that the site has allowed: run -> question."""
 DAY_SECONDS = 86_400.0
 KEPT_WAITING = 100
+
+
+class Site(NamedTuple):
+    """What every answer of a site depends on.
+
+    Attributes:
+        store: its disk.
+        policy: what it lets out.
+        secret: random bytes that never leave it.
+        clock: seconds since 1970.
+        log: told what the people at the site should know.
+    """
+
+    store: Store
+    policy: SitePolicy
+    secret: bytes
+    clock: Callable[[], float]
+    log: Callable[[str], None] = lambda _: None
 
 
 class WaitingError(PolicyError):
@@ -47,13 +65,7 @@ def question_of(options: ClientOptions, grid: TimeGrid, largest_state_dim: int) 
 
 
 class Questions:
-    """The record of one site and one data set.
-
-    Args:
-        store: the site's disk.
-        policy: what the site allows.
-        data_hash: of the data that are asked about.
-    """
+    """The record of one site and one data set, which has this hash."""
 
     def __init__(self, store: Store, policy: SitePolicy, data_hash: str) -> None:
         self._store, self._policy, self._data = store, policy, data_hash
@@ -68,7 +80,7 @@ class Questions:
         asked, _, runs = self._load()
         if question not in asked:
             self._check_number(asked)
-        today = {name for name, at in runs.items() if now - at < DAY_SECONDS}
+        today = _recent(runs, now)
         is_new = run not in today or (question not in asked and _failed(question) not in today)
         if is_new and len(today) >= self._policy.runs_per_day:
             raise PolicyError(
@@ -81,7 +93,7 @@ class Questions:
     def take(self, run: str, question: str, now: float) -> None:
         """Write down that a question is about to be answered; returns when it is on the disk."""
         asked, shown, runs = self._load()
-        recent = {name: at for name, at in runs.items() if now - at < DAY_SECONDS}
+        recent = _recent(runs, now)
         if question in asked and run in recent:
             return
         if question not in asked:  # another process may have been quicker
@@ -102,8 +114,7 @@ class Questions:
         It counts like a run, so that nobody learns of the data by asking what fails.
         """
         asked, shown, runs = self._load()
-        recent = {name: at for name, at in runs.items() if now - at < DAY_SECONDS}
-        self._save(asked, shown, {_failed(question): now, **recent})
+        self._save(asked, shown, {_failed(question): now, **_recent(runs, now)})
 
     def show(self, augmentation: np.ndarray) -> None:
         """Write down that states corrected with this θ are about to leave.
@@ -133,24 +144,27 @@ class Questions:
         return {} if record is None else dict(record[0]["runs"])
 
     def _load(self) -> tuple[list[str], list[str], dict[str, float]]:
-        try:
-            record = self._store.load(RECORD, fail_closed=True)
-        except DamagedRecordError:
-            raise PolicyError(
-                "its record of earlier questions is damaged, so it answers none; its site must "
-                "take the record from a copy"
-            ) from None
-        if record is None:
-            return [], [], {}
-        values = record[0]
+        """Questions about these data, θs shown of them, and when which run began."""
+        values = self._everything()
         mine = values["data"].get(self._data, {"asked": [], "shown": []})
         return list(mine["asked"]), list(mine["shown"]), dict(values["runs"])
 
     def _save(self, asked: list[str], shown: list[str], runs: dict[str, float]) -> None:
-        record = self._store.load(RECORD, fail_closed=True)
-        data = {} if record is None else dict(record[0]["data"])
-        data[self._data] = {"asked": asked, "shown": shown}
+        data = {**self._everything()["data"], self._data: {"asked": asked, "shown": shown}}
         self._store.save(RECORD, {"data": data, "runs": runs}, {})
+
+    def _everything(self) -> dict[str, Any]:
+        """The record of all data sets."""
+        damaged = PolicyError(
+            "its record of earlier questions is damaged, so it answers none; its site must take "
+            "the record from a copy"
+        )
+        record = self._store.load(RECORD, if_damaged=damaged)
+        return {"data": {}, "runs": {}} if record is None else record[0]
+
+
+def _recent(runs: dict[str, float], now: float) -> dict[str, float]:
+    return {name: at for name, at in runs.items() if now - at < DAY_SECONDS}
 
 
 def _failed(question: str) -> str:

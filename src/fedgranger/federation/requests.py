@@ -1,34 +1,31 @@
-"""What a client demands of a request before it allocates, computes or writes anything."""
+"""What a client demands of a request before it allocates, computes or writes anything.
+
+A request that it does not answer it refuses, with a code and one sentence.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
 from fedgranger.errors import FedGrangerError
-from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.federation.validation import read_fraction, read_stretches
+from fedgranger.federation.codec import MessageError, Packet, digest, encode
+from fedgranger.federation.policy import PolicyError
+from fedgranger.federation.questions import WaitingError
+from fedgranger.federation.time_fields import read_fraction, read_stretches
 
+CANNOT = "it cannot take part; its own log says why"
 NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""
 ALARM_KEYS = frozenset({"step", "time", "num_steps", "name", "is_defined", "ranking", "evidence"})
-ROW_KEYS = frozenset(
-    {
-        "client",
-        "score",
-        "ci_low",
-        "ci_high",
-        "probability",
-        "surprise",
-        "explained",
-        "explained_by",
-        "onset",
-    }
-)
+ROW_NAMES = {"client", "explained_by"}
+ROW_NUMBERS = {"score", "ci_low", "ci_high", "probability", "surprise", "explained", "onset"}
+"""What an alarm says of a suspect."""
 LONGEST_SENTENCE = 1000
 
 
@@ -40,16 +37,44 @@ class RefusalError(FedGrangerError):
         self.code = code
 
 
+def reason_of(error: Exception, run: str, log: Callable[[str], None]) -> tuple[str, str]:
+    """Code and sentence with which a request is refused that led to an error.
+
+    What is wrong with the site's data is said in its own log and not to the server: a sentence can
+    hold a sensor's name or a value.
+    """
+    if isinstance(error, RefusalError):
+        return error.code, str(error)
+    if isinstance(error, WaitingError):
+        log(
+            f"run '{run}' waits for your word: 'fedgranger federation allow KIT {run}' shows what "
+            "it asks for and lets it go on"
+        )
+        return "waiting", str(error)
+    if isinstance(error, PolicyError):
+        log(f"run '{run[:63]}' was refused: {error}")
+        return "policy", str(error)
+    if isinstance(error, MessageError):
+        return "invalid", str(error)
+    if isinstance(error, OSError):
+        log(f"the disk failed: {error}")
+        return "disk", "its disk failed; its own log says how"
+    log(str(error) if isinstance(error, FedGrangerError) else repr(error))
+    return "data", CANNOT
+
+
+def refuse(payload: object, run: str, client: str, code: str, sentence: str) -> bytes:
+    """The answer to a request that is refused."""
+    answers = digest(payload) if isinstance(payload, bytes) else ""
+    values = {"code": code, "sentence": sentence}
+    return encode(Packet("refusal", run, client, values, {}, answers))
+
+
 def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, int, int]:
     """The time axis, epoch and round of a `begin` or `follow`, within the client's own data.
 
     The axis may leave out steps at which the client has no rows, never some of its rows: a server
     cannot choose rows to look at.
-
-    Args:
-        packet: the request.
-        mine: the client's own time axis.
-        epoch: the client's present one.
 
     Raises:
         MessageError: it asks for time that the client does not have.
@@ -76,11 +101,7 @@ def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, in
 
 
 def read_edges(text: str) -> list[tuple[str, str, float, float]]:
-    """The edges of a `finish`: cause, effect, p-value, strength; NaN where one was not tested.
-
-    Raises:
-        MessageError: it is anything else.
-    """
+    """The edges of a `finish`: cause, effect, p-value, strength; NaN where one was not tested."""
     try:
         rows = json.loads(text)
         found = [(cause, effect, _number(p), _number(size)) for cause, effect, p, size in rows]
@@ -94,11 +115,7 @@ def read_edges(text: str) -> list[tuple[str, str, float, float]]:
 
 
 def read_alarm(text: str) -> dict[str, Any]:
-    """An alarm: when it began, the suspects and the evidence, all of it checked.
-
-    Raises:
-        MessageError: it is anything else.
-    """
+    """An alarm: when it began, the suspects and the evidence, all of it checked."""
     try:
         alarm = json.loads(text)
         is_alarm = isinstance(alarm, dict) and set(alarm) == ALARM_KEYS and _are_fields(alarm)
@@ -123,10 +140,10 @@ def _are_fields(alarm: dict[str, Any]) -> bool:
     if any(type(alarm[name]) is not kind for name, kind in kinds.items()) or not alarm["ranking"]:
         return False
     rows = alarm["ranking"]
-    if not all(isinstance(row, dict) and set(row) == ROW_KEYS for row in rows):
+    if not all(isinstance(row, dict) and set(row) == ROW_NAMES | ROW_NUMBERS for row in rows):
         return False
     for row in rows:
-        for key in ROW_KEYS - {"client", "explained_by"}:
+        for key in ROW_NUMBERS:
             _number(row[key])
     return True
 

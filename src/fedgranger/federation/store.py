@@ -17,9 +17,8 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
 from fedgranger.run_folder import flush_to_disk
 
-
-class DamagedRecordError(FedGrangerError):
-    """A record is there and cannot be read."""
+Record = tuple[dict[str, Any], dict[str, np.ndarray]]
+"""Values and arrays."""
 
 
 @runtime_checkable
@@ -45,31 +44,6 @@ class Files(Protocol):
     def flush_folder(self) -> None:
         """Force renames to the disk."""
         ...
-
-
-@runtime_checkable
-class Records(Protocol):
-    """Where a party keeps what it must not lose."""
-
-    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Write a record, whole or not at all."""
-        ...
-
-    def load(
-        self, name: str, *, fail_closed: bool = False
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        """Read a record, None when there is none."""
-        ...
-
-
-class NoRecords:
-    """For a run that begins anew whenever it is started."""
-
-    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep nothing."""
-
-    def load(self, name: str, *, fail_closed: bool = False) -> None:
-        """There is none."""
 
 
 class DiskFiles:
@@ -118,13 +92,11 @@ class Store:
         self._files.rename(f"{name}.new", name)
         self._files.flush_folder()
 
-    def load(
-        self, name: str, *, fail_closed: bool = False
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    def load(self, name: str, *, if_damaged: FedGrangerError | None = None) -> Record | None:
         """Return a record; None when there is none or the disk has damaged it.
 
         Raises:
-            DamagedRecordError: it is damaged, and with `fail_closed` that is not like none.
+            FedGrangerError: `if_damaged`, where damaged is not like none.
         """
         content = self._files.read(name)
         if content is None:
@@ -132,7 +104,20 @@ class Store:
         try:
             header, arrays = unpack(content, largest_header=len(content))
         except MessageError:
-            if fail_closed:
-                raise DamagedRecordError(f"the record '{name}' is damaged") from None
+            if if_damaged is not None:
+                raise if_damaged from None
             return None
         return header["values"], arrays
+
+
+class NoRecords(Store):
+    """For a run that begins anew whenever it is started."""
+
+    def __init__(self) -> None:
+        pass
+
+    def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep nothing."""
+
+    def load(self, name: str, *, if_damaged: FedGrangerError | None = None) -> None:
+        """There is none."""

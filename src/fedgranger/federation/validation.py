@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from fedgranger.data.time_axis import MOST_STRETCHES
 from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.time_fields import read_time_range
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.periods import MOST_PERIODS
 
+Shape = tuple[int, int] | None
+"""(time steps, states) of the arrays in an answer, where that is known."""
 ANSWERS = {
     "offer": "range",
     "begin": "hello",
@@ -32,30 +34,24 @@ ANSWERS = {
     "report": "monitor",
     "alarm": "done",
 }
-NUMBER = re.compile(r"-?\d{1,25}(/\d{1,15})?")
 LARGEST_EPOCH = 2**40
 LARGEST_ORDER = 1000
 LARGEST_STATE = 64
 LONGEST_PERIOD = 2**40
-LARGEST_STEP = 2**40
 ENVELOPE_BYTES = 4096
 """More than any header with its few fields needs."""
 
 
-def largest_answer(kind: str, shape: tuple[int, int] | None) -> int:
-    """The most bytes that an answer to a request can have.
-
-    Args:
-        kind: of the request.
-        shape: (time steps, states) of the arrays in the answer, where that is known.
-    """
+def check_length(kind: str, shape: Shape, payload: bytes) -> None:
+    """Refuse an answer that is longer than any to a request of this kind, before it is read."""
     if shape is None:
-        square = 8 * LARGEST_STATE**2 + 8
-        stretches = 16 * MOST_STRETCHES
+        square, stretches = 8 * LARGEST_STATE**2 + 8, 16 * MOST_STRETCHES
         arrays = {"offer": stretches, "watch": stretches, "begin": square, "train": square}
-        return ENVELOPE_BYTES + arrays.get(kind, 0)
-    steps, dim = shape
-    return ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
+        largest = ENVELOPE_BYTES + arrays.get(kind, 0)
+    else:
+        steps, dim = shape
+        largest = ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
+    _demand(len(payload) <= largest, f"it has {len(payload)} bytes, more than {largest}")
 
 
 def check_sender(packet: Packet, run: str, client: str) -> None:
@@ -63,20 +59,8 @@ def check_sender(packet: Packet, run: str, client: str) -> None:
     _demand(packet.run == run and packet.client == client, "it speaks for another client or run")
 
 
-def check_answer(
-    kind: str, asked: Mapping[str, Any], shape: tuple[int, int] | None, packet: Packet
-) -> None:
-    """Refuse an answer that does not fit its request.
-
-    Args:
-        kind: of the request.
-        asked: the request's values.
-        shape: (time steps, states) of the arrays in the answer, where that is known.
-        packet: the answer.
-
-    Raises:
-        MessageError: with what does not fit.
-    """
+def check_answer(kind: str, asked: Mapping[str, Any], shape: Shape, packet: Packet) -> None:
+    """Refuse an answer that does not fit its request of this kind and with these values."""
     expected = ANSWERS[kind]
     if kind == "step" and asked["want_piece"] < 0:
         expected = "done"
@@ -92,8 +76,7 @@ def check_answer(
         _check_message(asked, shape, packet)
     elif expected == "states":
         _demand(packet.values["piece"] == asked["piece"], "it sent another piece")
-        _check_shape("states", shape, packet)
-        _check_flags(packet, "states")
+        _check_states("states", shape, packet)
     elif expected == "news":
         _check_axis(packet)
         threshold = float(packet.values["threshold"])
@@ -116,35 +99,16 @@ def _check_range(packet: Packet) -> None:
 
 
 def _check_axis(packet: Packet) -> None:
-    values = packet.values
-    for name in ("first", "last", "interval"):
-        read_fraction(values[name])
-    _demand(values["time_kind"] in ("stamps", "numbers"), "its time axis is of no known kind")
-    _demand(read_fraction(values["interval"]) > 0, "its sampling interval is not above 0")
-    first, last = read_fraction(values["first"]), read_fraction(values["last"])
-    _demand(first <= last, "its last time stamp is before its first")
-    stretches = read_stretches(packet.arrays["stretches"])
-    steps = (last - first) / read_fraction(values["interval"]) + 1
-    fits = stretches[0][0] == 0 and abs(stretches[-1][1] - steps) <= 1
+    values, axis = packet.values, read_time_range(packet)
+    _demand(axis.time_kind in ("stamps", "numbers"), "its time axis is of no known kind")
+    _demand(axis.interval > 0, "its sampling interval is not above 0")
+    _demand(axis.first <= axis.last, "its last time stamp is before its first")
+    steps = (axis.last - axis.first) / axis.interval + 1
+    fits = axis.stretches[0][0] == 0 and abs(axis.stretches[-1][1] - steps) <= 1
     _demand(fits, "its stretches of time are not those from its first to its last time stamp")
     _demand(0 <= int(values["epoch"]) < LARGEST_EPOCH, "its epoch is out of range")
     is_version = re.fullmatch(r"[0-9A-Za-z.+-]{1,40}", str(values["version"])) is not None
     _demand(is_version, "its version cannot be read")
-
-
-def read_stretches(array: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """First step and step after the last of every stretch of time, in order.
-
-    Raises:
-        MessageError: they are no stretches.
-    """
-    count = len(array)
-    fits = array.ndim == 2 and array.shape == (count, 2) and 1 <= count <= MOST_STRETCHES
-    _demand(fits, "its stretches of time are not a table of two columns")
-    ends = array.reshape(-1)
-    is_small = bool((ends >= 0).all() and (ends <= LARGEST_STEP).all())  # differences are exact
-    _demand(is_small and bool((np.diff(ends) > 0).all()), "its stretches of time are not in order")
-    return tuple((start, stop) for start, stop in array.tolist())
 
 
 def _check_hello(packet: Packet) -> None:
@@ -163,22 +127,21 @@ def _check_hello(packet: Packet) -> None:
     _demand(fits, "its periods are not a few whole numbers of steps")
 
 
-def _check_model(shape: tuple[int, int] | None, packet: Packet) -> None:
+def _check_model(shape: Shape, packet: Packet) -> None:
     found = packet.arrays["self_transition"].shape
     _demand(found == shape, f"its self_transition has shape {found}, not {shape}")
     _demand(float(packet.arrays["state_gain"]) >= 0, "its state gain is negative")
 
 
-def _check_message(asked: Mapping[str, Any], shape: tuple[int, int] | None, packet: Packet) -> None:
+def _check_message(asked: Mapping[str, Any], shape: Shape, packet: Packet) -> None:
     values, arrays = packet.values, packet.arrays
     fits = values["round"] == asked["round"] and values["piece"] == asked["want_piece"]
     _demand(fits, "it sent another round or piece")
     _demand(float(values["change"]) >= 0 and float(values["size"]) >= 0, "its report is negative")
-    _check_shape("augmented_states", shape, packet)
-    _check_flags(packet, "augmented_states")
+    _check_states("augmented_states", shape, packet)
     filtered = arrays["filtered_states"]
     if asked["want_filtered"]:
-        _check_shape("filtered_states", shape, packet)
+        _check_states("filtered_states", shape, packet)
         missing = arrays["is_observed"] == 0
         same = np.array_equal(filtered[missing], arrays["augmented_states"][missing])
         _demand(same, "it corrects states without a measurement")
@@ -186,10 +149,9 @@ def _check_message(asked: Mapping[str, Any], shape: tuple[int, int] | None, pack
         _demand(len(filtered) == 0, "it sent states that were not asked for")
 
 
-def _check_monitor(asked: Mapping[str, Any], shape: tuple[int, int] | None, packet: Packet) -> None:
+def _check_monitor(asked: Mapping[str, Any], shape: Shape, packet: Packet) -> None:
     _demand(packet.values["piece"] == asked["piece"], "it sent another piece")
-    _check_shape("states", shape, packet)
-    _check_flags(packet, "states")
+    _check_states("states", shape, packet)
     surprise, missing = packet.arrays["surprise"], packet.arrays["is_observed"] == 0
     _demand(len(surprise) == len(missing), "its numbers of surprise do not fit its states")
     _demand(bool((surprise >= 0).all()), "one of its numbers of surprise is negative")
@@ -197,27 +159,12 @@ def _check_monitor(asked: Mapping[str, Any], shape: tuple[int, int] | None, pack
     _demand(is_empty, "it reports on steps that it did not observe")
 
 
-def _check_shape(name: str, shape: tuple[int, int] | None, packet: Packet) -> None:
-    found = packet.arrays[name].shape
+def _check_states(name: str, shape: Shape, packet: Packet) -> None:
+    found, flags = packet.arrays[name].shape, packet.arrays["is_observed"]
     _demand(found == shape, f"its {name} have shape {found}, not {shape}")
-
-
-def _check_flags(packet: Packet, name: str) -> None:
-    flags = packet.arrays["is_observed"]
-    _demand(len(flags) == len(packet.arrays[name]), "its flags do not fit its states")
+    _demand(len(flags) == found[0], "its flags do not fit its states")
 
 
 def _demand(holds: bool, sentence: str) -> None:
     if not holds:
         raise MessageError(sentence)
-
-
-def read_fraction(value: object) -> Fraction:
-    """Read an exact number, within bounds."""
-    text = str(value)
-    if not NUMBER.fullmatch(text):
-        raise MessageError("a number of its time axis cannot be read")
-    try:
-        return Fraction(text)
-    except ZeroDivisionError:
-        raise MessageError("a number of its time axis cannot be read") from None

@@ -8,11 +8,11 @@ of what was reported: the server asks again from the first step and gets the sam
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger._version import __version__
 from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
 from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import (
@@ -27,12 +27,10 @@ from fedgranger.data.time_axis import (
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.federation.policy import PolicyError, SitePolicy
-from fedgranger.federation.questions import Questions
-from fedgranger.federation.reported import ReportedSteps
+from fedgranger.federation.policy import PolicyError
+from fedgranger.federation.questions import Questions, Site
 from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
-from fedgranger.federation.site_normal import KeptNormal, load_normal
-from fedgranger.federation.store import Store
+from fedgranger.federation.watch_records import KeptNormal, ReportedSteps, load_normal
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
@@ -67,29 +65,19 @@ class Watcher:
 
     Args:
         read: reads the site's new data, as measured; None: the site has none to watch.
-        store: its disk, on which it keeps what is normal (`site_normal`).
-        policy: what the site lets out.
-        secret: random bytes of the site that never leave it.
-        clock: seconds since 1970.
-        log: told what the people at the site should know.
+        site: whose it is; it keeps what is normal on its disk (`watch_records`).
         on_alarm: told every alarm, and again when its ranking has changed; a late message may
-            bring an earlier ranking (`with_alarm`).
+            bring an earlier ranking.
     """
 
     def __init__(
         self,
         read: Callable[[], LocalSeries] | None,
-        store: Store,
-        *,
-        policy: SitePolicy,
-        secret: bytes,
-        clock: Callable[[], float],
-        log: Callable[[str], None] = lambda _: None,
+        site: Site,
         on_alarm: Callable[[AlarmText], None] = lambda _: None,
     ) -> None:
-        self._read, self._store, self._policy = read, store, policy
-        self._clock, self._log, self._on_alarm = clock, log, on_alarm
-        self._reported = ReportedSteps(store, secret)
+        self._read, self._site, self._on_alarm = read, site, on_alarm
+        self._reported = ReportedSteps(site.store, site.secret)
         self._offered: _Offered | None = None
         self._session: _Session | None = None
         self._lines: dict[str, str] = {}
@@ -101,7 +89,7 @@ class Watcher:
 
     def answer(self, packet: Packet) -> Answer:
         """Answer one of `WATCH_KINDS`; what is wrong is raised."""
-        if not self._policy.watch:
+        if not self._site.policy.watch:
             raise PolicyError(
                 "its policy does not let its new data be watched; ask the site for 'watch'"
             )
@@ -122,7 +110,7 @@ class Watcher:
         """Say when there are new data, and where the normal range ends."""
         if self._read is None:
             raise RefusalError("data", "it has no new data to watch; its site must name a file")
-        normal = load_normal(self._store, run)
+        normal = load_normal(self._site.store, run)
         if normal is None:
             raise RefusalError("data", "it did not learn in this run what is normal for it")
         series = self._reported.available(self._read(), normal.identity)
@@ -132,14 +120,9 @@ class Watcher:
         axis = range_of(series)
         self._offered = _Offered(run, series, axis, normal)
         done = self._reported.load()
-        values, arrays = answers.range_fields(axis)
-        values |= {
-            "clock": float(self._clock()),
-            "version": __version__,
-            "epoch": 0 if done is None else done.epoch,
-            "threshold": normal.own.monitor.threshold,
-        }
-        return "news", values, arrays
+        clock, epoch = float(self._site.clock()), 0 if done is None else done.epoch
+        threshold = normal.own.monitor.threshold
+        return answers.time_range("news", axis, clock, epoch, threshold=threshold)
 
     def _follow(self, packet: Packet) -> Answer:
         """Put the data on the common axis; write down that all of it is about to be reported."""
@@ -152,11 +135,11 @@ class Watcher:
             raise RefusalError("stale", f"the watch goes on with epoch {known}")
         if not is_same_interval(float(grid.interval), offered.normal.own.interval):
             raise MessageError("the request samples time in another way than the run")
-        steps, most = int(packet.values["steps"]), self._policy.largest_message_steps
+        steps, most = int(packet.values["steps"]), self._site.policy.largest_message_steps
         if not 1 <= steps <= most:
             raise PolicyError(f"its policy allows 1 to {most} time steps per message, not {steps}")
-        identity, now = offered.normal.identity, self._clock()
-        questions = Questions(self._store, self._policy, f"watch {identity}")
+        identity, now = offered.normal.identity, self._site.clock()
+        questions = Questions(self._site.store, self._site.policy, f"watch {identity}")
         asks = {"options": "watch for root causes", "period": period_text(grid)}
         question = f"watch-{identity[:16]}"
         questions.check(packet.run, question, asks, now)
@@ -172,7 +155,7 @@ class Watcher:
             grid.segment_starts,
             offered.normal,
         )
-        self._log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
+        self._site.log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
         return answers.DONE
 
     def _alarm(self, text: str) -> Answer:
@@ -180,19 +163,9 @@ class Watcher:
         line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
         if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
             self._lines[alarm["time"]] = line
-            self._log(line)
+            self._site.log(line)
         self._on_alarm(alarm)
         return answers.DONE
-
-
-def with_alarm(known: list[AlarmText], alarm: AlarmText) -> list[AlarmText]:
-    """All alarms of a site, each with the ranking that has seen most time steps."""
-    before = [one for one in known if one["time"] == alarm["time"]]
-    if not before:
-        return [*known, alarm]
-    if any(one["num_steps"] > alarm["num_steps"] for one in before):  # it was on its way for long
-        return known
-    return [alarm if one["time"] == alarm["time"] else one for one in known]
 
 
 def _first(alarm: AlarmText) -> str:
@@ -210,9 +183,7 @@ def _report(session: _Session, piece: int) -> Answer:
         raise RefusalError("invalid", f"there is no piece {piece}")
     begin = max(0, first - PAST_STEPS)
     rows, data = slice(begin, stop), session.data
-    part = ClientData(
-        data.name, data.sensors, data.values[rows], data.observed[rows], data.treatment
-    )
+    part = replace(data, values=data.values[rows], observed=data.observed[rows])
     own = session.normal.own
     message = own.report(part, session.time[rows], session.starts[rows], first - begin)
     return answers.monitor(message, piece)

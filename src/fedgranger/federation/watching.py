@@ -8,8 +8,9 @@ with the same numbers, so the result is the same.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,10 +19,10 @@ import numpy as np
 from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_text
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
-from fedgranger.federation.exchanges import Answers, Request, request_all
+from fedgranger.federation.exchanges import Answers, Participants, Request, request_on_grid
 from fedgranger.federation.protocol import Plan
-from fedgranger.federation.store import Records
-from fedgranger.federation.time_answers import check_clocks, read_time_range, request_on_grid
+from fedgranger.federation.store import Store
+from fedgranger.federation.time_fields import check_clocks, read_time_range
 from fedgranger.option_fields import Options, choice, whole
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
 from fedgranger.rca.evidence import Report
@@ -41,55 +42,43 @@ class WatchOptions(Options):
 
 
 class Watched(NamedTuple):
-    """What a watch found.
-
-    Attributes:
-        alarms: in order, each with its last ranking.
-        grid: the common time axis of the new data.
-    """
+    """What a watch found: alarms in order, each with its last ranking; on this time axis."""
 
     alarms: tuple[Alarm, ...]
     grid: TimeGrid
 
 
 def watch_protocol(knowledge: Knowledge, options: WatchOptions) -> Asking:
-    """The protocol of a watch, for a `Coordinator`.
-
-    Args:
-        knowledge: what the server of the run knows.
-        options: of the watch.
-    """
-
-    def begin(
-        plan: Plan, store: Records, clock: Callable[[], float], log: Callable[[str], None]
-    ) -> Generator[Request, Answers, Watched]:
-        del store  # what was seen can be asked for again
-        return _watch(plan, knowledge, options, clock, log)
-
-    return begin
+    """The protocol of a watch, for a `Coordinator`; `knowledge` is of the server of a run."""
+    return functools.partial(_watch, knowledge, options)
 
 
 def _watch(
-    plan: Plan,
     knowledge: Knowledge,
     options: WatchOptions,
+    plan: Plan,
+    _store: Store,  # what was seen can be asked for again
     clock: Callable[[], float],
     log: Callable[[str], None],
 ) -> Generator[Request, Answers, Watched]:
     names = tuple(sorted(plan.clients))
-    news = yield request_all(names, "watch", {"nonce": plan.nonce})
+    news = yield Request("watch", {name: {"nonce": plan.nonce} for name in names})
     check_clocks(news, plan.options, clock())
     grid = agree({name: read_time_range(packet) for name, packet in news.items()})
     epoch = 1 + max(int(packet.values["epoch"]) for packet in news.values())
     log(f"watching {period_text(grid)}")
     yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
+    known = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))
+    participants = Participants({name: known[name] for name in names}, epoch)
     thresholds = {name: float(packet.values["threshold"]) for name, packet in news.items()}
     analysis = Alarms(knowledge, thresholds, scorer=options.scorer, quiet=options.quiet)
     found: dict[int, Alarm] = {}
     sent: dict[int, dict[str, Any]] = {}
-    time, before, num_steps = grid_time(grid), dict.fromkeys(names, False), 0
-    for ask, starts in _asks(names, knowledge, grid, epoch, options.steps):
-        answers = yield ask
+    time, segment_starts = grid_time(grid), grid.segment_starts
+    before, num_steps = dict.fromkeys(names, False), 0
+    for piece, first in enumerate(range(0, grid.num_steps, options.steps)):
+        starts = segment_starts[first : first + options.steps]
+        answers = yield participants.request("report", {"piece": piece}, len(starts))
         messages = {name: _received(answers[name], starts, before[name]) for name in names}
         before = {name: bool(message.is_observed[-1]) for name, message in messages.items()}
         num_steps += len(starts)
@@ -99,39 +88,17 @@ def _watch(
             if is_new:
                 log(f"{alarm.ranking.name} ({time[alarm.step]}): {alarm.ranking.first} comes first")
                 sent[alarm.step] = alarm.ranking.to_mapping()
-                yield _alarm_request(names, epoch, alarm_text(alarm, time, num_steps))
+                yield participants.request("alarm", {"alarm": alarm_text(alarm, time, num_steps)})
     for step, alarm in found.items():
         if alarm.ranking.to_mapping() != sent[step]:
-            yield _alarm_request(names, epoch, alarm_text(alarm, time, num_steps))
+            yield participants.request("alarm", {"alarm": alarm_text(alarm, time, num_steps)})
     return Watched(tuple(found.values()), grid)
 
 
 def alarm_text(alarm: Alarm, time: np.ndarray, num_steps: int) -> str:
-    """What the sites are told of an alarm, as JSON.
-
-    Args:
-        alarm: with its present ranking.
-        time: the common time axis.
-        num_steps: time steps that were watched so far; a later ranking has seen more.
-    """
+    """What the sites are told of an alarm, as JSON; a later ranking has seen more steps."""
     when = {"step": alarm.step, "time": str(time[alarm.step]), "num_steps": num_steps}
     return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)
-
-
-def _alarm_request(names: tuple[str, ...], epoch: int, text: str) -> Request:
-    return request_all(names, "alarm", {"epoch": epoch, "alarm": text})
-
-
-def _asks(
-    names: tuple[str, ...], knowledge: Knowledge, grid: TimeGrid, epoch: int, size: int
-) -> Iterator[tuple[Request, np.ndarray]]:
-    """One question per piece of the axis, and which of its steps follow no other."""
-    dims = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))
-    starts = grid.segment_starts
-    for piece, first in enumerate(range(0, grid.num_steps, size)):
-        part = starts[first : first + size]
-        ask = request_all(names, "report", {"epoch": epoch, "piece": piece})
-        yield ask._replace(shapes={name: (len(part), dims[name]) for name in names}), part
 
 
 def _received(packet: Packet, starts: np.ndarray, is_observed_before: bool) -> Report:

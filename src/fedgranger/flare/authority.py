@@ -19,15 +19,10 @@ from fedgranger.flare.certificate_checks import (
     MEMBERS,
     REVOKED,
     common_name,
-    parse_revoked,
     read_certificate,
+    revocation_times,
 )
-from fedgranger.flare.identity import (
-    ADMIN,
-    ORGANISATION,
-    SERVER,
-    admin_name,
-)
+from fedgranger.flare.identity import ADMIN, ORGANISATION, SERVER, admin_name
 from fedgranger.flare.private_files import write_private
 
 if TYPE_CHECKING:
@@ -43,14 +38,7 @@ PARTIES = "federation.json"
 
 @dataclass(frozen=True)
 class Authority:
-    """A federation as its organiser knows it.
-
-    Attributes:
-        folder: where the authority lies.
-        host: name or address of the server.
-        port: the server's port.
-        clients: names of all clients that were ever let in.
-    """
+    """A federation as its organiser knows it, with all clients that were ever let in."""
 
     folder: Path
     host: str
@@ -104,11 +92,7 @@ def make_authority(
 
 
 def read_authority(folder: Path) -> Authority:
-    """Open the authority that `federation init` made.
-
-    Raises:
-        RunError: the folder is none.
-    """
+    """Open the authority that `federation init` made."""
     try:
         values = json.loads((folder / PARTIES).read_text("utf-8"))
         return Authority(folder, values["host"], values["port"], tuple(values["clients"]))
@@ -123,7 +107,9 @@ def write_parties(authority: Authority, now: datetime, key: Path | None = None) 
     """Write the list of parties, and the signed list of clients for the admin."""
     from nvflare.lighter.utils import sign_content
 
-    out = _names_without_valid(authority)
+    books = issued_certificates(authority)
+    valid = {item.name for item in books if not item.is_revoked}
+    out = {item.name for item in books} - valid  # all of their certificates were revoked
     members = [name for name in authority.clients if name not in out]
     text = json.dumps({"clients": members, "written": now.timestamp()})
     signature = sign_content(text, signing_key(authority.folder, key))
@@ -135,7 +121,7 @@ def write_parties(authority: Authority, now: datetime, key: Path | None = None) 
 
 def issued_certificates(authority: Authority) -> list[Issued]:
     """All certificates that were ever signed, by party and time."""
-    revoked = revocation_times(authority)
+    revoked = revocation_times(authority.folder / REVOKED, authority.folder / ROOT)
     out = []
     for path in (authority.folder / "issued").glob("*.crt"):
         found = read_certificate(path)
@@ -144,15 +130,6 @@ def issued_certificates(authority: Authority) -> list[Issued]:
         times = (found.not_valid_before_utc, found.not_valid_after_utc)
         out.append(Issued(role, name, serial, *times, serial in revoked))
     return sorted(out, key=lambda item: (item.name, item.begins))
-
-
-def revocation_times(authority: Authority) -> dict[int, datetime]:
-    """When which certificate was withdrawn, by serial number."""
-    path = authority.folder / REVOKED
-    if not path.is_file():
-        return {}
-    revoked = parse_revoked(path, read_certificate(authority.folder / ROOT))
-    return {entry.serial_number: entry.revocation_date_utc for entry in revoked}
 
 
 def signing_key(folder: Path, key: Path | None) -> RSAPrivateKey:
@@ -173,9 +150,3 @@ def signing_key(folder: Path, key: Path | None) -> RSAPrivateKey:
     if found.public_key() != read_certificate(folder / ROOT).public_key():
         raise RunError(f"{path}: is not the key of the authority in {folder}")
     return found  # type: ignore[return-value]
-
-
-def _names_without_valid(authority: Authority) -> set[str]:
-    """Clients that had certificates, all of which were revoked."""
-    books = issued_certificates(authority)
-    return {item.name for item in books} - {item.name for item in books if not item.is_revoked}

@@ -33,14 +33,7 @@ REVOKED = "revoked.crl"
 
 
 def check_certificates(kit: Path, now: datetime) -> list[str]:
-    """Check a party's key, certificate and root before it connects.
-
-    Args:
-        kit: a start-up kit.
-        now: the present time, with its zone.
-
-    Returns:
-        Warnings in sentences: what ends within 30 days.
+    """Check a party's key, certificate and root before it connects; say what ends soon.
 
     Raises:
         RunError: the party could not connect; the sentence says why and what to do.
@@ -67,14 +60,13 @@ def check_certificates(kit: Path, now: datetime) -> list[str]:
             f"'fedgranger federation accept', or renew it with 'fedgranger federation renew {kit}'"
         )
     check_not_revoked(own, revoked_serials(kit))
-    ends = {f"{certificate}": own, f"{root}": trusted}
-    remedies = {
-        f"{certificate}": f"renew it with 'fedgranger federation renew {kit}'",
-        f"{root}": "the organiser must make a new federation before",
-    }
+    ends = (
+        (certificate, own, f"renew it with 'fedgranger federation renew {kit}'"),
+        (root, trusted, "the organiser must make a new federation before"),
+    )
     return [
-        f"{path}: ends on {day(found.not_valid_after_utc)}; {remedies[path]}"
-        for path, found in ends.items()
+        f"{path}: ends on {day(found.not_valid_after_utc)}; {remedy}"
+        for path, found, remedy in ends
         if found.not_valid_after_utc - now < timedelta(days=WARNING_DAYS)
     ]
 
@@ -82,11 +74,7 @@ def check_certificates(kit: Path, now: datetime) -> list[str]:
 def check_issued(
     certificate: Certificate, root: Certificate, kit: Path, now: datetime, path: Path
 ) -> None:
-    """Refuse a certificate that is not this kit's: other authority, name, right or time.
-
-    Raises:
-        RunError: names `path`, where the certificate was read.
-    """
+    """Refuse a certificate, read from `path`, of another authority, name, right or time."""
     for found, place in ((root, root_path(kit)), (certificate, path)):
         if now >= found.not_valid_after_utc:
             renewal = f"renew it with 'fedgranger federation renew {kit}'"
@@ -119,19 +107,19 @@ def revoked_serials(kit: Path) -> set[int]:
     Raises:
         RunError: the list is damaged or was not signed by the kit's root.
     """
-    path = kit / "startup" / REVOKED
+    return set(revocation_times(kit / "startup" / REVOKED, root_path(kit)))
+
+
+def revocation_times(path: Path, root: Path) -> dict[int, datetime]:
+    """When which certificate in a list was revoked, by serial number; none without a list."""
     if not path.is_file():
-        return set()
-    revoked = parse_revoked(path, read_certificate(root_path(kit)))
-    return {entry.serial_number for entry in revoked}
+        return {}
+    revoked = parse_revoked(path, read_certificate(root))
+    return {entry.serial_number: entry.revocation_date_utc for entry in revoked}
 
 
 def parse_revoked(path: Path, root: Certificate) -> CertificateRevocationList:
-    """Read a list of revoked certificates and check the authority's signature.
-
-    Raises:
-        RunError: it is damaged or was not signed by this root.
-    """
+    """Read a list of revoked certificates, which this root must have signed."""
     from cryptography import x509
 
     try:
@@ -145,11 +133,7 @@ def parse_revoked(path: Path, root: Certificate) -> CertificateRevocationList:
 
 
 def check_not_revoked(certificate: Certificate, serials: set[int]) -> None:
-    """Refuse a certificate that the authority has withdrawn.
-
-    Raises:
-        RunError: names its owner.
-    """
+    """Refuse a certificate that the authority has withdrawn, naming its owner."""
     if certificate.serial_number in serials:
         name = common_name(certificate.subject)
         raise RunError(
@@ -159,11 +143,7 @@ def check_not_revoked(certificate: Certificate, serials: set[int]) -> None:
 
 
 def read_certificate(path: Path) -> Certificate:
-    """Read a certificate file.
-
-    Raises:
-        RunError: it holds none.
-    """
+    """Read a certificate file, or refuse what is none."""
     from cryptography import x509
 
     try:

@@ -9,23 +9,24 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any
 
 import jax
 from nvflare.collab import collab
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.federation.codec import Packet, decode, digest, encode
+from fedgranger.federation.codec import decode
 from fedgranger.federation.party import Edges, Party
 from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
 from fedgranger.federation.preparation import prepare_party, seeded_preparation
+from fedgranger.federation.questions import Site
+from fedgranger.federation.requests import CANNOT, refuse
 from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import (
+    add_alarm,
     audit_log,
-    read_new_series,
     read_series,
     read_settings,
     read_simulation,
@@ -33,7 +34,6 @@ from fedgranger.flare.settings import (
     site_log,
     state_folder,
 )
-from fedgranger.flare.site_alarms import add_alarm
 
 SERVER = "server"
 """What FLARE calls the server's job object."""
@@ -68,7 +68,7 @@ class FlareClient:
             except Exception as error:  # whatever it is, the server is not told
                 self._note(error)
             if self._party is None:
-                return _cannot(payload, "data", "it cannot take part; its own log says why")
+                return _cannot(payload, "data", CANNOT)
             return self._party.handle(payload)
 
     def _is_alone(self) -> bool:
@@ -106,18 +106,18 @@ def _party(folder: Path) -> Party:
         text = "\n".join(rows) + "\n"
         write_private(folder / "edges.csv", text.encode())
 
-    store = Store(DiskFiles(records_folder(kit, name)))
-    site: dict[str, Any] = {
-        "policy": policy,
-        "secret": read_secret(folder / "secret"),
-        "clock": time.time,
-        "log": lambda sentence: site_log(folder, sentence),
-    }
-    read = (lambda: read_new_series(name, settings, policy)) if settings.watch else None
-    watcher = Watcher(read, store, on_alarm=lambda alarm: add_alarm(folder, alarm), **site)
+    site = Site(
+        Store(DiskFiles(records_folder(kit, name))),
+        policy,
+        read_secret(folder / "secret"),
+        time.time,
+        lambda sentence: site_log(folder, sentence),
+    )
+    read = (lambda: read_series(name, settings, policy, is_new=True)[0]) if settings.watch else None
+    watcher = Watcher(read, site, lambda alarm: add_alarm(folder, alarm))
     prepare = prepare_party if simulated is None else seeded_preparation(simulated)
     audit = audit_log(kit).add
-    return Party(series, store, prepare, audit=audit, on_finish=finish, watcher=watcher, **site)
+    return Party(series, site, prepare, audit=audit, on_finish=finish, watcher=watcher)
 
 
 def _kit() -> Path:
@@ -145,6 +145,4 @@ def _cannot(payload: bytes, code: str, sentence: str) -> bytes:
         run = decode(payload).run
     except FedGrangerError:
         run = ""
-    answers = digest(payload) if isinstance(payload, bytes) else ""
-    values = {"code": code, "sentence": sentence}
-    return encode(Packet("refusal", run, collab.site_name, values, {}, answers))
+    return refuse(payload, run, collab.site_name, code, sentence)

@@ -15,35 +15,37 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.app_common.job_launcher.server_process_launcher import ServerProcessJobLauncher
 
 from fedgranger.errors import ConfigError
+from fedgranger.flare.identity import ENTRY
 from fedgranger.flare.job_files import check_job
 
-ENTRY = "fedgranger.flare.entry"
 process_launcher.add_custom_dir_to_path = lambda *_: None  # a job brings no code to import
 
 
-class ClientLauncher(ClientProcessJobLauncher):
+class _BehindTheGuard:
+    """A launcher of FLARE's that starts a job with our entry."""
+
+    role: ClassVar[str]
+
+    def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
+        """FLARE's command line, with our entry."""
+        arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
+        arguments[JobProcessArgs.EXE_MODULE] = (
+            "-P -m",  # nothing in the kit is ever imported
+            f"{ENTRY} {self.role}",
+        )
+        return super().get_command(job_meta, fl_ctx)  # type: ignore[misc]
+
+
+class ClientLauncher(_BehindTheGuard, ClientProcessJobLauncher):
     """Starts a client's job behind the guard."""
 
-    def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
-        """FLARE's command line, with our entry."""
-        _point_to(fl_ctx, "client-job")
-        return super().get_command(job_meta, fl_ctx)
+    role = "client-job"
 
 
-class ServerLauncher(ServerProcessJobLauncher):
+class ServerLauncher(_BehindTheGuard, ServerProcessJobLauncher):
     """Starts the server's job behind the guard."""
 
-    def get_command(self, job_meta: Any, fl_ctx: Any) -> str:
-        """FLARE's command line, with our entry."""
-        _point_to(fl_ctx, "server-job")
-        return super().get_command(job_meta, fl_ctx)
-
-
-def _point_to(fl_ctx: Any, role: str) -> None:
-    fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)[JobProcessArgs.EXE_MODULE] = (
-        "-P -m",  # nothing in the kit is ever imported
-        f"{ENTRY} {role}",
-    )
+    role = "server-job"
 
 
 class OnlyRuns(AppValidator):

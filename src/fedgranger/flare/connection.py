@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -10,26 +11,29 @@ import threading
 import time
 from pathlib import Path
 
+from fedgranger.flare.identity import server_address
+from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import state_folder
 
 STATUS = "status.json"
 PATIENCE_SECONDS = 4.0
 SHORT_SECONDS = 3.0
 """A connection that the server ends sooner was not wanted."""
+SHORT = (
+    "the server ends the connection at once; another process with this kit may be connected, or "
+    "the certificate was revoked (the server's log says which)"
+)
 
 
 class Connection:
-    """Follows the link to the server and writes down every change.
-
-    Args:
-        kit: the client's kit.
-    """
+    """Follows a client's link to the server and writes down every change."""
 
     def __init__(self, kit: Path) -> None:
         self._kit, self._path = kit, state_folder(kit) / STATUS
         self._since, self._is_up, self._short = time.time(), False, 0
         self._server = server_address(kit)
-        self._write("connecting", f"connecting to the server {_address(self._server)}")
+        self._where = "{}:{}".format(*self._server)
+        self._write("connecting", f"connecting to the server {self._where}")
         threading.Thread(target=self._watch, daemon=True).start()
 
     def changed(self, is_up: bool) -> None:
@@ -41,21 +45,14 @@ class Connection:
             self._short = 0
         self._is_up, self._since = is_up, now
         if not is_up:
-            self._write("connecting", f"not connected: {self._reason()}")
+            reason = SHORT if self._short else "the server ended the connection"
+            self._write("connecting", f"not connected: {reason}")
         elif not self._short:
-            self._write("connected", f"connected to the server {_address(self._server)}")
+            self._write("connected", f"connected to the server {self._where}")
 
     def warned(self, sentence: str) -> None:
         """Something the user of this site must know; the link stays as it is."""
         self._write("connected" if self._is_up else "connecting", sentence)
-
-    def _reason(self) -> str:
-        if self._short:
-            return (
-                "the server ends the connection at once; another process with this kit may be "
-                "connected, or the certificate was revoked (the server's log says which)"
-            )
-        return "the server ended the connection"
 
     def _watch(self) -> None:
         """While there is no link, find out why."""
@@ -64,7 +61,7 @@ class Connection:
             now = time.time()
             if self._is_up and self._short and now - self._since > SHORT_SECONDS:
                 self._short = 0
-                self._write("connected", f"connected to the server {_address(self._server)}")
+                self._write("connected", f"connected to the server {self._where}")
             if not self._is_up and not self._short and now - self._since > PATIENCE_SECONDS:
                 reason = probe(self._kit, *self._server)
                 if reason and not self._is_up:
@@ -73,19 +70,8 @@ class Connection:
 
     def _write(self, state: str, sentence: str) -> None:
         content = {"state": state, "sentence": sentence, "since": time.time(), "pid": os.getpid()}
-        beside = self._path.with_name(f"{STATUS}.new")
-        try:
-            beside.write_text(json.dumps(content) + "\n", "utf-8")
-            os.replace(beside, self._path)
-        except OSError:
-            return  # a full disk must not end the process; the supervisor sees that it is old
-
-
-def server_address(kit: Path) -> tuple[str, int]:
-    """Host and port of the server, as the kit says."""
-    startup = json.loads((kit / "startup" / "fed_client.json").read_text("utf-8"))
-    host, _, port = startup["servers"][0]["service"]["target"].rpartition(":")
-    return host, int(port)
+        with contextlib.suppress(OSError):  # a full disk must not end the process
+            write_private(self._path, (json.dumps(content) + "\n").encode())
 
 
 def probe(kit: Path, host: str, port: int) -> str:
@@ -97,7 +83,7 @@ def probe(kit: Path, host: str, port: int) -> str:
     except (OSError, ssl.SSLError) as error:
         return f"the kit's certificate, key or root cannot be used ({error})"
     context.set_alpn_protocols(["h2"])
-    where = _address((host, port))
+    where = f"{host}:{port}"
     try:
         with (
             socket.create_connection((host, port), PATIENCE_SECONDS) as plain,
@@ -118,7 +104,3 @@ def probe(kit: Path, host: str, port: int) -> str:
         return f"{where} does not answer; a firewall may be in between"
     except OSError as error:
         return f"{where} cannot be reached ({error.strerror or error})"
-
-
-def _address(server: tuple[str, int]) -> str:
-    return f"{server[0]}:{server[1]}"

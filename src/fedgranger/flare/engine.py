@@ -17,13 +17,7 @@ class LostClientError(RuntimeError):
 
 
 class FlareEngine:
-    """Calls `handle` of every client's job object.
-
-    Args:
-        proxies: FLARE's client proxies by name.
-        context: FLARE's call context, which its threads need.
-        is_aborted: tells whether the job is to end.
-    """
+    """Calls `handle` of every client's job object, in threads that need FLARE's call context."""
 
     def __init__(
         self, proxies: Mapping[str, Any], context: Any, is_aborted: Callable[[], bool]

@@ -38,16 +38,9 @@ PENDING_KEY = "request.key"
 
 
 def make_request(kit: Path, *, is_renewal: bool) -> tuple[Path, str]:
-    """Make a new private key and a request to sign its public half.
+    """Make a new private key and a request to sign its public half; return its fingerprint too.
 
     A request that is still open is kept, key and all, so that an answer on its way fits.
-
-    Args:
-        kit: the party's kit.
-        is_renewal: whether the party has a certificate already.
-
-    Returns:
-        The request, and the fingerprint of its key.
 
     Raises:
         RunError: there is a certificate already, or none to renew.
@@ -83,10 +76,7 @@ def make_request(kit: Path, *, is_renewal: bool) -> tuple[Path, str]:
 
 
 def accept(kit: Path, file: Path, now: datetime) -> str:
-    """Take in what the organiser sent: a certificate, a list of revoked ones, or of clients.
-
-    Returns:
-        What was done, in a sentence.
+    """Take in a certificate, a list of revoked ones, or of clients; say what was done.
 
     Raises:
         RunError: it is not for this kit, or not from this federation's authority.

@@ -30,24 +30,6 @@ BYE = ("cellnet.channel", frozenset({"bye"}))
 STREAMED = (STREAM, PIECES)
 REPLIES = ("return_only", None)
 
-Topics = frozenset[str] | None
-
-
-class Rule(NamedTuple):
-    """One line of the list; no topics: all of the channel."""
-
-    process: str
-    over: str
-    sender: str
-    to: str
-    channel: str
-    topics: Topics
-
-
-def _rules(process: str, over: str, sender: str, to: str, *what: tuple[str, Topics]) -> list[Rule]:
-    return [Rule(process, over, sender, to, channel, topics) for channel, topics in what]
-
-
 SERVER_COMMANDS = frozenset({"get_task", "submit_update"})
 PARENT_COMMANDS = frozenset({"get_clients", "heartbeat", "update_run_status"})
 SESSION = ("task", frozenset({"challenge", "register", "heart_beat", "quit", "report_job_failure"}))
@@ -58,27 +40,29 @@ LONG = (REPLIES, STREAMED, BYE)
 TO_CLIENT_JOB = (("aux_communication", RUN), ("collab", None), *LONG)
 TO_SERVER_JOB = (("aux_communication", RUN), ("server_command", SERVER_COMMANDS), *LONG)
 OF_ADMIN = (("hci_channel", None), ("aux_communication", None), ("download_service__", None))
-RULES = (
+Topics = frozenset[str] | None
+"""None: all of a channel."""
+Way = tuple[str, str, str, str]
+"""Process, came over, from, to."""
+RULES: Mapping[Way, tuple[tuple[str, Topics], ...]] = {
     # a client's parent process: its server, and its own jobs
-    *_rules("client", "server", "server", "client", ("admin", frozenset({"admin"})), BYE),
-    *_rules("client", "client-job", "client-job", "client", NEWS, BYE),
+    ("client", "server", "server", "client"): (("admin", frozenset({"admin"})), BYE),
+    ("client", "client-job", "client-job", "client"): (NEWS, BYE),
     # a client's job: its parent, and the server's job of the same run
-    *_rules("client-job", "client", "client", "client-job", ABORT, BYE),
-    *_rules("client-job", "server", "server", "client-job", STREAMED, BYE),
-    *_rules("client-job", "server", "server-job", "client-job", *TO_CLIENT_JOB),
+    ("client-job", "client", "client", "client-job"): (ABORT, BYE),
+    ("client-job", "server", "server", "client-job"): (STREAMED, BYE),
+    ("client-job", "server", "server-job", "client-job"): TO_CLIENT_JOB,
     # the server's parent process: sessions of clients and of the admin; jobs talk through it
-    *_rules("server", "client", "client", "server", SESSION, BYE),
-    *_rules("server", "client-job", "client-job", "server", BYE),
-    *_rules("server", "client-job", "client-job", "server-job", *TO_SERVER_JOB),
-    *_rules("server", "admin", "admin", "server", SESSION, *OF_ADMIN, *LONG),
-    *_rules("server", "server-job", "server-job", "server", OF_OWN_JOB, *LONG),
-    *_rules("server", "server-job", "server-job", "client-job", *TO_CLIENT_JOB),
+    ("server", "client", "client", "server"): (SESSION, BYE),
+    ("server", "client-job", "client-job", "server"): (BYE,),
+    ("server", "client-job", "client-job", "server-job"): TO_SERVER_JOB,
+    ("server", "admin", "admin", "server"): (SESSION, *OF_ADMIN, *LONG),
+    ("server", "server-job", "server-job", "server"): (OF_OWN_JOB, *LONG),
+    ("server", "server-job", "server-job", "client-job"): TO_CLIENT_JOB,
     # the server's job: its parent, and the clients' jobs of the same run
-    *_rules("server-job", "server", "server", "server-job", ("server_command", None), *LONG),
-    *_rules("server-job", "server", "client-job", "server-job", *TO_SERVER_JOB),
-)
-ALLOWED = {rule[:5]: rule.topics for rule in RULES}
-WAYS = {rule[:4] for rule in RULES}
+    ("server-job", "server", "server", "server-job"): (("server_command", None), *LONG),
+    ("server-job", "server", "client-job", "server-job"): TO_SERVER_JOB,
+}
 
 
 class Envelope(NamedTuple):
@@ -126,12 +110,9 @@ def envelope_of(headers: Mapping[str, Any] | None, over: str) -> Envelope:
 
 
 def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
-    """Say why a process must not take in or pass on a message; empty: it may.
+    """Say why a process, one of `ROLES` with its own name, must not let a message in or on.
 
-    Args:
-        process: one of `ROLES`.
-        me: the process's own name.
-        message: what arrived.
+    Empty: it may.
     """
     if message.invites:
         return "it asks for a connection of its own"
@@ -139,7 +120,7 @@ def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
     if not (over and sender and to):
         return "it comes from or goes to a party that has no business here"
     way = (process, over, sender, to)
-    if way not in WAYS:
+    if way not in RULES:
         return "it takes a way that no message of a run takes"
     if process in ("server", "client") and message.sender != message.over:
         return "it names another sender than its connection"
@@ -150,10 +131,10 @@ def reason_to_refuse(process: str, me: str, message: Envelope) -> str:
         return ""  # an answer nobody waits for is thrown away unread
     if message.kind != "req":
         return "it is neither a request nor an answer"
-    key = (*way, message.channel)
-    if key not in ALLOWED:
+    channels = dict(RULES[way])
+    if message.channel not in channels:
         return "a run has no such channel"
-    topics = ALLOWED[key]
+    topics = channels[message.channel]
     return "" if topics is None or message.topic in topics else "a run has no such topic"
 
 

@@ -51,10 +51,8 @@ LARGEST_FRAME = LARGEST_MESSAGE + 2**21  # with its headers
 def guard_cells(process: str, report: Report, on_server: Callable[[bool], None]) -> None:
     """Let every cell that this process will make refuse what `guard` does not list.
 
-    Args:
-        process: one of `guard.ROLES`.
-        report: told every refusal, `report(event, **facts)`; the same one once a minute.
-        on_server: told when the connection to the server comes up or goes down.
+    `report(event, **facts)` is told every refusal, the same one once a minute; `on_server` when the
+    connection to the server comes up or goes down.
     """
     seldom = _Seldom(report)
     cells: list[CoreCell] = []
@@ -205,9 +203,7 @@ class _Seldom:
 def guard_commands(report: Report, on_notice: Callable[[], None]) -> None:
     """Leave FLARE's client only the commands of a run, for runs with a proper name.
 
-    Args:
-        report: told every refusal.
-        on_notice: called when the server says that a second process with this kit was there.
+    `on_notice` is called when the server says that a second process with this kit was there.
     """
     turn, seldom = threading.Lock(), _Seldom(report)
 

@@ -17,6 +17,8 @@ from fedgranger.errors import ConfigError, RunError
 ADMIN = "admin"
 SERVER = "server"
 ORGANISATION = "fedgranger"
+ENTRY = "fedgranger.flare.entry"
+"""The module with which every process of FLARE's is started."""
 ADMIN_RIGHT = "project_admin"
 """The one right that FLARE finds in a certificate; only the admin's has it."""
 
@@ -77,6 +79,13 @@ def common_name_of(kit: Path) -> str:
     if role == SERVER:
         return str(content["servers"][0]["admin_server"])
     return str(content["client"]["fqsn"] if role == "client" else content[ADMIN]["username"])
+
+
+def server_address(kit: Path) -> tuple[str, int]:
+    """Host and port of the server, as a server's or client's kit says."""
+    target = _configuration(kit)[1]["servers"][0]["service"]["target"]
+    host, _, port = target.rpartition(":")
+    return host, int(port)
 
 
 def describe(role: str, name: str) -> str:

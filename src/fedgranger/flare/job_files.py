@@ -11,11 +11,14 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedgranger.federation.agreed_options import FederationOptions
 
 CLIENT_CLASSES = (
     "nvflare.collab.runtime.executor.CollabExecutor",
@@ -26,6 +29,7 @@ SERVER_CLASSES = (
     "fedgranger.flare.server_job.FlareServer",
 )
 CALLS_AT_ONCE = 100
+CALL_SECONDS = 60.0
 SYNC_SECONDS = 60
 CLIENT_FILE = "config/config_fed_client.json"
 SERVER_FILE = "config/config_fed_server.json"
@@ -36,6 +40,26 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 SETTINGS = frozenset({"run", "mode", "clients", "left_out", "call_seconds", "options"})
 WATCH_SETTINGS = {"scorer": str, "steps": int, "quiet": int}
 """What a watch over new data brings beside them."""
+
+
+def job_settings(
+    run: str,
+    mode: str,
+    clients: Iterable[str],
+    left_out: Iterable[str],
+    options: FederationOptions,
+    watch: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a job brings to the server; the mode is "run", "check" or "watch"."""
+    return {
+        "run": run,
+        "mode": mode,
+        "clients": sorted(clients),
+        "left_out": sorted(left_out),
+        "call_seconds": CALL_SECONDS,
+        "options": json.loads(options.to_text()),
+        **({} if watch is None else {"watch": dict(watch)}),
+    }
 
 
 def write_job(folder: Path, settings: Mapping[str, Any]) -> Path:
@@ -84,11 +108,7 @@ def _is_foreign(name: str) -> bool:
 
 
 def check_job(folder: Path) -> None:
-    """Refuse a job that is anything but a run of fedgranger.
-
-    Raises:
-        ConfigError: with what it brings.
-    """
+    """Refuse a job that is anything but a run of fedgranger, saying what it brings."""
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     foreign = sorted(filter(_is_foreign, found))
     if foreign:
@@ -138,13 +158,8 @@ def _read(path: Path) -> Any:
 def _client() -> dict[str, Any]:
     executor, client = CLIENT_CLASSES
     args = {"client_obj_id": "_client", "collab_obj_ids": [], "props": {}, **_threads()}
-    return {
-        "format_version": 2,
-        "executors": [{"tasks": ["*"], "executor": {"path": executor, "args": args}}],
-        "components": [{"id": "_client", "path": client, "args": {}}],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    }
+    runner = {"tasks": ["*"], "executor": {"path": executor, "args": args}}
+    return _app({"executors": [runner]}, "_client", client)
 
 
 def _server(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,10 +171,15 @@ def _server(settings: Mapping[str, Any]) -> dict[str, Any]:
         "props": {"fedgranger": dict(settings)},
         **_threads(),
     }
+    runner = {"id": "controller", "path": controller, "args": args}
+    return _app({"workflows": [runner]}, "_server", server)
+
+
+def _app(runner: Mapping[str, Any], name: str, path: str) -> dict[str, Any]:
     return {
         "format_version": 2,
-        "workflows": [{"id": "controller", "path": controller, "args": args}],
-        "components": [{"id": "_server", "path": server, "args": {}}],
+        **runner,
+        "components": [{"id": name, "path": path, "args": {}}],
         "task_data_filters": [],
         "task_result_filters": [],
     }

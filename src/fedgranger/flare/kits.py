@@ -24,7 +24,7 @@ from fedgranger.flare.authority import (
     write_parties,
 )
 from fedgranger.flare.certificate_checks import MEMBERS
-from fedgranger.flare.deployment import deployment_files
+from fedgranger.flare.deployment import deployment_files, readme
 from fedgranger.flare.enrolment import accept, make_request
 from fedgranger.flare.identity import (
     ADMIN,
@@ -38,9 +38,7 @@ from fedgranger.flare.identity import (
     root_path,
 )
 from fedgranger.flare.private_files import restrict, write_private
-from fedgranger.flare.readme import readme
 from fedgranger.flare.rights import restore_rights
-from fedgranger.flare.settings import write_policy
 from fedgranger.flare.signing import LEAF_DAYS, sign_request
 
 AUTHORITY = "authority"
@@ -51,21 +49,7 @@ def make_kits(
 ) -> dict[str, Path]:
     """Provision a federation on one machine: kits, and each party's key and certificate in its kit.
 
-    The same steps as with keys made at the sites, one after the other.
-
-    Args:
-        folder: an empty or new folder; gets one kit per party and `authority`.
-        host: name or address under which clients reach the server.
-        clients: their names.
-        port: the server's port; runs and administration share it.
-        days: how long the certificates last.
-
-    Returns:
-        The kits: `server`, `admin` and one per client.
-
-    Raises:
-        ConfigError: a name or the port cannot be used.
-        RunError: the folder is in use, or provisioning failed.
+    The same steps as with keys made at the sites, one after the other; see `prepare_kits`.
     """
     kits = prepare_kits(folder, host, clients, port)
     authority, now = read_authority(folder / AUTHORITY), datetime.now(UTC)
@@ -80,7 +64,14 @@ def make_kits(
 
 
 def prepare_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dict[str, Path]:
-    """Make the authority and a kit without a key for every party; arguments as `make_kits`."""
+    """Make the authority and a kit without a key for every party, in a new or empty folder.
+
+    Clients reach the server at `host`; runs and administration share its port.
+
+    Raises:
+        ConfigError: a name or the port cannot be used.
+        RunError: the folder is in use, or provisioning failed.
+    """
     require_flare()
     check_server(host, port)
     if len(clients) < 2:
@@ -108,16 +99,10 @@ def prepare_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> 
 
 
 def add_client(folder: Path, name: str, out: Path | None = None, key: Path | None = None) -> Path:
-    """Make a kit for one more client; nobody else's kit is touched.
+    """Make a kit, still without a key, for one more client; nobody else's kit is touched.
 
-    Args:
-        folder: the authority.
-        name: the new client.
-        out: where its kit is made; beside the authority if none is given.
-        key: where the authority's key lies, if not in its folder.
-
-    Returns:
-        The kit, still without a key.
+    It is made beside the authority's `folder`, which also has the authority's key, unless `out`
+    and `key` say otherwise.
 
     Raises:
         ConfigError: the name cannot be used.
@@ -147,6 +132,8 @@ def add_client(folder: Path, name: str, out: Path | None = None, key: Path | Non
 
 def _write_kits(authority: Authority, parties: Sequence[str], folder: Path) -> dict[str, Path]:
     """FLARE's files, without a start script: only `federation start` checks before it starts."""
+    from fedgranger.federation.policy import POLICY_FILE, policy_text  # loads numpy
+
     host, port, clients = authority.host, authority.port, authority.clients
     out = {}
     with tempfile.TemporaryDirectory() as place:
@@ -162,10 +149,10 @@ def _write_kits(authority: Authority, parties: Sequence[str], folder: Path) -> d
             texts = {"README.md": readme(role, party, host, port, clients)}
             if role != ADMIN:
                 texts |= deployment_files(role, party, host, port)
+            if role == "client":
+                texts[POLICY_FILE] = policy_text()
             for name, text in texts.items():
                 (kit / name).write_text(text, "utf-8")
-            if role == "client":
-                write_policy(kit)
             out[party] = kit
     return out
 

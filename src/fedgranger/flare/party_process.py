@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -12,32 +13,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from fedgranger.flare.health import News
 from fedgranger.flare.identity import role_of
-from fedgranger.flare.logs import RotatingFile, rotate
-from fedgranger.flare.news import News
 from fedgranger.flare.private_files import write_private
-from fedgranger.flare.processes import end_processes, end_with_parent, processes_of
+from fedgranger.flare.processes import (
+    abandon_jobs,
+    end_processes,
+    end_with_parent,
+    processes_of,
+    remove_job_folders,
+)
 from fedgranger.flare.rights import restore_rights
 from fedgranger.flare.settings import state_folder
-from fedgranger.flare.tidying import abandon_jobs, remove_job_folders
 
 POLL_SECONDS = 0.5
 HEALTH_SECONDS = 10.0
 TIDY_SECONDS = 300.0
 STOP_SECONDS = 8.0
 READ_BYTES = 1 << 16
+LARGEST_BYTES = 5_000_000
+KEPT_FILES = 3
 
 
 class PartyProcess:
     """The process of a party, its console and its news.
 
     Takes over the signals that ask this process to end.
-
-    Args:
-        kit: the party's.
-        report: called with what whoever looks at the terminal should know.
-        command: the process's command line.
-        environment: variables that it gets unless they are set.
 
     Attributes:
         news: how the party stands.
@@ -55,8 +56,7 @@ class PartyProcess:
         self._environment = {**environment, **os.environ}
         self._folder = state_folder(kit)
         self._role = role_of(kit)[0]
-        self._console = RotatingFile(kit / "console.txt")
-        self._problem = ""
+        self._console_problem = self._problem = ""
         self._beaten = 0.0
         self.news = News(kit, time.time())
         self.is_stopping = False
@@ -141,7 +141,7 @@ class PartyProcess:
             child.stdout.close()
             return False
         self.news.add_output(data)
-        self._console.write(data)
+        self._console_problem = append_to_log(self._kit / "console.txt", data)
         return True
 
     def _ports(self, process: int) -> list[int]:
@@ -159,7 +159,7 @@ class PartyProcess:
         """Write down for `federation health` how the party stands; say when the disk is full."""
         if not is_due and time.monotonic() < self._beaten + HEALTH_SECONDS:
             return
-        self._beaten, problem = time.monotonic(), self._console.problem
+        self._beaten, problem = time.monotonic(), self._console_problem
         rotate(self._folder / "log.txt")
         facts = {**self.news.standing._asdict(), "beat": time.time(), "process": os.getpid()}
         path = self._folder / "supervisor.json"
@@ -170,3 +170,37 @@ class PartyProcess:
         if problem != self._problem:
             self._problem = problem
             self._report(f"cannot write {problem}" if problem else "files can be written again")
+
+
+def rotate(path: Path, largest_bytes: int = LARGEST_BYTES) -> None:
+    """Move a file that is too large aside: `name.1.txt` is newer than `name.2.txt`.
+
+    Safe for a writer that opens the file for every line.
+    """
+    try:
+        if path.stat().st_size < largest_bytes:
+            return
+    except OSError:
+        return
+    aside = [path.with_suffix(f".{number}{path.suffix}") for number in range(1, KEPT_FILES + 1)]
+    for newer, older in reversed(list(itertools.pairwise([path, *aside]))):
+        with contextlib.suppress(FileNotFoundError):
+            newer.replace(older)
+
+
+def append_to_log(path: Path, data: bytes, largest_bytes: int = LARGEST_BYTES) -> str:
+    """Append to a file, which is moved aside when it is large; return why it failed, if it did.
+
+    The bytes are then lost; a full disk stops nothing.
+    """
+    try:
+        rotate(path, largest_bytes)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            while data:
+                data = data[os.write(file, data) :]
+        finally:
+            os.close(file)
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    return ""

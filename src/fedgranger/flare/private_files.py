@@ -34,11 +34,7 @@ def restrict(folder: Path) -> None:
 
 
 def check_private(*paths: Path) -> None:
-    """Refuse a path that others than its owner can read or change.
-
-    Raises:
-        RunError: names the path and the remedy.
-    """
+    """Refuse a path that others than its owner can read or change."""
     for path in paths:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & OTHERS:

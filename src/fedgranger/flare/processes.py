@@ -1,23 +1,30 @@
-"""The operating system's side of a party: one supervisor per kit, and no process left behind."""
+"""A party's processes and what they leave: one supervisor per kit, nothing left behind."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import itertools
+import json
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from fedgranger.errors import RunError
+from fedgranger.flare.guard import JOB_ID
+from fedgranger.flare.private_files import write_private
 
 LOCK = "running.lock"
 CHECK_SECONDS = 0.5  # whoever asks whether a party is running holds its lock for a moment
 PARENT_DEATH_SIGNAL = 1  # Linux: PR_SET_PDEATHSIG of prctl(2)
+KEPT_JOBS = 3
+YOUNG_SECONDS = 60.0  # deployed, and about to start
+LOST = ("RUNNING", "DISPATCHED")
 _library = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -84,3 +91,33 @@ def _lock(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def remove_job_folders(kit: Path, running: Collection[str], kept: int = KEPT_JOBS) -> list[str]:
+    """Remove the folders of finished jobs, except the last few; return their names.
+
+    Folders that are not named like a job stay, and so do `running` ones, which have a process.
+    """
+    ages = {path: path.stat().st_mtime for path in kit.iterdir() if JOB_ID.fullmatch(path.name)}
+    finished = sorted((p for p in ages if p.name not in running), key=ages.__getitem__)
+    border = time.time() - YOUNG_SECONDS
+    old = [path for path in finished[: max(len(finished) - kept, 0)] if ages[path] < border]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return [path.name for path in old]
+
+
+def abandon_jobs(kit: Path) -> list[str]:
+    """Mark jobs that a server was running when it died, and return their names.
+
+    To be called while it does not run; FLARE's store keeps them as running for ever otherwise.
+    """
+    lost = []
+    for meta in (kit / "jobs-storage").glob("*/meta"):
+        with contextlib.suppress(OSError, ValueError):
+            content = json.loads(meta.read_text("utf-8"))
+            if isinstance(content, dict) and content.get("status") in LOST:
+                content["status"] = "FINISHED:ABANDONED"
+                write_private(meta, json.dumps(content).encode())
+                lost.append(meta.parent.name)
+    return lost

@@ -78,12 +78,7 @@ class Revoked:
 
 
 def refuse_revoked(kit: Path, report: Callable[..., None]) -> None:
-    """Patch this process; to be called once, before FLARE makes its first connection.
-
-    Args:
-        kit: the party's kit, whose list counts.
-        report: told every refusal, `report(event, **facts)`.
-    """
+    """Patch this process; to be called once, before FLARE makes its first connection."""
     revoked = Revoked(kit, report)
     _guard_connections(revoked)
     _guard_identities(revoked)

@@ -7,13 +7,13 @@ written anew at every start, and a process of FLARE's that does not find exactly
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedgranger.errors import RunError
 from fedgranger.flare.job_files import CLIENT_CLASSES, SERVER_CLASSES
+from fedgranger.flare.private_files import write_private
 
 HEARTBEAT_SECONDS = 60  # a client that is silent for longer counts as away (FLARE: 600)
 LARGEST_MESSAGE = 64 * 2**20
@@ -30,20 +30,13 @@ def restore_rights(kit: Path, *, is_server: bool) -> list[str]:
         path = kit / "local" / name
         text = json.dumps(content, indent=2) + "\n"
         if not path.is_file() or path.read_text("utf-8") != text:
-            beside = path.with_name(f"{name}.new")
-            beside.write_text(text, "utf-8")
-            beside.chmod(0o600)
-            os.replace(beside, path)
+            write_private(path, text.encode())
             changed.append(name)
     return changed
 
 
 def check_rights(kit: Path, *, is_server: bool) -> None:
-    """Refuse a kit whose files are not those that `restore_rights` writes.
-
-    Raises:
-        RunError: naming the file.
-    """
+    """Refuse a kit whose files are not those that `restore_rights` writes, naming the file."""
     for name, expected in _files(kit, is_server).items():
         path = kit / "local" / name
         try:

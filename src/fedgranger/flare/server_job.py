@@ -58,21 +58,9 @@ class FlareServer:
         with jax.enable_x64(True):
             try:
                 asking = _asking_of(given, kept)
-            except FedGrangerError as error:
-                return _end(folder, {"status": "refused", "sentence": str(error)}, lines)
-            coordinator = Coordinator(plan, store, log=log, protocol=asking)
-
-            def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
-                return {
-                    "phase": coordinator.phase,
-                    "round": coordinator.round_index,
-                    "lines": lines[-5:],
-                    "totals": coordinator.ledger.totals(),
-                }
-
-            collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
-            engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
-            try:
+                coordinator = Coordinator(plan, store, log=log, protocol=asking)
+                _publish_progress(coordinator, lines)
+                engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
                 if given["mode"] == "check":
                     outcome["ranges"] = _ask_ranges(coordinator, engine)
                 elif given["mode"] == "watch":
@@ -83,13 +71,23 @@ class FlareServer:
                 outcome = {"status": "stopped", "sentence": str(stop)}
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}
-        return _end(folder, outcome, lines)
+        text = json.dumps({**outcome, "lines": lines})  # whoever started the job fetches it
+        (folder / OUTCOME).write_text(text, encoding="utf-8")
+        return outcome["status"]
 
 
-def _end(folder: Path, outcome: dict[str, Any], lines: list[str]) -> str:
-    """Leave what whoever started the job fetches."""
-    (folder / OUTCOME).write_text(json.dumps({**outcome, "lines": lines}), encoding="utf-8")
-    return outcome["status"]
+def _publish_progress(coordinator: Coordinator, lines: list[str]) -> None:
+    """Let whoever started the job ask how far it is."""
+
+    def progress(_topic: str, _data: Any, _context: Any) -> dict[str, Any]:
+        return {
+            "phase": coordinator.phase,
+            "round": coordinator.round_index,
+            "lines": lines[-5:],
+            "totals": coordinator.ledger.totals(),
+        }
+
+    collab.fl_ctx.get_engine().register_app_command(PROGRESS, progress)
 
 
 def _asking_of(given: dict[str, Any], kept: Path) -> Asking:

@@ -10,13 +10,13 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
 from fedgranger.flare.identity import admin_name, role_of
-from fedgranger.flare.job_files import write_job
+from fedgranger.flare.job_files import job_settings, write_job
 
 if TYPE_CHECKING:
     from fedgranger.federation.agreed_options import FederationOptions
@@ -27,7 +27,6 @@ LARGEST_SUBMISSIONS = 50
 LARGEST_REFUSALS = 5
 """A party that is just coming back may miss a job or two; one that refuses it always will."""
 NOT_STARTED_SECONDS = 2.0
-CALL_SECONDS = 60.0
 PROGRESS_SECONDS = 2.0
 SILENT_SECONDS = 90.0
 NOTICE_SECONDS = 10.0
@@ -51,8 +50,8 @@ class Federation:
         self._kit = kit.resolve()
         self._session: Any = None
 
-    def call(self, act: Callable[[Any], Any], *, is_optional: bool = False) -> Any:
-        """Do something with the session; None when the server cannot be reached.
+    def call(self, method: str, *words: Any, is_optional: bool = False) -> Any:
+        """Call a method of FLARE's session; None when the server cannot be reached.
 
         What is optional the server may also refuse; the session then stays as it is.
         """
@@ -60,7 +59,7 @@ class Federation:
             if self._session is None:
                 self._session = _login(self._kit)
             with contextlib.redirect_stdout(io.StringIO()):
-                return act(self._session)
+                return getattr(self._session, method)(*words)
         except Exception:
             if not is_optional:
                 self.close()
@@ -75,7 +74,7 @@ class Federation:
 
     def last_contacts(self) -> dict[str, float] | None:
         """When the server last heard of each connected client; None without a server."""
-        found = self.call(lambda session: session.get_connected_client_list())
+        found = self.call("get_connected_client_list")
         return None if found is None else {c.name: float(c.last_connect_time) for c in found}
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -88,7 +87,7 @@ class Federation:
                 "state": str(job.get("status", "")).removeprefix("FINISHED:").lower(),
                 "is_finished": str(job.get("status", "FINISHED")).startswith("FINISHED"),
             }
-            for job in self.call(lambda session: session.list_jobs()) or []
+            for job in self.call("list_jobs") or []
         ]
         return sorted(found, key=lambda job: job["submitted"])
 
@@ -96,30 +95,21 @@ class Federation:
         """End jobs that earlier starts of a run left behind: only one at a time gets its turn."""
         for job in self.jobs():
             if job["name"] == run and not job["is_finished"]:
-                self.call(lambda session, job=job: session.abort_job(job["id"]), is_optional=True)
+                self.call("abort_job", job["id"], is_optional=True)
 
-    def forget_old_jobs(self, kept: int = KEPT_JOBS) -> None:
+    def forget_old_jobs(self) -> None:
         """Have the server delete finished jobs with their results, except the last ones."""
-        finished = [job for job in self.jobs() if job["is_finished"]]
-        for job in finished[: max(len(finished) - kept, 0)]:
-            self.call(lambda session, job=job: session.delete_job(job["id"]), is_optional=True)
+        for job in [job for job in self.jobs() if job["is_finished"]][:-KEPT_JOBS]:
+            self.call("delete_job", job["id"], is_optional=True)
 
     def progress(self, job: str) -> dict[str, Any]:
         """What the server's job says of itself; nothing while it starts or ends."""
-        answer = self.call(
-            lambda session: session.do_app_command(job, PROGRESS, {}), is_optional=True
-        )
-        return answer or {}
+        return self.call("do_app_command", job, PROGRESS, {}, is_optional=True) or {}
 
 
-@contextlib.contextmanager
-def connect(kit: Path) -> Iterator[Federation]:
-    """Open a federation and close it."""
-    federation = Federation(kit)
-    try:
-        yield federation
-    finally:
-        federation.close()
+def connect(kit: Path) -> contextlib.closing[Federation]:
+    """Open a federation, and close it after a `with`."""
+    return contextlib.closing(Federation(kit))
 
 
 def run_job(
@@ -134,21 +124,10 @@ def run_job(
     log: Callable[[str], None] = lambda _: None,
     report: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a job to its end, however often it must be submitted.
+    """Run a job to its end, however often it must be submitted, and return the server's outcome.
 
-    Args:
-        federation: where.
-        run: name of the run; the same name goes on where it stopped.
-        clients: who takes part.
-        options: of the run.
-        out: folder for the result.
-        mode: "run", "check" for the first question only, or "watch" for new data.
-        watch: options of a watch.
-        log: told what the user should know.
-        report: told the server's progress.
-
-    Returns:
-        The server's outcome.
+    A run of the same name goes on where it stopped. The mode is "run", "check" for the first
+    question only, or "watch" for new data; `report` is told the server's progress.
 
     Raises:
         RunError: a client or the server stays away, or the run cannot work.
@@ -156,17 +135,8 @@ def run_job(
     refusals = 0
     for _ in range(LARGEST_SUBMISSIONS):
         present = _await(federation, clients, options, log)
-        left_out = tuple(sorted(set(clients) - present))
         federation.abort(run)
-        settings = {
-            "run": run,
-            "mode": mode,
-            "clients": sorted(present),
-            "left_out": list(left_out),
-            "call_seconds": CALL_SECONDS,
-            "options": json.loads(options.to_text()),
-            **({} if watch is None else {"watch": watch}),
-        }
+        settings = job_settings(run, mode, present, set(clients) - present, options, watch)
         try:
             outcome, refusals = _attempt(federation, settings, out, log, report), 0
         except _NotStartedError as error:
@@ -225,7 +195,7 @@ def _attempt(
     """Submit once and watch; None when the job was lost on the way."""
     with tempfile.TemporaryDirectory() as folder:
         job_folder = write_job(Path(folder), settings)
-        job = federation.call(lambda session: session.submit_job(str(job_folder)))
+        job = federation.call("submit_job", str(job_folder))
     if job is None:
         return None
     shown: set[str] = set()
@@ -234,14 +204,14 @@ def _attempt(
     while True:
         time.sleep(POLL_SECONDS)
         now = time.monotonic()
-        status = federation.call(lambda session: session.get_job_status(job))
+        status = federation.call("get_job_status", job)
         if status is None:
             log("the server does not answer")
             return None
         if status == "FINISHED:COMPLETED":
             return _fetch(federation, job, out)
         if status == "FINISHED:FAILED_TO_RUN":
-            meta = federation.call(lambda session: session.get_job_meta(job)) or {}
+            meta = federation.call("get_job_meta", job) or {}
             details = [str(part) for part in meta.get("job_deploy_detail") or []]
             why = "; ".join(part for part in details if not part.endswith(": OK"))
             log(f"the job could not be started ({why or 'no reason was given'})")
@@ -264,22 +234,18 @@ def _attempt(
         elif now > last_news + SILENT_SECONDS:
             log(f"the job has not said anything for {now - last_news:.0f} s")
             return None
-        new = [sentence for sentence in progress.get("lines", []) if sentence not in shown]
-        shown.update(new)
-        for sentence in new:
-            log(sentence)
+        for sentence in progress.get("lines", []):
+            if sentence not in shown:
+                log(sentence)
+        shown.update(progress.get("lines", []))
 
 
 def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any] | None:
     """Bring the result here; None when the server went away before."""
     with tempfile.TemporaryDirectory() as folder:
-        place = federation.call(
-            lambda session: session.download_job_result(job, destination=folder)
-        )
-        if place is None:
-            return None
-        found = next(Path(place).rglob(f"fedgranger/{OUTCOME}"), None)
-        if found is None:
+        place = federation.call("download_job_result", job, folder)
+        found = place and next(Path(place).rglob(f"fedgranger/{OUTCOME}"), None)
+        if not found:
             return None
         outcome = json.loads(found.read_text("utf-8"))
         if out is not None and outcome["status"] == "done":

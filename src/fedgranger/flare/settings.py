@@ -9,22 +9,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedgranger.config import RunConfig
 from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
+from fedgranger.flare.private_files import write_private
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
     from fedgranger.federation.policy import SitePolicy
 
 FILE = "fedgranger.json"
+ALARMS_FILE = "alarms.json"
+KEPT_ALARMS = 1000
 SIMULATED = "FEDGRANGER_SIMULATION"
 """Environment variable: a folder with the settings of every simulated client."""
 SIMULATED_CONFIG = "simulation.json"
 """In that folder: the options of the run, whose seed and prior simulated clients use."""
+
+
+AlarmText = dict[str, Any]
+"""An alarm as `requests.read_alarm` gives it."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +50,8 @@ class ClientSettings(ReadingOptions):
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
-    """Write them into the kit, readable by its owner only."""
-    path = kit / "local" / FILE
-    path.write_text(settings_text(settings), "utf-8")
-    path.chmod(0o600)
+    """Write them into the kit."""
+    write_private(kit / "local" / FILE, settings_text(settings).encode())
 
 
 def settings_text(settings: ClientSettings) -> str:
@@ -55,11 +60,7 @@ def settings_text(settings: ClientSettings) -> str:
 
 
 def read_settings(kit: Path, name: str) -> ClientSettings:
-    """Read a client's settings.
-
-    Raises:
-        ConfigError: there are none, or they cannot be read.
-    """
+    """Read a client's settings, or say how to make them."""
     simulated = _simulated(kit)
     path = kit / "local" / FILE if simulated is None else simulated / f"{name}.json"
     try:
@@ -106,31 +107,21 @@ def kept_result(kit: Path, run: str) -> Path:
     return (state_folder(kit) / run if simulated is None else simulated) / "result"
 
 
-def write_policy(kit: Path) -> None:
-    """Put the default policy into a client's kit."""
-    from fedgranger.federation.policy import POLICY_FILE, policy_text
-
-    (kit / POLICY_FILE).write_text(policy_text(), "utf-8")
-
-
 def read_series(
-    name: str, settings: ClientSettings, policy: SitePolicy
+    name: str, settings: ClientSettings, policy: SitePolicy, *, is_new: bool = False
 ) -> tuple[LocalSeries, list[str]]:
-    """Read a client's data within the period that its policy allows, and notes on them."""
+    """Read a client's data within the period that its policy allows, and notes on them.
+
+    New data are read as measured: what is normal for the client says how they are treated.
+    """
     from fedgranger.data.panel_files import read_client
     from fedgranger.data.time_axis import LocalSeries
 
-    data, times, notes = read_client(name, Path(settings.data), settings)
+    path, options = (
+        (settings.watch, as_measured(settings.time_column)) if is_new else (settings.data, settings)
+    )
+    data, times, notes = read_client(name, Path(path), options)
     return policy.within(LocalSeries(data, times, settings.interval)), notes
-
-
-def read_new_series(name: str, settings: ClientSettings, policy: SitePolicy) -> LocalSeries:
-    """Read a client's new data as measured: what is normal for it says how they are treated."""
-    from fedgranger.data.panel_files import read_client
-    from fedgranger.data.time_axis import LocalSeries
-
-    data, times, _ = read_client(name, Path(settings.watch), as_measured(settings.time_column))
-    return policy.within(LocalSeries(data, times, settings.interval))
 
 
 def audit_log(kit: Path) -> AuditLog:
@@ -155,11 +146,36 @@ def state_folder(kit: Path) -> Path:
     return folder
 
 
+def add_alarm(folder: Path, alarm: AlarmText) -> None:
+    """Write an alarm into a site's file; the same one with a later ranking takes its place."""
+    known = with_alarm(read_alarms(folder), alarm)[-KEPT_ALARMS:]
+    text = json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_private(folder / ALARMS_FILE, text.encode())
+
+
+def with_alarm(known: list[AlarmText], alarm: AlarmText) -> list[AlarmText]:
+    """All alarms of a site, each with the ranking that has seen most time steps."""
+    before = [one for one in known if one["time"] == alarm["time"]]
+    if not before:
+        return [*known, alarm]
+    if any(one["num_steps"] > alarm["num_steps"] for one in before):  # it was on its way for long
+        return known
+    return [alarm if one["time"] == alarm["time"] else one for one in known]
+
+
+def read_alarms(folder: Path) -> list[AlarmText]:
+    """All alarms that a site was told; none when there is no file or it cannot be read."""
+    try:
+        found = json.loads((folder / ALARMS_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return []
+    return found if isinstance(found, list) else []
+
+
 def write_members(kit: Path, clients: Sequence[str]) -> None:
     """Tell the admin's kit who belongs to the federation."""
-    path = kit / "local" / FILE
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    path.write_text(json.dumps({"clients": list(clients)}) + "\n", "utf-8")
+    text = json.dumps({"clients": list(clients)}) + "\n"
+    write_private(kit / "local" / FILE, text.encode())
 
 
 def read_members(kit: Path) -> tuple[str, ...]:

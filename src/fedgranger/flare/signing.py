@@ -13,7 +13,6 @@ from fedgranger.flare.authority import (
     ROOT,
     Authority,
     issued_certificates,
-    revocation_times,
     signing_key,
     write_parties,
 )
@@ -23,6 +22,7 @@ from fedgranger.flare.certificate_checks import (
     day,
     fingerprint,
     read_certificate,
+    revocation_times,
 )
 from fedgranger.flare.identity import ADMIN, ADMIN_RIGHT, ORGANISATION, SERVER, describe
 from fedgranger.flare.private_files import write_private
@@ -39,11 +39,8 @@ class Signed:
     """A certificate that was just signed, and what the organiser should know.
 
     Attributes:
-        role: the party's role in the organiser's list.
-        name: its name.
-        certificate: the certificate as a file's content.
+        certificate: as a file's content.
         fingerprint: of the party's public key, to compare by telephone.
-        until: when it ends.
         notes: sentences on earlier certificates of the same party.
     """
 
@@ -66,13 +63,8 @@ def sign_request(
 ) -> Signed:
     """Sign a party's request; its role comes from the organiser's list.
 
-    Args:
-        authority: the federation.
-        request: the party's signing request.
-        now: the present time.
-        days: how long the certificate lasts; must end before the root.
-        key: where the authority's key lies, if not in its folder.
-        expected: the fingerprint that the party told by another way; empty: not compared.
+    The certificate must end before the root. `key` says where the authority's key lies, if not in
+    its folder; `expected` is the fingerprint that the party told by another way, if it did.
 
     Raises:
         ConfigError: `days` is not possible.
@@ -155,7 +147,8 @@ def revoke(authority: Authority, name: str, now: datetime, key: Path | None = No
         )
     root = read_certificate(authority.folder / ROOT)
     signer = signing_key(authority.folder, key)
-    before = revocation_times(authority)
+    path = authority.folder / REVOKED
+    before = revocation_times(path, authority.folder / ROOT)
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(root.subject)
@@ -171,7 +164,6 @@ def revoke(authority: Authority, name: str, now: datetime, key: Path | None = No
         builder = builder.add_revoked_certificate(
             x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
         )
-    path = authority.folder / REVOKED
     content = builder.sign(signer, hashes.SHA256())
     write_private(path, content.public_bytes(serialization.Encoding.PEM))
     write_parties(authority, now, key)

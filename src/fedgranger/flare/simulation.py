@@ -14,19 +14,21 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
+from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.federation.site_normal import keep_normal, load_normal
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.identity import require_flare
+from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
 from fedgranger.flare.session import OUTCOME
 from fedgranger.flare.settings import (
     SIMULATED,
@@ -43,12 +45,8 @@ RUN = "simulation"
 
 
 def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
-    """Run all parties of a panel in FLARE's simulator.
-
-    Raises:
-        RunError: the run stopped; the sentence says why.
-    """
-    with _simulated(panel, options, "run") as (folder, found):
+    """Run all parties of a panel in FLARE's simulator; a run that stops is a `RunError`."""
+    with _simulated(panel, options) as (folder, found):
         result = _with_normals(Result.load(found), folder)
     for sentence in result.manifest["inference"]["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
@@ -56,15 +54,9 @@ def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
 
 
 def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list[Ranking]:
-    """Let every client of a run watch its new data in FLARE's simulator.
+    """Let every client of a run watch new data, as measured, in FLARE's simulator.
 
-    Args:
-        result: a run, for what it learned about normal operation.
-        panel: new data as measured.
-        options: of the watch.
-
-    Returns:
-        The last ranking of every alarm.
+    Returns the last ranking of every alarm.
 
     Raises:
         RunError: the run does not know what is normal, or the watch stopped.
@@ -79,7 +71,7 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
 
     asked = FederationOptions(RunConfig(solver="none"))
     new = panel.select(list(normals))
-    with _simulated(new, asked, "watch", prepare, watch=asdict(options)) as (_, found):
+    with _simulated(new, asked, prepare, options) as (_, found):
         return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
 
 
@@ -105,9 +97,8 @@ def _with_normals(result: Result, folder: Path) -> Result:
 def _simulated(
     panel: Panel,
     options: FederationOptions,
-    mode: str,
-    prepare: Any = lambda _: None,
-    **more: Any,
+    prepare: Callable[[Path], None] = lambda _: None,
+    watch: WatchOptions | None = None,
 ) -> Iterator[tuple[Path, Path]]:
     """Run a job in the simulator; give the simulation's folder and that of the job's result."""
     require_flare()
@@ -122,17 +113,10 @@ def _simulated(
         folder = Path(name)
         panel.write(folder / "data", format="parquet")
         prepare(folder)
-        is_new = mode == "watch"
         for client in panel.names:
             file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
-            own = ClientSettings(
-                file,
-                missing="mask",
-                constant="keep" if is_new else "error",
-                difference="none",
-                suspect="keep",
-                watch=file if is_new else "",
-            )
+            own = ClientSettings(file, **asdict(as_measured("auto")))
+            own = replace(own, constant="error") if watch is None else replace(own, watch=file)
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
         (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")
         recipe = CollabRecipe(
@@ -140,38 +124,37 @@ def _simulated(
             server=FlareServer(),
             client=FlareClient(),
             min_clients=len(panel),
-            sync_task_timeout=60,
+            sync_task_timeout=SYNC_SECONDS,
         )
+        mode, more = ("run", None) if watch is None else ("watch", asdict(watch))
         recipe.set_server_prop(
-            "fedgranger",
-            {
-                "run": RUN,
-                "mode": mode,
-                "clients": sorted(panel.names),
-                "left_out": [],
-                "call_seconds": 60.0,
-                "options": json.loads(options.to_text()),
-                **more,
-            },
+            "fedgranger", job_settings(RUN, mode, panel.names, (), options, more)
         )
-        environment = SimEnv(
-            clients=list(panel.names), workspace_root=str(folder / "sim"), log_config="ERROR"
+        workspace = folder / "sim"
+        _execute(
+            recipe,
+            SimEnv(clients=list(panel.names), workspace_root=str(workspace), log_config="ERROR"),
+            folder,
         )
-        before = os.environ.get(SIMULATED)
-        os.environ[SIMULATED] = str(folder)
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                run = recipe.execute(environment)
-                if run is not None:
-                    run.get_result()
-        finally:
-            os.environ.pop(SIMULATED)
-            if before is not None:
-                os.environ[SIMULATED] = before
-        found = next((folder / "sim").rglob(f"fedgranger/{OUTCOME}"), None)
+        found = next(workspace.rglob(f"fedgranger/{OUTCOME}"), None)
         if found is None:
             raise RunError("FLARE's simulator ended without a result; run it in one process")
         outcome = json.loads(found.read_text("utf-8"))
         if outcome["status"] != "done":
             raise RunError(outcome["sentence"])
         yield folder, found.parent
+
+
+def _execute(recipe: Any, environment: Any, folder: Path) -> None:
+    """Run FLARE's processes, which find the clients' settings by an environment variable."""
+    before = os.environ.get(SIMULATED)
+    os.environ[SIMULATED] = str(folder)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run = recipe.execute(environment)
+            if run is not None:
+                run.get_result()
+    finally:
+        os.environ.pop(SIMULATED)
+        if before is not None:
+            os.environ[SIMULATED] = before

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedgranger.errors import FedGrangerError
-from fedgranger.flare.identity import ORGANISATION, role_of
+from fedgranger.flare.identity import ENTRY, ORGANISATION, role_of
 from fedgranger.flare.party_process import PartyProcess
 from fedgranger.flare.processes import alone
 
@@ -23,7 +23,6 @@ FIRST_PAUSE_SECONDS = 2.0
 LARGEST_PAUSE_SECONDS = 60.0
 LONG_LIFE_SECONDS = 60.0  # a process that lived so long is started again without a long pause
 BEAT_SECONDS = 4  # how soon a client comes back to a server that was restarted (FLARE: 10)
-ENTRY = "fedgranger.flare.entry"
 ENVIRONMENT = {
     "FL_LOG_LEVEL": "WARNING",
     # how long a finished job waits for clients that died before they said so (FLARE: 900)
@@ -65,12 +64,7 @@ def become_supervisor(kit: Path) -> NoReturn:
 def supervise(
     kit: Path, report: Callable[[str], None], command: Sequence[str] | None = None
 ) -> None:
-    """Keep the party's process alive until this one is told to end.
-
-    Args:
-        kit: the party's.
-        report: called with what whoever looks at the terminal should know.
-        command: what to run instead of FLARE.
+    """Keep the party's process (FLARE, or `command`) alive until this one is told to end.
 
     Raises:
         RunError: the party is running already.

@@ -14,7 +14,8 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.sensor_preparation import propose
 from fedgranger.errors import InferenceError, UnstableRecursionError
-from fedgranger.federation.protocol import Training, not_tested
+from fedgranger.federation.protocol import not_tested
+from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.asymptotic import infer_asymptotic
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer

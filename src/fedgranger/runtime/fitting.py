@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide, set_up_client
 from fedgranger.client.learner import make_learner
+from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
@@ -33,14 +34,9 @@ from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
-from fedgranger.federation.protocol import (
-    EngineHooks,
-    Plan,
-    ServerResult,
-    Training,
-    server_protocol,
-)
+from fedgranger.federation.protocol import EngineHooks, Plan, ServerResult, server_protocol
 from fedgranger.federation.store import NoRecords
+from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
@@ -240,7 +236,10 @@ class _LocalRun:
         if reference is None:
             return {}, None, facts
         try:
-            monitors = {name: client.own_normal().monitor for name, client in self._clients.items()}
+            monitors = {
+                name: learn_own_normal(client.prepared).monitor
+                for name, client in self._clients.items()
+            }
         except DataError as error:
             return {}, None, {"reason": str(error)}
         interval = float(np.median(step_lengths(self._panel.time)))

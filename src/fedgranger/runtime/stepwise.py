@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.federation.protocol import NO_TRAINING, TRACE_COLUMNS, Training
+from fedgranger.federation.training_rounds import NO_TRAINING, TRACE_COLUMNS, Training
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train

@@ -21,7 +21,6 @@ from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
-    read_new_series,
     read_series,
     state_folder,
     write_settings,
@@ -67,7 +66,7 @@ def start(
                 print_beside(
                     "policy.toml does not let new data be watched; set 'watch = true' there"
                 )
-            read_new_series(name, settings, policy)  # refuses a file that cannot be read
+            read_series(name, settings, policy, is_new=True)  # refuses what cannot be read
         write_settings(kit, settings)
     elif data is not None or watch is not None:
         raise ConfigError("the server has no data; leave --data and --watch out")

@@ -1,33 +1,77 @@
-"""Which new time steps a site has reported on, so that nobody learns more by asking again.
+"""What a site keeps on its disk for a watch: what is normal for it, and what it has reported.
 
-A report on a step is a fact: p weighted sums of the sensors and one number of surprise. The same
-question again gets the same numbers. Another one (with what another run learned, on another grid,
-or after rows were changed) would show other combinations of the same samples, so it gets only
-steps that were never reported. The record is written before the first of them leaves.
+Nothing of what is normal is ever sent whole. A report on a step is a fact: p weighted sums of the
+sensors and one number of surprise. The same question again gets the same numbers. Another one (with
+what another run learned, on another grid, or after rows were changed) would show other combinations
+of the same samples, so it gets only steps that were never reported. The record is written before
+the first of them leaves.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.panel import ClientData
+from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.time_axis import LocalSeries, TimeGrid
+from fedgranger.federation.codec import digest, pack
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.secret import keyed_hash
-from fedgranger.federation.store import DamagedRecordError, Store
+from fedgranger.federation.store import Store
+from fedgranger.normal_files import monitor_from_arrays, monitor_to_arrays
+from fedgranger.normal_operation import Season
 
-RECORD = "reported"
+NORMAL = "normal"
+REPORTED = "reported"
+
+
+class KeptNormal(NamedTuple):
+    """What is normal at a site, and a name for it by its content.
+
+    Attributes:
+        own: what the client learned.
+        identity: the same for the same content: other readings of the sensors have another.
+    """
+
+    own: OwnNormal
+    identity: str
+
+
+def keep_normal(store: Store, run: str, own: OwnNormal) -> None:
+    """Write it to the disk, whole or not at all."""
+    fields = monitor_to_arrays(own.monitor)
+    texts = {name: value.tolist() for name, value in fields.items() if value.dtype.kind == "U"}
+    numbers = {name: value for name, value in fields.items() if name not in texts}
+    values = {
+        "texts": texts,
+        "season": None if own.season is None else own.season.to_mapping(),
+        "interval": own.interval,
+    }
+    identity = digest(pack(values, numbers))
+    store.save(f"{NORMAL}.{run}", {**values, "identity": identity}, numbers)
+
+
+def load_normal(store: Store, run: str) -> KeptNormal | None:
+    """Read it; None when the site has not learned it in that run, or its disk has damaged it."""
+    record = store.load(f"{NORMAL}.{run}")
+    if record is None:
+        return None
+    values, numbers = record
+    texts = {name: np.array(value) for name, value in values["texts"].items()}
+    season = None if values["season"] is None else Season.from_mapping(values["season"])
+    own = OwnNormal(monitor_from_arrays({**numbers, **texts}), season, values["interval"])
+    return KeptNormal(own, values["identity"])
 
 
 class Reported(NamedTuple):
     """The steps that were reported last.
 
     Attributes:
-        identity: of what is normal, by which they were judged (`site_normal`).
+        identity: of what is normal, by which they were judged.
         first: time of the first step.
         last: time of the last step.
         interval: between two steps.
@@ -44,12 +88,7 @@ class Reported(NamedTuple):
 
 
 class ReportedSteps:
-    """The record of one site.
-
-    Args:
-        store: the site's disk.
-        secret: random bytes of the site that never leave it.
-    """
+    """The record of one site, on its disk and hashed with its secret."""
 
     def __init__(self, store: Store, secret: bytes) -> None:
         self._store, self._secret = store, secret
@@ -60,13 +99,11 @@ class ReportedSteps:
         Raises:
             PolicyError: the record is damaged, so nothing may be reported.
         """
-        try:
-            record = self._store.load(RECORD, fail_closed=True)
-        except DamagedRecordError:
-            raise PolicyError(
-                "its record of reported steps is damaged, so it reports none; its site must take "
-                "the record from a copy"
-            ) from None
+        damaged = PolicyError(
+            "its record of reported steps is damaged, so it reports none; its site must take the "
+            "record from a copy"
+        )
+        record = self._store.load(REPORTED, if_damaged=damaged)
         if record is None:
             return None
         values = dict(record[0])
@@ -105,7 +142,7 @@ class ReportedSteps:
         rows = self._hash(series, first, last, grid.interval)
         values = Reported(identity, first, last, grid.interval, rows, epoch)._asdict()
         texts = {name: str(values[name]) for name in ("first", "last", "interval")}
-        self._store.save(RECORD, {**values, **texts}, {})
+        self._store.save(REPORTED, {**values, **texts}, {})
 
     def _is_same(self, done: Reported, series: LocalSeries, identity: str) -> bool:
         rows = self._hash(series, done.first, done.last, done.interval)
@@ -130,11 +167,5 @@ def _between(series: LocalSeries, low: Fraction, high: Fraction | None) -> Local
     if keep.all():
         return series
     client = series.client
-    cut = ClientData(
-        client.name,
-        client.sensors,
-        client.values[keep],
-        client.observed[keep],
-        client.treatment,
-    )
+    cut = replace(client, values=client.values[keep], observed=client.observed[keep])
     return LocalSeries(cut, series.time[keep], series.interval)

@@ -1,0 +1,210 @@
+"""FedGC's rounds as the server asks for them: gradients down, states up, until it has enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedgranger.config import RunConfig
+from fedgranger.errors import ConfigError, UnstableRecursionError
+from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.exchanges import Answers, Participants, Request
+from fedgranger.federation.store import Record, Store
+from fedgranger.server.trainer import RoundMessages, Rows, Trainer, make_trainer
+
+TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
+RECORD = "server"
+
+
+class Training(NamedTuple):
+    """How FedGC's rounds ended, as the server knows it.
+
+    Attributes:
+        granger: Â with A_mm on the diagonal; None where training failed.
+        trace: losses, `TRACE_COLUMNS`.
+        rounds: rounds of training.
+        distance: how far from the limit at the end.
+        failure: why it failed; empty: it did not.
+    """
+
+    granger: np.ndarray | None
+    trace: pd.DataFrame
+    rounds: int
+    distance: float
+    failure: str = ""
+
+
+NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
+
+
+class RoundRecord(NamedTuple):
+    """The server's record of a run's last round.
+
+    Attributes:
+        store: the server's disk.
+        key: clients, data, options and time of the run; another one has rounds of its own.
+        on_round: called with (round, trainer) before every round's messages are used.
+    """
+
+    store: Store
+    key: list[Any]
+    on_round: Callable[[int, Trainer], None]
+
+    def load(self, ranges: Answers) -> Record | None:
+        """The last round, if every client still has it; None: begin with the first."""
+        record = self.store.load(RECORD)
+        if record is None or record[0]["key"] != self.key or record[0]["round"] == 0:
+            return None
+        known = [json.loads(str(packet.values["rounds"])) for packet in ranges.values()]
+        return record if all(record[0]["round"] in rounds for rounds in known) else None
+
+    def keep(self, round_index: int, trainer: Trainer, trace: list[list[float]]) -> None:
+        """Write down where a round begins, before its messages are used."""
+        self.on_round(round_index, trainer)
+        values, arrays = trainer.memory()
+        facts = {"key": self.key, "round": round_index, "trainer": values, "trace": trace}
+        self.store.save(RECORD, facts, arrays)
+
+
+def train(
+    participants: Participants,
+    num_pairs: int,
+    options: FederationOptions,
+    record: RoundRecord,
+    resumed: Record | None,
+) -> Generator[Request, Answers, Training]:
+    """All rounds, or those after `resumed`; rounds that run away are no reason not to test."""
+    names, config = tuple(participants.dims), options.config
+    shapes = {name: (dim, dim) for name, dim in participants.dims.items()}
+    models = yield participants.request("train")._replace(shapes=shapes)
+    rows = Rows(
+        names,
+        tuple(np.asarray(models[name].arrays["self_transition"]) for name in names),
+        np.array([float(models[name].arrays["state_gain"]) for name in names]),
+        num_pairs,
+    )
+    window = _window(config, num_pairs)
+    trainer = make_trainer(rows, config, window, options.message_steps)
+    start, trace = 0, []
+    if resumed is not None:
+        values, arrays = resumed
+        trainer.restore(values["trainer"], arrays)
+        start, trace = int(values["round"]), values["trace"]
+    try:
+        rounds = yield from _exchange_rounds(participants, trainer, start, trace, record)
+    except UnstableRecursionError as error:
+        return NO_TRAINING._replace(failure=str(error))
+    per_pass = 1 if config.training_solver == "newton" else -(-num_pairs // window)
+    table = [
+        (int(losses[0]) // per_pass, int(losses[0]), name, np.nan, loss)
+        for losses in trace
+        for name, loss in zip(names, losses[1:], strict=True)
+    ]
+    trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
+    return Training(_with_diagonal(trainer.granger, rows), trace_table, rounds, trainer.distance)
+
+
+def _window(config: RunConfig, num_pairs: int) -> int:
+    if config.window == "full":
+        return num_pairs
+    if config.window > num_pairs:
+        raise ConfigError(
+            f"window is {config.window} but there are only {num_pairs} steps; use a smaller one"
+        )
+    return config.window
+
+
+def _exchange_rounds(
+    participants: Participants,
+    trainer: Trainer,
+    start: int,
+    trace: list[list[float]],
+    record: RoundRecord,
+) -> Generator[Request, Answers, int]:
+    """Rounds until the trainer has enough; return how many."""
+    names = tuple(participants.dims)
+    filtered: Sequence[np.ndarray] | None = None
+    gradients: list[np.ndarray] | None = None
+    round_index = start
+    while True:
+        received: list[Answers] = []
+        for request, is_wanted in _requests(
+            participants, trainer, round_index, gradients, want_filtered=filtered is None
+        ):
+            answers = yield request
+            if is_wanted:
+                received.append(answers)
+        messages = _messages(names, received, filtered)
+        if trainer.sends_filtered_once:
+            filtered = messages.filtered
+        record.keep(round_index, trainer, trace)
+        gradients = trainer.absorb(round_index, messages)
+        if gradients is None or round_index % trainer.trace_stride == 0:
+            trace.append([float(round_index), *map(float, trainer.losses)])
+        if gradients is None:
+            return round_index
+        round_index += 1
+
+
+def _requests(
+    participants: Participants,
+    trainer: Trainer,
+    round_index: int,
+    gradients: list[np.ndarray] | None,
+    *,
+    want_filtered: bool,
+) -> Iterator[tuple[Request, bool]]:
+    """Gradients of the round before go down in pieces; with the last, states begin to come up.
+
+    Beside each request: whether its answer brings states.
+    """
+    spans = trainer.spans(round_index)
+    learned = [] if gradients is None else trainer.spans(round_index - 1)
+    offsets = np.cumsum([0, *learned])
+    last = len(learned) - 1
+    pieces = [(k, -1) for k in range(last)]
+    pieces += [(last, 0), *((-1, piece) for piece in range(1, len(spans)))]
+    for learn, want in pieces:
+        values = {
+            "round": round_index,
+            "learn_piece": learn,
+            "learn_pieces": len(learned),
+            "want_piece": want,
+            "want_filtered": want_filtered,
+        }
+        arrays = {name: np.zeros((0, 0)) for name in participants.dims}
+        if gradients is not None and learn >= 0:
+            rows = slice(offsets[learn], offsets[learn + 1])
+            arrays = {name: own[rows] for name, own in zip(arrays, gradients, strict=True)}
+        request = participants.request("step", values, spans[max(want, 0)])
+        by_client = {name: {"gradients": own} for name, own in arrays.items()}
+        yield request._replace(arrays=by_client), want >= 0
+
+
+def _messages(
+    names: tuple[str, ...], received: list[Answers], filtered: Sequence[np.ndarray] | None
+) -> RoundMessages:
+    """Join the pieces; `filtered` are the filtered states when they came in an earlier round."""
+
+    def joined(field: str) -> list[np.ndarray]:
+        return [np.concatenate([part[name].arrays[field] for part in received]) for name in names]
+
+    if filtered is None:
+        filtered = joined("filtered_states")
+    first = [received[0][name].values for name in names]
+    reports = None
+    if all(values["has_report"] for values in first):
+        reports = [(float(values["change"]), float(values["size"])) for values in first]
+    return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
+
+
+def _with_diagonal(granger: np.ndarray, rows: Rows) -> np.ndarray:
+    out, place = granger.copy(), 0
+    for A in rows.transitions:
+        out[place : place + len(A), place : place + len(A)] = A
+        place += len(A)
+    return out
