@@ -193,7 +193,7 @@ def _change(first: Any, second: Any, words: tuple[str, ...]) -> str:
 
 def _intervals(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     """Do the intervals of the two strengths meet?"""
-    ends = [row.get(name) for row in (first, second) for name in ("ci_low", "ci_high")]
+    ends: list[Any] = [row.get(name) for row in (first, second) for name in ("ci_low", "ci_high")]
     if any(pd.isna(end) for end in ends):
         return None
     low_1, high_1, low_2, high_2 = map(float, ends)
