@@ -56,9 +56,9 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Raised whenever a kind or a field changes."""
-OLDEST_PROTOCOL = 4
+OLDEST_PROTOCOL = 6
 """The oldest version of the other side that this side understands."""
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
@@ -103,7 +103,10 @@ CONTENTS: Mapping[str, Content] = {
         },
         {"stretches": ("i8", 2)},
     ),
-    "hello": Content({"own_lags": int}, {"error_cov": ("f8", 2), "periods": ("i8", 1)}),
+    "hello": Content(
+        {"own_lags": int, "is_declared": bool, "noise_share": float},
+        {"error_cov": ("f8", 2), "periods": ("i8", 1)},
+    ),
     "join": Content({"epoch": int, "total_dim": int}),
     "train": Content({"epoch": int}),
     "model": Content({}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0)}),
@@ -215,11 +218,16 @@ class StateHello(eqx.Module):
         own_lags: how many steps back its own past matters to the client.
         periods: whole steps after which what the client took out of its data repeats, so that
             the server can shift clocks by whole periods; empty when it took nothing out.
+        is_declared: somebody at the site declared the noise, so E is not to be changed.
+        noise_share: share of a declared E that the spectrum of its states has room for; of an
+            identified one, the share that was kept for that reason.
     """
 
     error_cov: Float[Array, "state_dim state_dim"]
     own_lags: Int[Array, ""]
     periods: Int[Array, " num_periods"]
+    is_declared: Bool[Array, ""]
+    noise_share: Float[Array, ""]
 
 
 class StateMessage(eqx.Module):
@@ -264,9 +272,9 @@ def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
 
     Example:
         >>> hello_bytes(2)
-        (40, 40)
+        (40, 49)
     """
-    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 1 + num_periods)
+    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 2 + num_periods) + 1
 
 
 PASS_REPORT_BYTES = 16

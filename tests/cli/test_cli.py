@@ -284,7 +284,7 @@ BAD_INPUT = {
     "both flags": (["fit", "DATA", "--out", "r", "--resume", "--overwrite"], "contradict"),
     "flare models": (
         ["fit", "DATA", "--out", "r", "--models", "m.json", "--runtime", "flare"],
-        "identify their own",
+        "m.json: cannot be read as JSON",
     ),
     "flare checkpoints": (
         ["fit", "DATA", "--out", "r", "--checkpoint-every", "5", "--runtime", "flare"],

@@ -89,10 +89,10 @@ def wait_for(condition, seconds):
     return False
 
 
-def same_as_alone(panel, run, solver="none", **options):
+def same_as_alone(panel, run, solver="none", models=None, **options):
     with warnings.catch_warnings(), threadpool_limits(1):  # as the parties: sums in one order
         warnings.simplefilter("ignore", UserWarning)
-        alone = fg.fit(panel, config=fg.RunConfig(solver=solver, **options))
+        alone = fg.fit(panel, config=fg.RunConfig(solver=solver, **options), models=models)
     found = fg.Result.load(run)
     order = [alone.clients.index(name) for name in found.clients]
     assert order == sorted(order)

@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli import demo
 from fedgranger.cli.app import app
+from fedgranger.client.params import read_models, write_models
+from fedgranger.data.panel import Panel
 from tests.federation.flare import FEDGRANGER, RealFederation, same_as_alone, wait_for
+from tests.federation.gapped_files import write_tables
 
 pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 
@@ -24,9 +27,12 @@ ROUNDS = "rounds = 100_000\nquestions = 9\n"
 
 @pytest.mark.slow
 def test_the_simulator_finds_what_one_process_finds(tmp_path):
-    panel = fg.simulate(3, 301, seed=0)[0]
-    panel.write(tmp_path / "data")
-    command = ["fit", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--runtime", "flare"]
+    """On files with gaps and missing rows, with declared local models."""
+    (tmp_path / "data").mkdir()
+    models = write_tables(tmp_path / "data", 5)
+    write_models(tmp_path / "models.json", models)
+    words = ["--runtime", "flare", "--models", str(tmp_path / "models.json"), "--period", "none"]
+    command = ["fit", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *words]
     done = subprocess.run(
         [*FEDGRANGER, *command, "--solver", "newton", "--seed", "3"],
         capture_output=True,
@@ -34,7 +40,9 @@ def test_the_simulator_finds_what_one_process_finds(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = same_as_alone(panel, tmp_path / "run", "newton", seed=3)
+    panel = Panel.read(tmp_path / "data")
+    read = read_models(tmp_path / "models.json")
+    found = same_as_alone(panel, tmp_path / "run", "newton", read, seed=3, period="none")
     assert found.manifest["runtime"] == "flare"
 
 

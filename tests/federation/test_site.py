@@ -16,6 +16,7 @@ from fedgranger.federation.policy import SitePolicy, policy_text
 from fedgranger.federation.preview import explained, make_preview
 from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.flare.own_data import read_series
 from fedgranger.flare.settings import ClientSettings, write_settings
 from tests.federation.attacker import CLIENT, NUM_STEPS, Attacker, options
 
@@ -82,7 +83,7 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
 
 def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
     from fedgranger.cli.federation import site_commands
-    from fedgranger.flare.settings import read_series, read_settings
+    from fedgranger.flare.settings import read_settings
 
     monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
     monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)

@@ -33,7 +33,10 @@ def test_message_bytes_vs_arrays_of_one_step(p):
 def test_hello_bytes_vs_arrays(p):
     hello = ClientHello(jnp.zeros((p, p)), jnp.zeros(()))
     for count in (0, 2):
-        told = StateHello(jnp.zeros((p, p)), jnp.asarray(1), jnp.zeros(count, dtype=jnp.int64))
+        periods = jnp.zeros(count, dtype=jnp.int64)
+        told = StateHello(
+            jnp.zeros((p, p)), jnp.asarray(1), periods, jnp.asarray(True), jnp.asarray(1.0)
+        )
         assert hello_bytes(p, count) == (payload(hello), payload(told))
 
 
@@ -60,6 +63,6 @@ def test_nothing_else_is_sent():
         ClientHello: ["self_transition", "state_gain"],
         ClientMessage: ["filtered_states", "augmented_states", "is_observed"],
         ServerMessage: ["gradients"],
-        StateHello: ["error_cov", "own_lags", "periods"],
+        StateHello: ["error_cov", "own_lags", "periods", "is_declared", "noise_share"],
         StateMessage: ["states", "is_observed"],
     }

@@ -33,6 +33,7 @@ from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.fitting import fit_panel
+from fedgranger.runtime.setup import check_names
 
 
 @friendly
@@ -63,11 +64,6 @@ def fit(
     if runtime == "flare" and checkpoint_every is not None:
         raise RunError("a simulated FLARE run has no checkpoints; leave --checkpoint-every out")
     data_options, run_config = merge(config, given)
-    if runtime == "flare" and data_options.models is not None:
-        raise RunError(
-            f"{data_options.models}: the parties of a FLARE run identify their own models; leave "
-            "--models out or use --runtime inprocess"
-        )
     result = run_fit(
         data,
         out_folder,
@@ -156,10 +152,11 @@ def run_fit(
     panel = Panel.read(source, **reading)
     for note in panel.notes:
         print_note(note)
+    check_names(panel, config, models or {})
     try:
         with progress_report() as report:
             result = (
-                fit_simulated(panel, FederationOptions(config))
+                fit_simulated(panel, FederationOptions(config), models)
                 if runtime == "flare"
                 else fit_panel(
                     panel,

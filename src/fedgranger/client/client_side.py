@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
 from fedgranger.client.learner import Learner
+from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
-from fedgranger.client.season import take_out
+from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.messages import StateHello, StateMessage
 from fedgranger.normal_operation import Season
 
 
@@ -25,8 +28,7 @@ class ClientSide(NamedTuple):
         model: the local model; stays here.
         states: least-squares states, zero where missing.
         is_observed: the measurement was there.
-        error_cov: of the states.
-        own_lags: how far back its own past matters to it.
+        hello: what it sends before them.
         season: what repeats and was removed; of it only the whole steps leave.
         starts: steps that do not follow their predecessor.
         interval: ticks per step.
@@ -39,8 +41,7 @@ class ClientSide(NamedTuple):
     model: LocalModel
     states: np.ndarray
     is_observed: np.ndarray
-    error_cov: np.ndarray
-    own_lags: int
+    hello: StateHello
     season: Season
     starts: np.ndarray
     interval: float
@@ -66,16 +67,16 @@ def set_up_client(
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
-    hello = state_hello(data, model, starts)
     states, observed = _states(data, model)
+    share = noise_share(data, starts, model)
+    whole = StateMessage(jnp.asarray(states), jnp.asarray(observed))
     window = resolve_window(config, len(time) - 1)
     return ClientSide(
         data,
         model,
         states,
         observed,
-        error_cov=np.asarray(hello.error_cov),
-        own_lags=int(hello.own_lags),
+        hello=state_hello(whole, model, starts, period_steps(season), share),
         season=season,
         starts=starts,
         interval=float(np.median(step_lengths(time))),

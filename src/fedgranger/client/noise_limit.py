@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
@@ -52,6 +53,20 @@ def client_noise_floor(
             return noise_floor(moments, E)
         lags -= 1  # gaps leave too few unbroken stretches of that length
     return NoiseFloor(1.0, 1.0, 1.0)
+
+
+def noise_share(client: ClientData, segment_starts: np.ndarray, model: LocalModel) -> float:
+    """What a client says of its noise: `messages.StateHello`."""
+    if not model.is_declared:
+        return model.noise_share
+    return client_noise_floor(
+        client,
+        segment_starts,
+        model.observation_matrix,
+        model.measurement_cov,
+        model.centre,
+        model.scale,
+    ).share
 
 
 def state_lag_moments(

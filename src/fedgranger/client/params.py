@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.data.truth import Truth
-from fedgranger.errors import ModelError
+from fedgranger.errors import ConfigError, ModelError
 from fedgranger.linalg.psd import is_positive_definite
 
 
@@ -93,6 +93,11 @@ class LocalModel(eqx.Module):
         return self.method in ("given", "known")
 
     @property
+    def matrices(self) -> tuple[np.ndarray, ...]:
+        """All numbers of the model."""
+        return tuple(getattr(self, name) for name in (*_FIELDS, "centre", "scale"))
+
+    @property
     def augmentation_shape(self) -> tuple[int, int]:
         """Shape of θ: a row per state, a column per sensor."""
         return self.state_dim, self.num_sensors
@@ -105,6 +110,15 @@ class LocalModel(eqx.Module):
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """Return measurements in the model's units."""
         return (values - self.centre) / self.scale
+
+
+def check_model(name: str, model: LocalModel, num_sensors: int) -> None:
+    """Refuse a given model that is not for the client's sensors."""
+    if model.num_sensors != num_sensors:
+        raise ConfigError(
+            f"client '{name}': the given local model is for {model.num_sensors} sensors but "
+            f"the data have {num_sensors}"
+        )
 
 
 def _is_covariance(matrix: np.ndarray) -> bool:

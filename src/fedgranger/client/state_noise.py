@@ -49,17 +49,25 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
 
 
 def state_hello(
-    client: ClientData, model: LocalModel, starts: np.ndarray, periods: np.ndarray | None = None
+    message: StateMessage,
+    model: LocalModel,
+    starts: np.ndarray,
+    periods: np.ndarray,
+    noise_share: float,
 ) -> StateHello:
-    """What a client sends once before its least-squares states.
+    """What a client sends once before its least-squares states, which are all in `message`.
 
     `periods` are the whole steps after which what it took out of its data repeats.
     """
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
-    message = state_message(client, model, 0, len(client.values))
     order = own_order(np.asarray(message.states), np.asarray(message.is_observed), starts)
-    steps = np.zeros(0, dtype=np.int64) if periods is None else periods
-    return StateHello(jnp.asarray(E), jnp.asarray(order), jnp.asarray(steps))
+    return StateHello(
+        jnp.asarray(E),
+        jnp.asarray(order),
+        jnp.asarray(periods),
+        jnp.asarray(model.is_declared),
+        jnp.asarray(noise_share),
+    )
 
 
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:

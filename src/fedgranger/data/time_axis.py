@@ -16,13 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+
+if TYPE_CHECKING:
+    from fedgranger.client.params import LocalModel
 
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
@@ -38,12 +41,13 @@ class LocalSeries(NamedTuple):
     """A client's data with its own strictly increasing numbers or time stamps (datetime64[ns]).
 
     The sampling interval may be declared, in units of `time` (nanoseconds for time stamps);
-    without it is the median step.
+    without it is the median step. The local model may be known; else it is identified.
     """
 
     client: ClientData
     time: np.ndarray
     interval: float | None = None
+    model: LocalModel | None = None
 
 
 class TimeRange(NamedTuple):

@@ -9,7 +9,6 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
-from fedgranger.client.season import period_steps
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.federation.time_fields import axis_fields
 from fedgranger.messages import MonitorMessage
@@ -27,8 +26,14 @@ def time_range(kind: str, axis: TimeRange, clock: float, epoch: int, **own: Any)
 
 def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
-    arrays = {"error_cov": prepared.error_cov, "periods": period_steps(prepared.season)}
-    return "hello", {"own_lags": prepared.own_lags}, arrays
+    sent = prepared.hello
+    values = {
+        "own_lags": int(sent.own_lags),
+        "is_declared": bool(sent.is_declared),
+        "noise_share": float(sent.noise_share),
+    }
+    arrays = {"error_cov": np.asarray(sent.error_cov), "periods": np.asarray(sent.periods)}
+    return "hello", values, arrays
 
 
 def model(prepared: ClientSide) -> Answer:

@@ -92,8 +92,17 @@ def collect_states(
     dims = tuple(participants.dims.values())
     covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
     own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
-    periods = tuple(int(step) for name in names for step in hellos[name].arrays["periods"])
-    return StateSource(names, dims, covs, chunks, grid.num_steps, own_lags, periods)
+    return StateSource(
+        names,
+        dims,
+        covs,
+        chunks,
+        grid.num_steps,
+        own_lags,
+        periods=tuple(int(step) for name in names for step in hellos[name].arrays["periods"]),
+        declared=tuple(name for name in names if hellos[name].values["is_declared"]),
+        noise_shares=tuple(float(hellos[name].values["noise_share"]) for name in names),
+    )
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

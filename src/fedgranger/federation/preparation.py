@@ -36,6 +36,7 @@ def prepare_party(
             grid.segment_starts,
             config,
             interval=float(grid.interval),
+            model=series.model,
             is_filtered=config.solver != "none",
         )
         if found.for_rounds is None:

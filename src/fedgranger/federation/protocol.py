@@ -8,10 +8,10 @@ protocol begins again from there, with a higher epoch.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from fedgranger.federation.time_fields import check_clocks, read_time_range
 from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Training, train
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
+from fedgranger.inference.noise_warnings import declared_noise_warnings, noiseless_warnings
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.server.trainer import Trainer
@@ -97,7 +98,7 @@ class EngineHooks(NamedTuple):
 
     Attributes:
         train: all rounds at once, where all clients are in one process; None: round by round.
-        test: the edge tests of the collected states; None: `infer`.
+        test: the edge tests of the collected states; None: `run_tests`.
         on_round: called with (round, trainer) before every round's messages are used.
     """
 
@@ -149,7 +150,8 @@ def server_protocol(
     source, inference, facts = None, None, {"test": "none", "warnings": []}
     if config.test != "none":
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)
-        inference, facts = (hooks.test or functools.partial(_test, config))(source, training)
+        tested = run_tests(config, source) if hooks.test is None else hooks.test(source, training)
+        inference, facts = tested
     reference, normal = _normal(source, inference, grid)
     yield participants.request("finish", {"edges": _edges_text(inference)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
@@ -175,11 +177,22 @@ def not_tested(config: RunConfig, reason: str) -> tuple[None, dict[str, Any]]:
     return None, {"test": config.test, "reason": reason, "warnings": [sentence]}
 
 
-def _test(config: RunConfig, source: StateSource, _training: Training) -> Tested:
+def run_tests(
+    config: RunConfig,
+    source: StateSource,
+    report: Callable[[str, int, int], None] = lambda *_: None,
+    record: Path | None = None,
+) -> Tested:
+    """Test the edges, or say why not; `infer` explains the arguments."""
+    doubts = declared_noise_warnings(source) if config.noise_correction else []
     try:
-        found = infer(source, config)
+        found = infer(source, config, report, record)
     except InferenceError as error:
-        return not_tested(config, str(error))
+        none, facts = not_tested(config, str(error))
+        return none, facts | {"warnings": facts["warnings"] + doubts}
+    if found.facts["test"] == "debiased":
+        doubts += noiseless_warnings(source)
+    found.facts["warnings"] += doubts
     return found, found.facts
 
 
@@ -203,7 +216,7 @@ def _version_notes(ranges: Answers) -> list[str]:
 
 
 def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]) -> list[str]:
-    """Remember whose data this run began with; other data make it a new run, which is said."""
+    """Remember whose data this run began with; other data make it a new run, which is doubts."""
     record = store.load(DATA_RECORD)
     known: dict[str, str] = {} if record is None else record[0]["data"]
     notes: list[str] = [] if record is None else list(record[0]["notes"])

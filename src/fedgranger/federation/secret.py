@@ -66,8 +66,12 @@ def keyed_hash(secret: bytes, *parts: bytes | np.ndarray) -> str:
 
 
 def data_hash(secret: bytes, series: LocalSeries) -> str:
-    """Tell a site's data from others, without letting anybody test a guess."""
-    return keyed_hash(secret, series.time, series.client.values, series.client.observed)
+    """Tell a site's data, and the model declared for them, from others.
+
+    Nobody without the secret can test a guess.
+    """
+    model = () if series.model is None else series.model.matrices
+    return keyed_hash(secret, series.time, series.client.values, series.client.observed, *model)
 
 
 def draw_start(secret: bytes, data: str, shape: tuple[int, int]) -> np.ndarray:

@@ -121,6 +121,8 @@ def _check_hello(packet: Packet) -> None:
     _demand(is_cov, "its error covariance is not symmetric positive semidefinite")
     order = int(packet.values["own_lags"])
     _demand(1 <= order <= LARGEST_ORDER, "its number of own lags is out of range")
+    share = float(packet.values["noise_share"])
+    _demand(0 <= share <= 1, "its share of noise is not between 0 and 1")
     periods = packet.arrays["periods"]
     fits = len(periods) <= MOST_PERIODS and len(np.unique(periods)) == len(periods)
     fits = fits and all(2 <= steps <= LONGEST_PERIOD for steps in periods.tolist())

@@ -23,11 +23,11 @@ from fedgranger.federation.requests import CANNOT, refuse
 from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
+from fedgranger.flare.own_data import read_series
 from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import (
     add_alarm,
     audit_log,
-    read_series,
     read_settings,
     read_simulation,
     records_folder,

@@ -9,17 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgranger.config import RunConfig
-from fedgranger.data.reading_options import ReadingOptions, as_measured
+from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.errors import ConfigError
 from fedgranger.federation.audit_log import AuditLog
 from fedgranger.flare.private_files import write_private
-
-if TYPE_CHECKING:
-    from fedgranger.data.time_axis import LocalSeries
-    from fedgranger.federation.policy import SitePolicy
+from fedgranger.option_fields import text
 
 FILE = "fedgranger.json"
 ALARMS_FILE = "alarms.json"
@@ -44,9 +41,13 @@ class ClientSettings(ReadingOptions):
         watch: path of the file with its new data, or "": nothing is watched.
     """
 
+    subject = "data"
     data: str
     interval: float | None = None
     watch: str = ""
+    models: str | None = text(
+        None, "JSON file with the client's own local model; without it is identified"
+    )
 
 
 def write_settings(kit: Path, settings: ClientSettings) -> None:
@@ -105,23 +106,6 @@ def kept_result(kit: Path, run: str) -> Path:
     """Where the server keeps what a run found, for a watch over new data later."""
     simulated = _simulated(kit)
     return (state_folder(kit) / run if simulated is None else simulated) / "result"
-
-
-def read_series(
-    name: str, settings: ClientSettings, policy: SitePolicy, *, is_new: bool = False
-) -> tuple[LocalSeries, list[str]]:
-    """Read a client's data within the period that its policy allows, and notes on them.
-
-    New data are read as measured: what is normal for the client says how they are treated.
-    """
-    from fedgranger.data.panel_files import read_client
-    from fedgranger.data.time_axis import LocalSeries
-
-    path, options = (
-        (settings.watch, as_measured(settings.time_column)) if is_new else (settings.data, settings)
-    )
-    data, times, notes = read_client(name, Path(path), options)
-    return policy.within(LocalSeries(data, times, settings.interval)), notes
 
 
 def audit_log(kit: Path) -> AuditLog:

@@ -14,11 +14,12 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from fedgranger.client.params import LocalModel, write_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
@@ -42,11 +43,19 @@ from fedgranger.rca.ranking import Ranking, read_rankings
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 
 RUN = "simulation"
+MODELS_FILE = "models.json"
 
 
-def fit_simulated(panel: Panel, options: FederationOptions) -> Result:
+def fit_simulated(
+    panel: Panel, options: FederationOptions, models: Mapping[str, LocalModel] | None = None
+) -> Result:
     """Run all parties of a panel in FLARE's simulator; a run that stops is a `RunError`."""
-    with _simulated(panel, options) as (folder, found):
+    known = models or {}
+
+    def prepare(folder: Path) -> None:
+        write_models(folder / MODELS_FILE, known)
+
+    with _simulated(panel, options, prepare, known=tuple(known)) as (folder, found):
         result = _with_normals(Result.load(found), folder)
     for sentence in result.manifest["inference"]["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
@@ -99,6 +108,7 @@ def _simulated(
     options: FederationOptions,
     prepare: Callable[[Path], None] = lambda _: None,
     watch: WatchOptions | None = None,
+    known: tuple[str, ...] = (),
 ) -> Iterator[tuple[Path, Path]]:
     """Run a job in the simulator; give the simulation's folder and that of the job's result."""
     require_flare()
@@ -117,6 +127,8 @@ def _simulated(
             file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
             own = ClientSettings(file, **asdict(as_measured("auto")))
             own = replace(own, constant="error") if watch is None else replace(own, watch=file)
+            if client in known:
+                own = replace(own, models=str(folder / MODELS_FILE))
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
         (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")
         recipe = CollabRecipe(

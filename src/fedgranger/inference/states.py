@@ -45,6 +45,7 @@ class StateSource(NamedTuple):
         own_lags: how far back each client's own past matters to it, by its own choice.
         periods: steps of all cycles that clients took out of their data.
         declared: clients whose E was given by the user and is not to be changed.
+        noise_shares: what each client says of its noise (`messages.StateHello`); empty: nothing.
         before: the last steps before the first one, where time is a circle; else there are none.
     """
 
@@ -56,6 +57,7 @@ class StateSource(NamedTuple):
     own_lags: tuple[int, ...]
     periods: tuple[int, ...] = ()
     declared: tuple[str, ...] = ()
+    noise_shares: tuple[float, ...] = ()
     before: Callable[[int], StateChunk] | None = None
 
     @property

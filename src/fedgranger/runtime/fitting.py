@@ -44,7 +44,7 @@ from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
-from fedgranger.runtime.edge_tests import run_tests
+from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.manifest import add_sensor_units, describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
@@ -217,7 +217,7 @@ class _LocalRun:
         if not self._checkpoints.is_resumed:
             self._forget_copies()
         record = self._checkpoints.file(COPIES_FILE)
-        return run_tests(
+        return run_local_tests(
             self._seasonless, self._setup, self._config, source, training, self._report, record
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from fedgranger import priors
 from fedgranger.client.augment import AugmentParams, AugmentState
 from fedgranger.client.kalman import FilteredData
-from fedgranger.client.params import LocalModel
+from fedgranger.client.params import LocalModel, check_model
 from fedgranger.client.prepared_client import (
     ClientStepSizes,
     PreparedClient,
@@ -159,11 +159,7 @@ def check_names(panel: Panel, config: RunConfig, models: Mapping[str, LocalModel
             f"the clients are {', '.join(sorted(panel.names))}"
         )
     for name, model in models.items():
-        if model.num_sensors != panel[name].num_sensors:
-            raise ConfigError(
-                f"client '{name}': the given local model is for {model.num_sensors} sensors but "
-                f"the data have {panel[name].num_sensors}"
-            )
+        check_model(name, model, panel[name].num_sensors)
     if config.prior not in priors.FAMILIES:
         raise ConfigError(
             f"prior is {config.prior!r}; choose one of {', '.join(sorted(priors.FAMILIES))}"

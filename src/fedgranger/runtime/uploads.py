@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_hello, state_message
-from fedgranger.data.panel import Panel
+from fedgranger.data.panel import ClientData, Panel
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
+from fedgranger.messages import StateHello
 
 
 def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
@@ -22,7 +24,7 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
         states = np.concatenate([np.asarray(message.states) for message in messages], axis=1)
         observed = np.stack([np.asarray(message.is_observed) for message in messages], axis=1)
         chunks.append(StateChunk(states, observed, starts[start:stop]))
-    hellos = [state_hello(panel[name], models[name], starts) for name in names]
+    hellos = [_hello(panel[name], models[name], starts) for name in names]
     return StateSource(
         names,
         tuple(models[name].state_dim for name in names),
@@ -31,4 +33,11 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
         panel.num_steps,
         tuple(int(hello.own_lags) for hello in hellos),
         declared=tuple(name for name in names if models[name].is_declared),
+        noise_shares=tuple(float(hello.noise_share) for hello in hellos),
     )
+
+
+def _hello(client: ClientData, model: LocalModel, starts: np.ndarray) -> StateHello:
+    message = state_message(client, model, 0, len(client.values))
+    none = np.zeros(0, dtype=np.int64)
+    return state_hello(message, model, starts, none, noise_share(client, starts, model))

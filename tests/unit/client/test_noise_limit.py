@@ -14,7 +14,7 @@ from fedgranger.client.noise_limit import (
 )
 from fedgranger.client.params import known_models
 from fedgranger.client.quality import local_fit
-from fedgranger.client.state_noise import state_hello, state_readout
+from fedgranger.client.state_noise import state_hello, state_message, state_readout
 from fedgranger.linalg.spectral import spectral_radius
 from tests.slow_sensors import first_only, make, slow_sensors
 
@@ -61,7 +61,9 @@ def test_slow_sensors_are_no_white_noise():
         s[:-1].T @ s[:-1] / 1999 - E / model.noise_share
     )
     assert spectral_radius(naive) > 1
-    told = state_hello(make(y), model, first_only(2000))
+    message = state_message(make(y), model, 0, 2000)
+    none = np.zeros(0, dtype=np.int64)
+    told = state_hello(message, model, first_only(2000), none, model.noise_share)
     np.testing.assert_allclose(told.error_cov, E)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.runtime.edge_tests import declared_noise_warnings
+from fedgranger.inference.noise_warnings import declared_noise_warnings
 from fedgranger.runtime.uploads import state_source
 
 
@@ -23,7 +23,7 @@ def declared(factor):
 
 def told(factor):
     panel, models = declared(factor)
-    return declared_noise_warnings(panel, models, state_source(panel, models))
+    return declared_noise_warnings(state_source(panel, models))
 
 
 def test_right_noise_is_not_doubted():

@@ -18,10 +18,10 @@ from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
+from fedgranger.flare.own_data import read_series
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
-    read_series,
     state_folder,
     write_settings,
 )
@@ -119,6 +119,8 @@ def read_and_check(
         raise ConfigError(f"client '{name}' needs its data: --data FILE")
     policy = read_policy(kit / POLICY_FILE)
     settings = ClientSettings(str(data.resolve()), interval=interval, **given)
+    if settings.models is not None:
+        settings = replace(settings, models=str(Path(settings.models).resolve()))
     series, notes = read_series(name, settings, policy)
     for note in notes:
         print_beside(note)
