@@ -77,19 +77,6 @@ def filter_params(model: LocalModel) -> FilterParams:
     )
 
 
-def step(
-    params: FilterParams,
-    previous: Float[Array, " state_dim"],
-    gained: Float[Array, " state_dim"],
-    is_observed: Bool[Array, ""],
-    is_start: Bool[Array, ""],
-) -> Float[Array, " state_dim"]:
-    """Advance the filtered state; `gained` is K y, computed for all steps at once."""
-    predicted = jnp.where(is_start, 0.0, params.self_transition @ previous)
-    corrected = predicted + gained - params.observed_gain @ predicted
-    return jnp.where(is_observed, corrected, predicted)
-
-
 @jax.jit
 def run(
     params: FilterParams,
@@ -101,10 +88,13 @@ def run(
     """Filter a stretch of measurements, starting from the last state of the stretch before."""
 
     def advance(previous: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        state = step(params, previous, *inputs)
+        gained, is_observed, is_start = inputs
+        predicted = jnp.where(is_start, 0.0, params.self_transition @ previous)
+        corrected = predicted + gained - params.observed_gain @ predicted
+        state = jnp.where(is_observed, corrected, predicted)
         return state, state
 
-    gained = measurements @ params.gain.T
+    gained = measurements @ params.gain.T  # K y, for all steps at once
     _, states = lax.scan(advance, initial, (gained, is_observed, is_start))
     return states
 
