@@ -29,11 +29,10 @@ CHUNK_STEPS = 65_536
 
 
 class SteadyGain(NamedTuple):
-    """Stationary gain K and the state covariances before and after a measurement."""
+    """Stationary gain K and the covariance of the state before a measurement."""
 
     gain: np.ndarray
     predicted_cov: np.ndarray
-    filtered_cov: np.ndarray
 
 
 class FilterParams(eqx.Module):
@@ -55,7 +54,7 @@ def steady_gain(model: LocalModel) -> SteadyGain:
     W, E = state_readout(model.observation_matrix, model.measurement_cov)
     identity = np.eye(model.state_dim)
     if not E.any():
-        return SteadyGain(W, Q, np.zeros_like(Q))
+        return SteadyGain(W, Q)
     try:
         P = symmetrise(scipy.linalg.solve_discrete_are(A.T, identity, Q, E))
     except (np.linalg.LinAlgError, ValueError) as error:
@@ -64,7 +63,7 @@ def steady_gain(model: LocalModel) -> SteadyGain:
             "check process_cov and measurement_cov or use fewer states"
         ) from None
     K = scipy.linalg.solve(P + E, P, assume_a="pos").T
-    return SteadyGain(K @ W, P, symmetrise(P - K @ P))
+    return SteadyGain(K @ W, P)
 
 
 def filter_params(model: LocalModel) -> FilterParams:
