@@ -29,11 +29,10 @@ CHUNK_STEPS = 65_536
 
 
 class SteadyGain(NamedTuple):
-    """Stationary gain K and the state covariances before and after a measurement."""
+    """Stationary gain K and the covariance of the state before a measurement."""
 
     gain: np.ndarray
     predicted_cov: np.ndarray
-    filtered_cov: np.ndarray
 
 
 class FilterParams(eqx.Module):
@@ -55,7 +54,7 @@ def steady_gain(model: LocalModel) -> SteadyGain:
     W, E = state_readout(model.observation_matrix, model.measurement_cov)
     identity = np.eye(model.state_dim)
     if not E.any():
-        return SteadyGain(W, Q, np.zeros_like(Q))
+        return SteadyGain(W, Q)
     try:
         P = symmetrise(scipy.linalg.solve_discrete_are(A.T, identity, Q, E))
     except (np.linalg.LinAlgError, ValueError) as error:
@@ -64,7 +63,7 @@ def steady_gain(model: LocalModel) -> SteadyGain:
             "check process_cov and measurement_cov or use fewer states"
         ) from None
     K = scipy.linalg.solve(P + E, P, assume_a="pos").T
-    return SteadyGain(K @ W, P, symmetrise(P - K @ P))
+    return SteadyGain(K @ W, P)
 
 
 def filter_params(model: LocalModel) -> FilterParams:
@@ -75,19 +74,6 @@ def filter_params(model: LocalModel) -> FilterParams:
         jnp.asarray(K @ model.observation_matrix),
         jnp.asarray(K),
     )
-
-
-def step(
-    params: FilterParams,
-    previous: Float[Array, " state_dim"],
-    gained: Float[Array, " state_dim"],
-    is_observed: Bool[Array, ""],
-    is_start: Bool[Array, ""],
-) -> Float[Array, " state_dim"]:
-    """Advance the filtered state; `gained` is K y, computed for all steps at once."""
-    predicted = jnp.where(is_start, 0.0, params.self_transition @ previous)
-    corrected = predicted + gained - params.observed_gain @ predicted
-    return jnp.where(is_observed, corrected, predicted)
 
 
 @jax.jit
@@ -101,10 +87,13 @@ def run(
     """Filter a stretch of measurements, starting from the last state of the stretch before."""
 
     def advance(previous: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        state = step(params, previous, *inputs)
+        gained, is_observed, is_start = inputs
+        predicted = jnp.where(is_start, 0.0, params.self_transition @ previous)
+        corrected = predicted + gained - params.observed_gain @ predicted
+        state = jnp.where(is_observed, corrected, predicted)
         return state, state
 
-    gained = measurements @ params.gain.T
+    gained = measurements @ params.gain.T  # K y, for all steps at once
     _, states = lax.scan(advance, initial, (gained, is_observed, is_start))
     return states
 

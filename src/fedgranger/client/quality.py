@@ -8,54 +8,27 @@ explain, other clients' influence included.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from fedgranger.client.kalman import FilteredData, steady_gain
+from fedgranger.data.panel import ClientData
 
 MOST_STEPS = 20_000
 NUM_QUANTILES = 41
 MOST_SENSORS = 200
 
 
-class LocalFit(NamedTuple):
-    """Facts on one client's local model; all of them stay with the client in a deployment.
+def local_fit(data: FilteredData, client: ClientData) -> dict[str, Any]:
+    """Facts on the last 20 000 steps as plain values; all of them stay with a deployed client.
 
-    Attributes:
-        explained: share of each sensor's variance that the filtered states explain.
-        innovation_variance: mean variance of the whitened innovations (1 when the model fits).
-        autocorrelation: largest autocorrelation at lag one among the whitened innovations.
-        quantiles: of the whitened innovations, at evenly spaced probabilities (i + ½)/41.
-        steps: steps examined.
+    Every sensor has its missing share and the share of its variance that the filtered states
+    explain; the whitened innovations have their mean variance (1 when the model fits), largest
+    autocorrelation at lag one, and quantiles at the probabilities (i + ½)/41. None where nothing
+    was observed.
     """
-
-    explained: np.ndarray
-    innovation_variance: float
-    autocorrelation: float
-    quantiles: np.ndarray
-    steps: int
-
-    def to_mapping(self, sensors: tuple[str, ...], missing: np.ndarray) -> dict[str, Any]:
-        """Plain values for the manifest, with every sensor's name and missing share."""
-        shares = [None if np.isnan(share) else round(float(share), 6) for share in self.explained]
-        rows = zip(sensors, shares, missing.tolist(), strict=True)
-        return {
-            "steps": self.steps,
-            "innovation_variance": _rounded(self.innovation_variance),
-            "autocorrelation": _rounded(self.autocorrelation),
-            "quantiles": [_rounded(float(q)) for q in self.quantiles],
-            "sensors": [
-                {"name": name, "explained": share, "missing_share": round(missing, 6)}
-                for name, share, missing in list(rows)[:MOST_SENSORS]
-            ],
-            "num_sensors": len(sensors),
-        }
-
-
-def local_fit(data: FilteredData) -> LocalFit:
-    """Examine the last 20 000 steps of a client's data."""
     model = data.model
     last = len(data.values)
     first = max(0, last - MOST_STEPS)
@@ -72,19 +45,31 @@ def local_fit(data: FilteredData) -> LocalFit:
     innovation = y[1:] - h[:-1] @ model.predicted_observation.T
     whitened = np.where(paired[:, None], innovation @ _whitener(data).T, 0.0)
     used = whitened[paired]
-    if not len(used):
-        return LocalFit(explained, np.nan, np.nan, np.full(NUM_QUANTILES, np.nan), 0)
-    both = paired[1:] & paired[:-1]
-    lagged = (whitened[1:] * whitened[:-1])[both].sum(axis=0)
-    rho = lagged / np.maximum((used**2).sum(axis=0), 1e-300)
-    probabilities = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
-    return LocalFit(
-        explained,
-        float((used**2).mean()),
-        float(rho[np.argmax(np.abs(rho))]),
-        np.quantile(used, probabilities),
-        int(paired.sum()),
-    )
+    variance, autocorrelation, quantiles = np.nan, np.nan, np.full(NUM_QUANTILES, np.nan)
+    if len(used):
+        both = paired[1:] & paired[:-1]
+        lagged = (whitened[1:] * whitened[:-1])[both].sum(axis=0)
+        rho = lagged / np.maximum((used**2).sum(axis=0), 1e-300)
+        variance, autocorrelation = float((used**2).mean()), float(rho[np.argmax(np.abs(rho))])
+        quantiles = np.quantile(used, (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES)
+    missing = 1 - client.observed.mean(axis=0)
+    rows = zip(client.sensors, explained.tolist(), missing.tolist(), strict=True)
+    sensors = [
+        {
+            "name": name,
+            "explained": None if np.isnan(share) else round(share, 6),
+            "missing_share": round(missing, 6),
+        }
+        for name, share, missing in rows
+    ]
+    return {
+        "steps": int(paired.sum()),
+        "innovation_variance": _rounded(variance),
+        "autocorrelation": _rounded(autocorrelation),
+        "quantiles": [_rounded(q) for q in quantiles.tolist()],
+        "sensors": sensors[:MOST_SENSORS],
+        "num_sensors": len(sensors),
+    }
 
 
 def _whitener(data: FilteredData) -> np.ndarray:

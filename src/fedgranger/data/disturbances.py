@@ -32,22 +32,16 @@ def change_unit(truth: Truth, factor: float) -> Truth:
 
 
 def add_cycle(
-    parts: Parts,
-    truth: Truth,
-    std: np.ndarray,
-    size: float,
-    period: float,
-    rng: np.random.Generator,
+    parts: Parts, truth: Truth, size: np.ndarray, period: float, rng: np.random.Generator
 ) -> None:
-    """Add a sine wave of one period to the states of all clients, each with a phase of its own.
+    """Add a sine wave of one period and this size to the states, per client with its own phase.
 
-    The states are then those of the same system under a common periodic input: `size` is the
-    amplitude in standard deviations of the state without it.
+    The states are then those of the same system under a common periodic input.
     """
     for name, part in parts.items():
         phase = rng.uniform(0, 2 * np.pi)
         wave = np.sin(2 * np.pi * np.arange(len(part)) / period + phase)
-        part += np.outer(wave, truth.observation_matrices[name] @ (size * std[truth.rows(name)]))
+        part += np.outer(wave, truth.observation_matrices[name] @ size[truth.rows(name)])
 
 
 def add_mean_shifts(parts: Parts, number: int, size: float, rng: np.random.Generator) -> None:

@@ -91,7 +91,7 @@ def simulate(
     recorded = observed_steps(system.clients, asked, rng)
     if asked.cycle_size:
         std = state_std(system, noise_chol @ noise_chol.T)
-        add_cycle(parts, system, std, asked.cycle_size, asked.cycle_period, rng)
+        add_cycle(parts, system, asked.cycle_size * std, asked.cycle_period, rng)
     counting = add_counter(parts) if asked.counter else None
     client_data = []
     for name, part in parts.items():

@@ -48,9 +48,7 @@ def describe(
             "notes": [*own.notes, *client.model.notes],
             "season": _season(own.season, name),
             "treatment": panel[name].treatment.to_mapping(),
-            "local_fit": local_fit(client).to_mapping(
-                panel[name].sensors, 1 - panel[name].observed.mean(axis=0)
-            ),
+            "local_fit": local_fit(client, panel[name]),
         }
     data: DataFacts = {
         "hash": data_hash,

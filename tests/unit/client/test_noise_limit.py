@@ -77,8 +77,8 @@ def test_implied_covariance_of_the_sensors_is_kept():
     s = model.scaled(y) @ W.T
     implied = C @ (s.T @ s / 2000 - E) @ C.T + R
     np.testing.assert_allclose(np.diag(implied), 1.0, atol=0.02)
-    fit = local_fit(filter_data(make(y), model, first_only(2000)))
-    assert fit.innovation_variance < 1.2  # with cR it would be about 1/c
+    fit = local_fit(filter_data(make(y), model, first_only(2000)), make(y))
+    assert fit["innovation_variance"] < 1.2  # with cR it would be about 1/c
     assert np.isfinite(steady_gain(model).gain).all()
 
 
