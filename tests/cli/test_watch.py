@@ -415,7 +415,7 @@ def test_losses_are_means_over_whole_passes(tmp_path):
 
 def test_writing_is_throttled_and_cheap(tmp_path):
     follower = Follower(tmp_path / "log")
-    report = follower.reporting(lambda *_: None)
+    report = follower.count
     started = time.perf_counter()
     for k in range(2000):
         report("training", k, 2000)

@@ -70,7 +70,7 @@ def heatmap(
     image = _draw_cells(ax, grid, value)
     marks = supported(table)
     _draw_marks(ax, image, rows[marks], columns[marks], len(clients))
-    untested = ~is_tested if is_tested.any() else np.zeros(len(table), dtype=np.bool_)
+    untested = ~is_tested & is_tested.any()
     _draw_crosses(ax, rows[untested], columns[untested], len(clients))
     if len(clients) <= MOST_NUMBERS:
         _write_numbers(ax, image, grid, value)

@@ -80,7 +80,7 @@ def fit_panel(
     """
     panel, models = with_findings(panel), dict(models or {})
     with (
-        follow(checkpoint_folder, config) as follower,
+        follow(checkpoint_folder, config, report) as follower,
         jax.enable_x64(True),
         threadpool_limits(1),  # on several threads small products wait for each other
     ):
@@ -89,8 +89,7 @@ def fit_panel(
         checkpoints = Checkpoints(
             checkpoint_folder, fingerprint, checkpoint_seconds, is_resumed=resume
         )
-        run = _LocalRun(panel, config, models, checkpoints, follower, follower.reporting(report))
-        result = run.result(data_hash)
+        result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
     training, facts = result.manifest["training"], result.manifest["inference"]
     if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
         warnings.warn(training["status"], ConvergenceWarning, stacklevel=2)
@@ -109,10 +108,8 @@ class _LocalRun:
         models: Mapping[str, LocalModel],
         checkpoints: Checkpoints,
         follower: Follower,
-        report: Report,
     ) -> None:
-        self._config, self._checkpoints = config, checkpoints
-        self._follower, self._report = follower, report
+        self._config, self._checkpoints, self._follower = config, checkpoints, follower
         self._marks = [time.perf_counter()]
         regular = regular_panel(panel)
         self._panel = regular.panel
@@ -145,7 +142,7 @@ class _LocalRun:
 
     def result(self, data_hash: str) -> Result:
         """Run the protocol to its end, then add what a server would not know."""
-        config, report = self._config, self._report
+        config, report = self._config, self._follower.count
         for done, client in enumerate(self._clients.values()):
             report("local models", done, len(self._clients))
             _ = client.prepared
@@ -201,12 +198,12 @@ class _LocalRun:
 
     def _train(self) -> Training:
         training, self._augmentations = train_stepwise(
-            self._setup, self._config, self._checkpoints, self._report, self._follower
+            self._setup, self._config, self._checkpoints, self._follower
         )
         return training
 
     def _on_round(self, round_index: int, trainer: Trainer) -> None:
-        self._report("training", round_index, self._config.passes)
+        self._follower.count("training", round_index, self._config.passes)
         self._follower.note_round(round_index, trainer.losses, trainer.distance)
 
     def _test(
@@ -217,8 +214,9 @@ class _LocalRun:
         if not self._checkpoints.is_resumed:
             self._forget_copies()
         record = self._checkpoints.file(COPIES_FILE)
+        count = self._follower.count
         return run_local_tests(
-            self._seasonless, self._setup, self._config, source, training, self._report, record
+            self._seasonless, self._setup, self._config, source, training, count, record
         )
 
     def _forget_copies(self) -> None:

@@ -31,16 +31,18 @@ Report = Callable[[str, int, int], None]
 
 
 @contextlib.contextmanager
-def follow(folder: Path | None, config: RunConfig) -> Iterator[Follower]:
+def follow(
+    folder: Path | None, config: RunConfig, report: Report = lambda *_: None
+) -> Iterator[Follower]:
     """Keep the log inside; a fit that ends without keeping anything leaves no folder behind."""
     if folder is None:
-        yield Follower(None)
+        yield Follower(None, report)
         return
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path, end = folder / FILE_NAME, "failed"
     path.unlink(missing_ok=True)
-    follower = Follower(path)
+    follower = Follower(path, report)
     try:
         path.touch()  # a folder that cannot be written to is worth an error
         follower.write(process=os.getpid(), passes=config.passes, tolerance=config.tolerance)
@@ -61,10 +63,10 @@ def follow(folder: Path | None, config: RunConfig) -> Iterator[Follower]:
 
 
 class Follower:
-    """Knows the present state and writes it down now and then; without a path it does nothing."""
+    """Knows the present state and writes it down now and then; without a path it does not."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, report: Report = lambda *_: None) -> None:
+        self._path, self._report = path, report
         self._state: dict[str, Any] = {}  # replaced, never changed: two threads read it
         self._losses: list[tuple[float, float]] = []
         self._stopped = threading.Event()
@@ -81,17 +83,9 @@ class Follower:
         """Begin a phase that is not counted."""
         self._enter({"phase": phase})
 
-    def reporting(self, report: Report) -> Report:
-        """Let a (what, done, total) callback be heard here, too."""
-
-        def both(what: str, done: int, total: int) -> None:
-            report(what, done, total)
-            self.count(what, done, total)
-
-        return both
-
     def count(self, phase: str, done: int, total: int) -> None:
-        """So much of a phase is done."""
+        """So much of a phase is done; `report` is called with it, too."""
+        self._report(phase, done, total)
         counted = {"phase": phase, "done": done, "total": total}
         if phase != self._state.get("phase"):
             self._enter(counted)

@@ -17,7 +17,7 @@ from fedgranger.federation.training_rounds import NO_TRAINING, TRACE_COLUMNS, Tr
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
-from fedgranger.runtime.progress import Follower, Report
+from fedgranger.runtime.progress import Follower
 from fedgranger.runtime.setup import Setup
 
 LARGEST_GROWTH = 1e3
@@ -28,7 +28,6 @@ def train_stepwise(
     setup: Setup,
     config: RunConfig,
     checkpoints: Checkpoints,
-    report: Report,
     follower: Follower,
 ) -> tuple[Training, dict[str, np.ndarray]]:
     """Train to the end; parameters that run away are a fact of the result, not an error.
@@ -37,14 +36,13 @@ def train_stepwise(
         setup: the clients and the constants of a round.
         config: the options.
         checkpoints: where to go on from, and where to leave the state now and then.
-        report: called with (what, done, total).
-        follower: writes the log of the run.
+        follower: follows how far it is, and writes the log of the run.
 
     Returns:
         How it ended, and θ of every client without the padding (none where training failed).
     """
     try:
-        final = _run_chunks(setup, config, checkpoints, report, follower)
+        final = _run_chunks(setup, config, checkpoints, follower)
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error)), {}
     trace = _trace_table(setup.names, checkpoints.trace)
@@ -62,7 +60,6 @@ def _run_chunks(
     setup: Setup,
     config: RunConfig,
     checkpoints: Checkpoints,
-    report: Report,
     follower: Follower,
 ) -> Snapshot:
     chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
@@ -76,7 +73,7 @@ def _run_chunks(
             _check_losses(setup, checkpoints.trace)
             done = latest.pass_index * chunks_per_pass + latest.chunk
             follower.train(latest, checkpoints.trace, done)
-            report("training", done, config.passes * chunks_per_pass)
+            follower.count("training", done, config.passes * chunks_per_pass)
             if time.monotonic() - last_saved >= checkpoints.seconds:
                 checkpoints.save(latest)
                 last_saved = time.monotonic()
