@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
@@ -43,7 +44,7 @@ def count_edges(edges: pd.DataFrame) -> EdgeCounts:
     """Count the rows of an edge table, those with a decision and those that are edges."""
     if "is_edge" not in edges.columns:
         return EdgeCounts(len(edges), 0, 0)
-    known = edges["is_edge"].dropna().astype(bool)
+    known = edges["is_edge"].dropna().to_numpy(dtype=np.bool_)
     return EdgeCounts(len(edges), len(known), int(known.sum()))
 
 
