@@ -32,8 +32,8 @@ def tests_of(source, table, lags):
     """Name, the test of the data, and that of a copy with shifted clocks."""
     config = RunConfig(lags=lags)
     fit = fit_latent(source, config)
-    own, K = np.array(source.own_lags), np.full((len(source.dims), len(source.dims)), lags)
-    lagged = LagColumns(table.shifted(np.zeros_like(own)), own, K)
+    K = np.full((len(source.dims), len(source.dims)), lags)
+    lagged = LagColumns(table.shifted(np.zeros_like(K[0])), K)
     yield (
         "latent",
         lambda: pair_tests(fit_latent(source, config)),
@@ -41,9 +41,9 @@ def tests_of(source, table, lags):
     )
     yield (
         "readings",
-        lambda: pair_tests_of(regress(source, own, K)),
+        lambda: pair_tests_of(regress(source, K)),
         lambda row: pair_tests_of(
-            regress(table.shifted(row), own, K, lagged=lagged, shifts=row, with_errors=False)
+            regress(table.shifted(row), K, lagged=lagged, shifts=row, with_errors=False)
         ),
     )
 

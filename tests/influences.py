@@ -5,7 +5,7 @@ import numpy as np
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.positive_control import innovation_covs, smallest_influence
+from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.wald import block_cov, denominator_df
@@ -37,15 +37,14 @@ def data_set(seed, num_steps, block=None, error=0.0):
 def least_favourable(source, test, alpha=0.05):
     """Influence as computed by hand from the test's own covariance, not widened."""
     if test == "readings":
-        own = np.array(source.own_lags)
-        fit = regress(source, own, np.ones((2, 2), dtype=int))
+        fit = regress(source, np.ones((2, 2), dtype=int))
         block = fit.blocks[EFFECT, CAUSE]
-        news = fit.residual_covs[EFFECT], whiten(tabulate(source), own).covs[CAUSE]
+        news = fit.residual_covs[EFFECT], whiten(tabulate(source)).covs[CAUSE]
         rest = float(fit.num_rows[EFFECT] - fit.num_columns[EFFECT])
         return smallest_influence(block.cov, (block.lag, block.state), *news, rest, alpha)
     fit = estimate(source, 1)
     covariance = block_covariance(source, fit)
-    news = innovation_covs(fit.process_cov, DIMS)
+    news = fit.process_cov[:2, :2], fit.process_cov[2:, 2:]
     V = block_cov(covariance, DIMS, 1, EFFECT, CAUSE)
     rest = denominator_df(covariance)[EFFECT, CAUSE]
     columns = (np.array([1]), np.array([0]))

@@ -37,7 +37,19 @@ def add_errors(rng, states, covs):
     return states + rng.normal(size=states.shape) @ chol.T
 
 
-def source_of(states, dims, covs=None, *, observed=None, starts=(0,), chunk=10**9, names=None):
+def source_of(
+    states,
+    dims,
+    covs=None,
+    *,
+    observed=None,
+    starts=(0,),
+    chunk=10**9,
+    names=None,
+    own_lags=None,
+    weighting="none",
+    span=0,
+):
     """A source that holds these states; `starts` lists the first step of every segment."""
     T, dims = len(states), tuple(dims)
     observed = np.ones((T, len(dims)), dtype=bool) if observed is None else observed
@@ -51,4 +63,6 @@ def source_of(states, dims, covs=None, *, observed=None, starts=(0,), chunk=10**
             yield StateChunk(states[rows], observed[rows], is_start[rows])
 
     names = tuple(f"c{m}" for m in range(len(dims))) if names is None else tuple(names)
-    return StateSource(names, dims, covs, chunks, T, (1,) * len(dims))
+    weights = {"weighting": weighting, "weighting_span": span}
+    own_lags = (1,) * len(dims) if own_lags is None else tuple(own_lags)
+    return StateSource(names, dims, covs, chunks, T, own_lags, **weights)

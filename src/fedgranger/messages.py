@@ -20,7 +20,7 @@ That is the default run between parties. FedGC's rounds are asked for by name an
 | `train` | down | at every start | nothing |
 | `model` | up | answer | `ClientHello` |
 | `step` | down | every round | `ServerMessage` of the round before; which states are wanted |
-| `message` | up | answer | `ClientMessage`, `PassReport` when a pass has ended |
+| `message` | up | answer | `ClientMessage`; after a pass also how far θy moved, and its size |
 
 Every round shows the server p more combinations of a client's d sensors: after about d/p rounds it
 holds all of them up to a linear map. A site's policy allows no round unless the site says so.
@@ -77,32 +77,20 @@ class Content(NamedTuple):
     arrays: Mapping[str, tuple[str, int]] = {}
 
 
+_TIME_AXIS = {"time_kind": str, "first": str, "interval": str}
+_OWN_TIME = {
+    "time_kind": str,
+    "first": str,
+    "last": str,
+    "interval": str,
+    "clock": float,
+    "version": str,
+    "epoch": int,
+}
 CONTENTS: Mapping[str, Content] = {
     "offer": Content({"nonce": str, "options": str}),
-    "range": Content(
-        {
-            "time_kind": str,
-            "first": str,
-            "last": str,
-            "interval": str,
-            "clock": float,
-            "version": str,
-            "epoch": int,
-            "rounds": str,
-            "data": str,
-        },
-        {"stretches": ("i8", 2)},
-    ),
-    "begin": Content(
-        {
-            "epoch": int,
-            "round": int,
-            "time_kind": str,
-            "first": str,
-            "interval": str,
-        },
-        {"stretches": ("i8", 2)},
-    ),
+    "range": Content({**_OWN_TIME, "rounds": str, "data": str}, {"stretches": ("i8", 2)}),
+    "begin": Content({"epoch": int, "round": int, **_TIME_AXIS}, {"stretches": ("i8", 2)}),
     "hello": Content(
         {"own_lags": int, "is_declared": bool, "noise_share": float},
         {"error_cov": ("f8", 2), "periods": ("i8", 1)},
@@ -133,23 +121,8 @@ CONTENTS: Mapping[str, Content] = {
     "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
     "finish": Content({"epoch": int, "edges": str}),
     "watch": Content({"nonce": str}),
-    "news": Content(
-        {
-            "time_kind": str,
-            "first": str,
-            "last": str,
-            "interval": str,
-            "clock": float,
-            "version": str,
-            "epoch": int,
-            "threshold": float,
-        },
-        {"stretches": ("i8", 2)},
-    ),
-    "follow": Content(
-        {"epoch": int, "time_kind": str, "first": str, "interval": str, "steps": int},
-        {"stretches": ("i8", 2)},
-    ),
+    "news": Content({**_OWN_TIME, "threshold": float}, {"stretches": ("i8", 2)}),
+    "follow": Content({"epoch": int, **_TIME_AXIS, "steps": int}, {"stretches": ("i8", 2)}),
     "report": Content({"epoch": int, "piece": int}),
     "monitor": Content(
         {"piece": int},
@@ -189,25 +162,9 @@ class ClientMessage(eqx.Module):
 
 
 class ServerMessage(eqx.Module):
-    """Sent down once per round.
-
-    Attributes:
-        gradients: derivative of the server loss with respect to h_a, per time step.
-    """
+    """Sent down once per round: derivatives of the server loss by h_a, per time step."""
 
     gradients: Float[Array, "*batch window state_dim"]
-
-
-class PassReport(eqx.Module):
-    """Sent up once per pass over the data.
-
-    Attributes:
-        change: root mean square of (θ − θ before the pass) y.
-        size: root mean square of θ y.
-    """
-
-    change: Float[Array, ""]
-    size: Float[Array, ""]
 
 
 class StateHello(eqx.Module):
@@ -278,23 +235,14 @@ def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
 
 
 PASS_REPORT_BYTES = 16
+"""Root mean squares of (θ − θ before the pass) y and of θ y."""
 
 
 def state_bytes(state_dim: int) -> int:
-    """Payload bytes per time step of a `StateMessage`.
+    """Payload bytes per time step of a `StateMessage`; a `MonitorMessage` has 8 more.
 
     Example:
         >>> state_bytes(2)
         17
     """
     return 8 * state_dim + 1
-
-
-def monitor_bytes(state_dim: int) -> int:
-    """Payload bytes per time step of a `MonitorMessage`.
-
-    Example:
-        >>> monitor_bytes(2)
-        25
-    """
-    return 8 * state_dim + 9

@@ -8,7 +8,7 @@ their sites.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,28 @@ class Monitor:
     usual_energy: float
     threshold: float
     treatment: Treatment = NO_TREATMENT
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """One array per field; of names arrays of text."""
+        arrays = {name: np.array(getattr(self, name)) for name in _monitor_fields()}
+        if self.treatment != NO_TREATMENT:
+            arrays |= {name: np.array(value) for name, value in self.treatment._asdict().items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Monitor:
+        """Undo `to_arrays`."""
+        parts: dict[str, Any] = {name: arrays[name] for name in _monitor_fields()}
+        parts["sensors"] = tuple(parts["sensors"].tolist())
+        parts |= {name: float(parts[name]) for name in ("usual_energy", "threshold")}
+        if "differenced" in arrays:
+            columns = (tuple(arrays[name].tolist()) for name in Treatment._fields)
+            parts["treatment"] = Treatment(*columns)
+        return cls(**parts)
+
+
+def _monitor_fields() -> list[str]:
+    return [part.name for part in fields(Monitor) if part.name != "treatment"]
 
 
 @dataclass(frozen=True, eq=False)

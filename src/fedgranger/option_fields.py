@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -237,14 +237,16 @@ def special(
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Sentence for an unknown option, with the nearest known one."""
-    nearest = difflib.get_close_matches(key.lower(), known, n=1, cutoff=NEAR)
-    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    return f"unknown option '{key}'{hint}"
+    return f"unknown option '{key}'{_did_you_mean(key, known)}"
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the allowed words, naming the nearest."""
     if value not in allowed:
-        nearest = difflib.get_close_matches(str(value).lower(), allowed, n=1, cutoff=NEAR)
-        hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+        hint = _did_you_mean(str(value), allowed)
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(word.lower(), known, n=1, cutoff=NEAR)
+    return f"; did you mean '{nearest[0]}'?" if nearest else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import zipfile
 from collections.abc import Mapping
@@ -18,17 +19,27 @@ from fedgranger.errors import RunError
 from fedgranger.inference.decision import decide, false_edge_bound, normal_score
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
-from fedgranger.inference_files import OTHER_FILES, inference_arrays, other_tables, read_inference
 from fedgranger.manifest_types import Manifest
-from fedgranger.normal_files import NORMAL_FILE, normal_from_arrays, normal_to_arrays
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.option_fields import check_choice
+from fedgranger.result_files import (
+    NORMAL_FILE,
+    OTHER_FILES,
+    SEASONS_FILE,
+    inference_arrays,
+    load_normal,
+    load_seasons,
+    load_uncertainty,
+    other_tables,
+    read_inference,
+    save_normal,
+    save_seasons,
+    save_uncertainty,
+)
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
-from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
 
 ROOT_CAUSE_FILE = "rca.json"
-SEASONS_FILE = "seasons.json"
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
@@ -142,9 +153,7 @@ class Result:
             return pd.DataFrame(columns=list(ENTRY_COLUMNS))
         rows = [
             (cause, effect, i, j, float(value))
-            for effect in self.clients
-            for cause in self.clients
-            if cause != effect
+            for effect, cause in itertools.permutations(self.clients, 2)
             for (i, j), value in np.ndenumerate(self.block(effect, cause))
         ]
         table = pd.DataFrame(rows, columns=list(ENTRY_COLUMNS[:5]))
@@ -191,19 +200,12 @@ class Result:
 
     def _untested_edges(self) -> pd.DataFrame:
         """All pairs with FedGC's strength, empty when FedGC was not run."""
-
-        def strength(effect: str, cause: str) -> float:
-            if self.granger is None:
-                return float("nan")
-            return float(np.linalg.norm(self.block(effect, cause)))
-
-        rows = [
-            (cause, effect, strength(effect, cause))
-            for effect in self.clients
-            for cause in self.clients
-            if cause != effect
-        ]
-        table = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:3]))
+        pairs = list(itertools.permutations(self.clients, 2))
+        table = pd.DataFrame(
+            {"cause": [cause for _, cause in pairs], "effect": [effect for effect, _ in pairs]}
+        )
+        if self.granger is not None:
+            table["strength"] = [float(np.linalg.norm(self.block(*pair))) for pair in pairs]
         return table.reindex(columns=list(EDGE_COLUMNS))
 
     def save(self, folder: str | Path) -> None:
@@ -213,17 +215,14 @@ class Result:
             for m, name in enumerate(self.clients)
             if name in self.augmentations
         }
-        arrays |= {
-            "clients": np.array(self.clients),
-            "state_dims": np.array(self.state_dims),
-        }
+        arrays |= {"clients": np.array(self.clients), "state_dims": np.array(self.state_dims)}
         if self.granger is not None:
             arrays["granger"] = self.granger
         if self.inference is not None:
             arrays |= inference_arrays(self.inference)
         run = RunFolder(Path(folder))
         run.write_text("config.toml", self.config.to_toml())
-        run.write("estimate.npz", lambda path: _save_arrays(path, arrays))
+        run.write_arrays("estimate.npz", arrays)
         tables = {"edges.csv": self.edges(), "entries.csv": self.entries()}
         if self.granger is not None:
             views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
@@ -233,13 +232,10 @@ class Result:
             run.write_table(name, table)
         run.write("trace.parquet", lambda path: self.trace.to_parquet(path, index=False))
         if self.uncertainty is not None:
-            _save_uncertainty(run, self.uncertainty)
+            save_uncertainty(run, self.uncertainty)
         if self.reference is not None:
-            normal = normal_to_arrays(self.monitors, self.reference)
-            run.write(NORMAL_FILE, lambda path: _save_arrays(path, normal))
-        if any(season.lengths for season in self.seasons.values()):
-            whole = {name: season.to_mapping() for name, season in self.seasons.items()}
-            run.write_text(SEASONS_FILE, json.dumps(whole) + "\n")
+            save_normal(run, self.monitors, self.reference)
+        save_seasons(run, self.seasons)
         run.remove_others(*FEDGC_FILES, *OTHER_FILES, NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
         run.finish(self.manifest)
 
@@ -265,80 +261,25 @@ class Result:
             check_files(folder, manifest)
             with np.load(folder / "estimate.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            clients = tuple(str(name) for name in arrays["clients"])
-            inference = read_inference(folder, manifest["inference"], arrays)
+            clients = tuple(arrays["clients"].tolist())
             return cls(
                 clients,
-                tuple(int(dim) for dim in arrays["state_dims"]),
+                tuple(arrays["state_dims"].tolist()),
                 arrays.get("granger"),
                 {
                     name: arrays[f"augmentation_{m}"]
                     for m, name in enumerate(clients)
                     if f"augmentation_{m}" in arrays
                 },
-                inference,
+                read_inference(folder, manifest["inference"], arrays),
                 pd.read_parquet(folder / "trace.parquet"),
                 manifest,
                 RunConfig.from_mapping(read_toml(folder / "config.toml")),
-                _load_uncertainty(folder, manifest),
-                *_load_normal(folder),
-                _load_seasons(folder),
+                load_uncertainty(folder, manifest),
+                *load_normal(folder),
+                load_seasons(folder),
             )
         except RunError:
             raise
         except (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
-
-
-def _save_uncertainty(run: RunFolder, found: Propagation) -> None:
-    arrays = {}
-    for m, client in enumerate(found.clients):
-        arrays |= {f"{name}_{m}": value for name, value in found.final[client]._asdict().items()}
-        arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"] = found.means[client]
-        arrays[f"granger_path_{m}"] = found.granger_paths[client]
-    arrays["clients"] = np.array(found.clients)
-    arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
-    run.write("uncertainty.npz", lambda path: _save_arrays(path, arrays))
-    run.write("uncertainty.csv", lambda path: found.table.to_csv(path, index=False))
-
-
-def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
-    if manifest["config"].get("uncertainty", "none") == "none":
-        return None
-    table = pd.read_csv(
-        folder / "uncertainty.csv", keep_default_na=False, na_values={"prior": "", "data": ""}
-    )
-    with np.load(folder / "uncertainty.npz", allow_pickle=False) as arrays:
-        names = tuple(str(name) for name in arrays["clients"])
-        final = {
-            client: Quantities(*(arrays[f"{name}_{m}"] for name in QUANTITIES))
-            for m, client in enumerate(names)
-        }
-        means = {
-            client: (arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"])
-            for m, client in enumerate(names)
-        }
-        paths = {client: arrays[f"granger_path_{m}"] for m, client in enumerate(names)}
-        prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
-    return Propagation(
-        names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
-    )
-
-
-def _load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
-    if not (folder / NORMAL_FILE).exists():
-        return {}, None
-    with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return normal_from_arrays(file)
-
-
-def _load_seasons(folder: Path) -> dict[str, Season]:
-    if not (folder / SEASONS_FILE).exists():
-        return {}
-    table = json.loads((folder / SEASONS_FILE).read_text(encoding="utf-8"))
-    return {name: Season.from_mapping(entry) for name, entry in table.items()}
-
-
-def _save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with path.open("wb") as file:  # np.savez would append .npz to a temporary name
-        np.savez(file, allow_pickle=False, **arrays)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedgranger.errors import RunError
@@ -18,7 +19,6 @@ FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet computes a cell that begins like this."""
-READ_BYTES = 2**20
 
 
 class RunFolder:
@@ -41,6 +41,15 @@ class RunFolder:
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table for people and spreadsheets."""
         self.write(name, lambda path: without_formulas(table).to_csv(path, index=False))
+
+    def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write arrays as .npz; the path's own name stays, to which np.savez would append .npz."""
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+
+        self.write(name, write)
 
     def remove_others(self, *names: str) -> None:
         """Remove files of an earlier run that this one did not write."""
@@ -110,8 +119,5 @@ def flush_to_disk(path: Path) -> None:
 
 
 def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while part := file.read(READ_BYTES):
-            digest.update(part)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,7 +17,7 @@ from fedgranger.federation.outcome import to_result
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal
 from fedgranger.federation.watching import WatchOptions
-from fedgranger.messages import monitor_bytes
+from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import require_normal
@@ -155,7 +155,7 @@ def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):
     assert kinds == {"news", "done", "monitor"}
     monitors = [a for c, _, a in federation.wire if c == "a" and decode(a).kind == "monitor"]
     payload = sum(array.nbytes for a in monitors for array in decode(a).arrays.values())
-    assert payload == monitor_bytes(1) * NEW.num_steps
+    assert payload == (state_bytes(1) + 8) * NEW.num_steps
     period = [facts["period"] for _, _, facts in federation.audit if facts["request"] == "report"]
     assert set(period) == {"0 to 299, 300 steps of 1"}
 

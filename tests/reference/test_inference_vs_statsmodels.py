@@ -79,7 +79,7 @@ def test_wald_statistic_vs_test_causality(both, effect, cause):
     Ours keeps the n − L P degrees of freedom of one equation, so p-values are a little larger.
     """
     ours, theirs, lags = both
-    tests = wald_tests(ours, homoskedastic(ours, DIMS), DIMS)
+    tests = wald_tests(ours.transition, homoskedastic(ours, DIMS), DIMS)
     wald, f = (
         theirs.test_causality(
             caused=own(effect).tolist(), causing=own(cause).tolist(), kind=kind, signif=0.05

@@ -11,7 +11,6 @@ from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import HAC_RULES
 from fedgranger.inference.decision import CORRECTIONS
-from fedgranger.inference.state_moments import WEIGHTINGS
 
 FULL = RunConfig(
     state_model="ppca",
@@ -236,7 +235,6 @@ def test_weights_need_a_span(weighting):
     [
         ("correction", CORRECTIONS),
         ("hac", HAC_RULES),
-        ("weighting", WEIGHTINGS),
     ],
 )
 def test_every_word_the_tests_know_is_an_option(option, allowed):

@@ -22,8 +22,7 @@ from fedgranger.federation.codec import digest, pack
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.secret import keyed_hash
 from fedgranger.federation.store import Store
-from fedgranger.normal_files import monitor_from_arrays, monitor_to_arrays
-from fedgranger.normal_operation import Season
+from fedgranger.normal_operation import Monitor, Season
 
 NORMAL = "normal"
 REPORTED = "reported"
@@ -43,7 +42,7 @@ class KeptNormal(NamedTuple):
 
 def keep_normal(store: Store, run: str, own: OwnNormal) -> None:
     """Write it to the disk, whole or not at all."""
-    fields = monitor_to_arrays(own.monitor)
+    fields = own.monitor.to_arrays()
     texts = {name: value.tolist() for name, value in fields.items() if value.dtype.kind == "U"}
     numbers = {name: value for name, value in fields.items() if name not in texts}
     values = {
@@ -63,7 +62,7 @@ def load_normal(store: Store, run: str) -> KeptNormal | None:
     values, numbers = record
     texts = {name: np.array(value) for name, value in values["texts"].items()}
     season = None if values["season"] is None else Season.from_mapping(values["season"])
-    own = OwnNormal(monitor_from_arrays({**numbers, **texts}), season, values["interval"])
+    own = OwnNormal(Monitor.from_arrays({**numbers, **texts}), season, values["interval"])
     return KeptNormal(own, values["identity"])
 
 

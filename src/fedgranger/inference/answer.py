@@ -44,18 +44,14 @@ def count_edges(edges: pd.DataFrame) -> EdgeCounts:
     """Count the rows of an edge table, those with a decision and those that are edges."""
     if "is_edge" not in edges.columns:
         return EdgeCounts(len(edges), 0, 0)
-    flags = edges["is_edge"]
-    known = flags.notna().to_numpy(dtype=np.bool_)
-    found = np.array([flag is not pd.NA and bool(flag) for flag in flags[known]], dtype=np.bool_)
-    return EdgeCounts(len(edges), int(known.sum()), int(found.sum()))
+    known = edges["is_edge"].dropna().to_numpy(dtype=np.bool_)
+    return EdgeCounts(len(edges), len(known), int(known.sum()))
 
 
 def counts_text(counts: EdgeCounts, level: str = "") -> str:
     """The counts in words; pairs without a test are never hidden in a total.
 
-    Args:
-        counts: of `count_edges`.
-        level: put after the number of edges, such as "(false discovery rate 0.05)".
+    `level` is put after the number of edges, such as "(false discovery rate 0.05)".
 
     Example:
         >>> counts_text(EdgeCounts(6, 5, 2))
@@ -114,11 +110,7 @@ def answer_sentence(
 ) -> str:
     """How many pairs are edges, at what level and how many were not tested; or why none was.
 
-    Args:
-        pairs: the edge table.
-        facts: of its test.
-        alpha: another level than the facts'.
-        correction: another correction.
+    Level and correction are those of the facts, unless others are given.
     """
     counts = count_edges(pairs)
     if not counts.tested:

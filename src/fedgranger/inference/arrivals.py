@@ -39,11 +39,11 @@ def arrivals(
     largest: int,
     shifts: Int[np.ndarray, " client"] | None = None,
 ) -> Float[np.ndarray, "lag effect cause"]:
-    """The sum of squares per degree of freedom, (lag, effect, cause), l = 1, 2, … steps later.
+    """The sum of squares per degree of freedom, l = 1, 2, … `largest` steps later.
 
     Args:
-        residuals: (time, P), what a model leaves of the effects; zero where there is none. They are
-            scaled in place: a copy of a million rows would cost too much.
+        residuals: what a model leaves of the effects; zero where there is none. They are scaled in
+            place: a copy of a million rows would cost too much.
         whitened: own residuals of the causes.
         dims: states per client.
         largest: the largest lag.
@@ -80,13 +80,10 @@ def arrival_p_values(
     dims: tuple[int, ...],
     copies: Float[np.ndarray, "copy lag effect cause"] | None = None,
 ) -> Float[np.ndarray, "lag effect cause"]:
-    """P-values (lag, effect, cause) that nothing of the cause arrives.
+    """P-values that nothing of the cause arrives, given `arrivals` of the data.
 
-    Args:
-        found: `arrivals` of the data.
-        dims: states per client.
-        copies: (copy, lag, effect, cause), those of shifted copies. The first lag, which is in the
-            regression, has a law of its own; all others have one together.
+    With those of shifted `copies` the first lag, which is in the regression, has a law of its own;
+    all others have one together.
     """
     df = np.outer(dims, dims).astype(np.float64)
     if copies is None:
@@ -104,21 +101,14 @@ def arrival_p_values(
 def late_arrivals(
     p_values: Float[np.ndarray, "lag effect cause"], names: tuple[str, ...], first_lag: int
 ) -> list[dict[str, Any]]:
-    """Pairs between which something arrives, each with its clearest lag; plain values.
-
-    Args:
-        p_values: (lag, effect, cause), from `first_lag` on.
-        names: the clients.
-        first_lag: the lag of the first table.
-    """
-    M = len(names)
-    level = LEVEL / max(p_values.shape[0] * M * (M - 1), 1)
-    out = []
+    """Pairs between which something arrives, each with its clearest lag; plain values."""
+    if not len(p_values):
+        return []
+    M, out = len(names), []
     for m, n in itertools.permutations(range(M), 2):
-        lag = int(p_values[:, m, n].argmin()) if len(p_values) else 0
-        if len(p_values) and p_values[lag, m, n] < level:
-            p = float(p_values[lag, m, n])
-            steps = first_lag + lag
+        lag = int(p_values[:, m, n].argmin())
+        p, steps = float(p_values[lag, m, n]), first_lag + lag
+        if p < LEVEL / (len(p_values) * M * (M - 1)):
             out.append({"cause": names[n], "effect": names[m], "steps": steps, "p_value": p})
     return sorted(out, key=lambda one: one["p_value"])
 
@@ -126,12 +116,9 @@ def late_arrivals(
 def choose_cause_lags(
     p_values: Float[np.ndarray, "lag effect cause"], dims: tuple[int, ...], num_rows: int
 ) -> Int[np.ndarray, "effect cause"]:
-    """K per pair: the last lag at which something arrives, at least 1, as the rows allow.
+    """K per pair: the last lag at which something arrives, at least 1, as an equation's rows allow.
 
-    Args:
-        p_values: (lag, effect, cause), from lag 2 on.
-        dims: states per client.
-        num_rows: of an equation.
+    The p-values are from lag 2 on.
     """
     later, M, _ = p_values.shape
     arrives = p_values < LEVEL / max(later * M * (M - 1), 1)

@@ -9,21 +9,21 @@ data in one place, as a simulation has them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 from jaxtyping import Float
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.edge_tables import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import (
+    EdgeInference,
+    common_facts,
+    detectable_strengths,
+    edge_tables,
+)
 from fedgranger.uncertainty.inputs import Row
 from fedgranger.uncertainty.steady_state import SteadyState
 
-
-class _Trained(NamedTuple):
-    transition: np.ndarray
-    lags: int = 1
+NULL = "FedGC's own limit Â* is zero (this is not the absence of an influence)"
 
 
 def infer_asymptotic(
@@ -36,24 +36,13 @@ def infer_asymptotic(
 ) -> EdgeInference:
     """Test every edge and entry of the trained estimate.
 
-    Args:
-        names: the clients.
-        state_dims: states per client.
-        num_pairs: training steps per pass.
-        config: options of the run.
-        granger: the trained estimate, clients in the order of `names`.
-        steady: every client's row and its steady state after the passes made.
+    `num_pairs` are training steps per pass; `steady` are every client's row and its steady state
+    after the passes made.
     """
     covariance = _block_covariance(state_dims, steady)
-    found = edge_tables(names, state_dims, _Trained(granger), covariance, config)
+    found = edge_tables(names, state_dims, granger, covariance, config)
     across = ~np.eye(len(names), dtype=np.bool_)
-    facts: dict[str, Any] = {
-        "test": "asymptotic",
-        "null": "FedGC's own limit Â* is zero (this is not the absence of an influence)",
-        "alpha": config.alpha,
-        "correction": config.correction,
-        "confidence": config.confidence,
-        "lags": 1,
+    facts = common_facts("asymptotic", NULL, 1, config) | {
         "covariance": "steady-state",
         "hac": "flat-top",
         "hac_lag": covariance.hac_lag,
@@ -63,15 +52,15 @@ def infer_asymptotic(
             name: {key: float(value) for key, value in own.stability._asdict().items()}
             for name, (_, own) in zip(names, steady, strict=True)
         },
-        "detectable_strength": found.detectable,
+        "detectable_strength": detectable_strengths(found.edges, names, covariance, config.alpha),
         "warnings": [
             "test='asymptotic' is the paper's test of FedGC's own estimate: clients that are "
             "merely correlated can come out as edges; use test='debiased' for edges that hold "
             "their error rate"
         ],
-        "reasons": found.reasons,
+        **found.facts,
     }
-    return EdgeInference(granger, found.std_error, found.p_value, found.edges, found.entries, facts)
+    return found._replace(facts=facts)
 
 
 def _block_covariance(

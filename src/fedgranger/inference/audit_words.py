@@ -84,8 +84,7 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
         out.append(f"{found['refused']} of the copies could not be tested.")
     if "extrapolated" in facts:  # the p-values are the copies'
         out.append("The p-values of the edges come from these copies, not from a formula.")
-        beyond = facts.get("extrapolated", [])
-        if beyond:
+        if beyond := facts["extrapolated"]:
             named = ", ".join(beyond[:5]) + (" and others" if len(beyond) > 5 else "")
             lie = "statistic lies" if len(beyond) == 1 else "statistics lie"
             out.append(
@@ -121,10 +120,13 @@ def controls(facts: Mapping[str, Any]) -> list[Control]:
     out = []
     for edge, size in sorted(sizes.items(), key=lambda item: -item[1]):
         # Names may hold " -> ", so the effect is found by its name, not by splitting.
-        effect = max(
-            (name for name in sensors if edge.endswith(f" -> {name}")), key=len, default=""
-        )
-        out.append(Control(edge, size, _units(size, sensors.get(effect))))
+        effects = [name for name in sensors if edge.endswith(f" -> {name}")]
+        units = ""
+        if effects:
+            sensor = sensors[max(effects, key=len)]
+            change = "the change per row of " if sensor["is_change"] else ""
+            units = f"{change}{sensor['sensor']} by {size * sensor['innovation']:.3g}"
+        out.append(Control(edge, size, units))
     return out
 
 
@@ -158,13 +160,6 @@ def share(pair: Any) -> str:
 
 def _named(one: Control) -> str:
     return f"{one.edge}, which moves {one.units}" if one.units else one.edge
-
-
-def _units(size: float, sensor: Mapping[str, Any] | None) -> str:
-    if sensor is None:
-        return ""
-    change = "the change per row of " if sensor["is_change"] else ""
-    return f"{change}{sensor['sensor']} by {size * sensor['innovation']:.3g}"
 
 
 def _worst(found: Mapping[str, Any]) -> list[str]:

@@ -60,12 +60,7 @@ def extrapolated_pairs(names: tuple[str, ...], found: Calibrated) -> list[str]:
 
 
 class Formula(NamedTuple):
-    """A test's own law of W/k where no link is true: a·F(k, d2), arrays (effect, cause).
-
-    Attributes:
-        scale: a.
-        df_denominator: d2.
-    """
+    """A test's own law of W/k where no link is true: a·F(k, d2), arrays (effect, cause)."""
 
     scale: np.ndarray
     df_denominator: np.ndarray
@@ -119,14 +114,10 @@ def calibrate(
     *,
     is_pooled: bool = True,
 ) -> Calibrated:
-    """Compare statistics W/k with those of shifted copies.
+    """Compare statistics W/k, (effect, cause), with those of shifted copies at the same k.
 
-    Args:
-        statistic: (effect, cause), W/k.
-        df: (effect, cause), k.
-        copies: (copy, effect, cause), W/k at the same k.
-        formula: the test's own law, which nothing beyond the copies is bolder than.
-        is_pooled: how heavy tails are is learned from all pairs together.
+    Nothing beyond the copies is bolder than the test's own `formula`; pooled, how heavy tails are
+    is learned from all pairs together.
     """
     known = np.isfinite(copies) & (copies > 0)
     count = known.sum(axis=0)

@@ -26,13 +26,7 @@ Report = Callable[[str, int, int], None]
 
 
 class PairTests(NamedTuple):
-    """One test per ordered pair, arrays (effect, cause); NaN where there is none.
-
-    Attributes:
-        statistic: W/k.
-        df: k.
-        p_value: by the test's own reference law.
-    """
+    """One test per ordered pair: W/k, k and p by the test's own law; NaN where there is none."""
 
     statistic: Float[np.ndarray, "effect cause"]
     df: Float[np.ndarray, "effect cause"]
@@ -46,11 +40,9 @@ class Audit(NamedTuple):
     """What a test found on the data and on copies in which no link is true.
 
     Attributes:
-        test: which test.
-        names: the clients.
         found: on the data.
-        statistics: (copy, effect, cause), W/k of the copies, as if with the data's k.
-        p_values: (copy, effect, cause), the test's own p-values on the copies.
+        statistics: W/k of the copies, as if with the data's k.
+        p_values: the test's own p-values on the copies.
         refused: copies on which the test could not be made.
     """
 
@@ -92,16 +84,13 @@ def run_copies(
     Args:
         test: of one row of `shifts`.
         made: the named tuple of arrays that it gives; its fields belong to the key.
-        shifts: (copy, client).
+        shifts: of every client's clock in every copy.
         report: called with (what, done, total).
         record: a file that keeps finished copies, for an interrupted run to go on from.
         key: what the record must have been made with.
     """
     key = f"{key} {' '.join(getattr(made, '_fields', ()))}"
-    found = {
-        copy: None if parts is None else made(*parts)
-        for copy, parts in _read(record, key, shifts).items()
-    }
+    found = _read(record, key, made, len(shifts))
     missing = [copy for copy in range(len(shifts)) if copy not in found]
 
     def work(copy: int) -> tuple[int, Made | None]:
@@ -125,7 +114,6 @@ def run_copies(
 
 def audit_facts(audit: Audit) -> dict[str, Any]:
     """Plain values for the manifest: rates with their errors, worst clients first."""
-    at5, at1 = audit.rate(), audit.rate(0.01)
     sides = {}
     for side, axis in (("effect", 1), ("cause", 2)):
         shares = [_share(np.take(audit.p_values, m, axis), 0.05) for m in range(len(audit.names))]
@@ -135,8 +123,8 @@ def audit_facts(audit: Audit) -> dict[str, Any]:
         "test": audit.test,
         "copies": len(audit.p_values),
         "refused": audit.refused,
-        "rate": _rounded(at5),
-        "rate_01": _rounded(at1),
+        "rate": _rounded(audit.rate()),
+        "rate_01": _rounded(audit.rate(0.01)),
         "band": list(BAND),
         "is_inside": audit.is_inside,
         "by_effect": sides["effect"],
@@ -185,18 +173,18 @@ def _rounded(pair: tuple[float, float]) -> list[float | None]:
 
 
 def _read(
-    record: Path | None, key: str, shifts: Int[np.ndarray, "copy client"]
-) -> dict[int, list[np.ndarray] | None]:
-    out: dict[int, list[np.ndarray] | None] = {}
+    record: Path | None, key: str, made: type[Made], num_copies: int
+) -> dict[int, Made | None]:
+    out: dict[int, Made | None] = {}
     if record is None or not record.is_file():
         return out
     for line in record.read_text("utf-8").splitlines():
         try:
             entry: Mapping[str, Any] = json.loads(line)
-            if entry["key"] == key and 0 <= entry["copy"] < len(shifts):
+            if entry["key"] == key and 0 <= entry["copy"] < num_copies:
                 tests = entry["tests"]
                 parts = None if tests is None else [np.array(part, dtype=float) for part in tests]
-                out[entry["copy"]] = parts
+                out[entry["copy"]] = None if parts is None else made(*parts)
         except (ValueError, KeyError, TypeError):
             continue  # a torn last line
     return out

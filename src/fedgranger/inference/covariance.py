@@ -35,12 +35,12 @@ class BlockCovariance(NamedTuple):
     """Covariances of the blocks, padded to a common size.
 
     Attributes:
-        cov: (effect, cause, K, K), covariance of vec of block [effect, cause]; K = p·L·p.
-        df: (effect, cause), degrees of freedom of that covariance.
-        size: (effect, cause), how many of the K coordinates are real.
+        cov: covariance of vec of block [effect, cause], which has K = p·L·p entries at most.
+        df: degrees of freedom of that covariance.
+        size: how many of the K coordinates are real.
         hac_lag: largest lag used.
-        fell_back: (effect, cause), the covariance at the model's lag was not positive definite and
-            Bartlett weights were used instead.
+        fell_back: the covariance at the model's lag was not positive definite and Bartlett weights
+            were used instead.
         is_estimated: all of the covariance is estimated, so a test of k entries uses up k - 1 of
             its degrees of freedom (Hotelling).
     """
@@ -76,27 +76,20 @@ def hac_weights(
     return 1 - np.arange(1, lag + 1) / (lag + 1)
 
 
-def block_covariance(
-    source: StateSource,
-    fit: Estimate,
-    *,
-    rule: str = "model",
-    weighting: str = "none",
-    span: int | float = 0,
-) -> BlockCovariance:
+def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") -> BlockCovariance:
     """Read the source once more and accumulate the blocks' long-run covariances."""
     n = fit.moments.num_pairs
     lags = fit.lags
     rows, columns = block_positions(source.dims, lags)
     size = (rows >= 0).sum(axis=1)[:, None] * (columns >= 0).sum(axis=1)[None, :]
-    rho = _lag_one(source, fit, weighting, span) if rule == "andrews" else 0.0
+    rho = _lag_one(source, fit) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
-    total, first, second = lag_products(source, fit, weighting, span, weights)
+    total, first, second = lag_products(source, fit, weights)
     cov = total / n**2
     fell_back = ~_positive(cov, size) & (rule == "model")
     if fell_back.any():  # rare: read the source again, with more lags
         fallback = hac_weights("newey-west", lags, n)
-        total = lag_products(source, fit, weighting, span, fallback).total
+        total = lag_products(source, fit, fallback).total
         cov = np.where(fell_back[..., None, None], total / n**2, cov)
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n * second / first**2 * size / (size + 2)
@@ -120,11 +113,10 @@ def _positive(
     return (values[..., 0] > 1e-14 * values[..., -1]) & ((variance > 0).sum(axis=-1) == size)
 
 
-def _lag_one(source: StateSource, fit: Estimate, weighting: str, span: int | float) -> float:
+def _lag_one(source: StateSource, fit: Estimate) -> float:
     """Median over coordinates of the influence function's autocorrelation at lag one."""
     with_lag_one, without = (
-        np.einsum("mnkk->mnk", lag_products(source, fit, weighting, span, np.array(w)).total)
-        for w in ([0.5], [])
+        np.einsum("mnkk->mnk", lag_products(source, fit, np.array(w)).total) for w in ([0.5], [])
     )
     variance, covariance = without, with_lag_one - without
     real = variance > 0

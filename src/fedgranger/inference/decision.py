@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 from scipy import stats
 
+from fedgranger.config import Couplings
 from fedgranger.option_fields import check_choice
 
 CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
-Couplings = Literal["all"] | tuple[tuple[str, str], ...]
 
 
 def decide(
@@ -50,20 +48,14 @@ def adjust(p_values: Float[np.ndarray, " pair"], correction: str) -> Float[np.nd
     if correction == "none" or not known.any():
         return p_values.copy()
     p = np.where(known, p_values, 1.0)
-    if correction == "holm":
-        adjusted = _holm(p)
+    if correction == "holm":  # max over j ≤ i of min(1, (n − j + 1) p_(j)), in order of p
+        order = np.argsort(p)
+        steps = np.minimum(np.arange(len(p), 0, -1) * p[order], 1.0)
+        adjusted = np.empty(len(p))
+        adjusted[order] = np.maximum.accumulate(steps)
     else:
         adjusted = np.asarray(stats.false_discovery_control(p, method=correction))
     return np.where(known, adjusted, np.nan)
-
-
-def _holm(p: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
-    r"""\(\max_{j \le i} \min\{1, (n - j + 1)\, p_{(j)}\}\) of the ordered p-values."""
-    order = np.argsort(p)
-    steps = np.minimum(np.arange(len(p), 0, -1) * p[order], 1.0)
-    out = np.empty(len(p))
-    out[order] = np.maximum.accumulate(steps)
-    return out
 
 
 def normal_score(

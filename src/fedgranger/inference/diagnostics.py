@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import stats
 
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
@@ -89,25 +89,22 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
     lags, P = fit.lags, source.total_dim
     horizon = lags + PORTMANTEAU_LAGS
     products, counts = np.zeros((horizon + 1, P)), np.zeros((horizon + 1, P))
-    tail, tail_ok = np.zeros((0, P)), np.zeros((0, P), dtype=np.bool_)
-    tail_index, tail_segment = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    residual, ok = np.zeros((0, P)), np.zeros((0, P), dtype=np.bool_)
+    step = segment = np.zeros(0, dtype=np.int64)
     for pairs in lagged_pairs(source, lags, fit.moments.mean):
-        complete = np.all(pairs.before_observed, axis=1)
-        ok = pairs.after_observed[:, source.owner] & complete[:, None]
-        residual = np.where(ok, pairs.after - pairs.before @ fit.transition.T, 0.0)
-        residual, ok = np.concatenate([tail, residual]), np.concatenate([tail_ok, ok])
-        index = np.concatenate([tail_index, pairs.step])
-        segment = np.concatenate([tail_segment, pairs.segment])
+        num_tail = len(residual)
+        new, new_ok = residuals(source, pairs, fit.transition)
+        residual, ok = np.concatenate([residual, new]), np.concatenate([ok, new_ok])
+        step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
         for k in range(horizon + 1):
             now, then = slice(k, None), slice(0, max(0, len(residual) - k))
-            follows = (index[now] - index[then] == k) & (segment[now] == segment[then])
-            follows &= np.arange(k, len(residual)) >= len(tail)
+            follows = (step[now] - step[then] == k) & (segment[now] == segment[then])
+            follows &= np.arange(k, len(residual)) >= num_tail
             both = ok[now] & ok[then] & follows[:, None]
             products[k] += (residual[now] * residual[then] * both).sum(axis=0)
             counts[k] += both.sum(axis=0)
         keep = slice(max(0, len(residual) - horizon), None)
-        tail, tail_ok, tail_index = residual[keep], ok[keep], index[keep]
-        tail_segment = segment[keep]
+        residual, ok, step, segment = residual[keep], ok[keep], step[keep], segment[keep]
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = (products[1:] / counts[1:]) / (products[0] / counts[0])
     rho = np.where(counts[1:] > 0, rho, 0.0)  # too short for this lag
@@ -118,6 +115,15 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
         name: float(min(1.0, dim * np.nanmin(p[source.owner == m])))
         for m, (name, dim) in enumerate(zip(source.names, source.dims, strict=True))
     }
+
+
+def residuals(
+    source: StateSource, pairs: PairChunk, transition: Float[np.ndarray, "state lagged"]
+) -> tuple[Float[np.ndarray, "pair state"], Bool[np.ndarray, "pair state"]]:
+    """s⁺ − Â x, and where it is known: the effect is observed and x is complete; else 0."""
+    complete = np.all(pairs.before_observed, axis=1)
+    ok = pairs.after_observed[:, source.owner] & complete[:, None]
+    return np.where(ok, pairs.after - pairs.before @ transition.T, 0.0), ok
 
 
 def unit_roots(source: StateSource) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from fedgranger.inference.decision import decide, is_wanted
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
 from fedgranger.inference.wald import (
-    Estimated,
     all_entry_tests,
     critical_values,
     denominator_df,
@@ -55,7 +55,7 @@ class EdgeInference(NamedTuple):
     """An estimate (debiased, or FedGC's own), its tests and what to know about them.
 
     Attributes:
-        transition: Â = [Â¹ … Âᴸ], (P, L P), clients in the order of the source.
+        transition: Â = [Â¹ … Âᴸ], clients in the order of the source.
         std_error: of every entry, within clients too.
         p_value: of every entry, within clients too.
         edges: columns `EDGE_COLUMNS`, one row per ordered pair.
@@ -75,62 +75,34 @@ class EdgeInference(NamedTuple):
     beside: EdgeInference | None = None
 
 
-class EdgeTables(NamedTuple):
-    """Tests of one estimate, before the facts around them are known.
-
-    `widening` (effect, cause): how much larger than the formula's the critical value at the run's
-    level is.
-    """
-
-    std_error: Float[np.ndarray, "state lagged"]
-    p_value: Float[np.ndarray, "state lagged"]
-    edges: pd.DataFrame
-    entries: pd.DataFrame
-    reasons: dict[str, str]
-    detectable: dict[str, float]
-    widening: Float[np.ndarray, "effect cause"]
-
-
 def edge_tables(
     clients: tuple[str, ...],
     dims: tuple[int, ...],
-    fit: Estimated,
+    transition: Float[np.ndarray, "state lagged"],
     covariance: BlockCovariance,
     config: RunConfig,
     calibrated: Calibrated | None = None,
-) -> EdgeTables:
+) -> EdgeInference:
     """Test every edge and entry of an estimate with a covariance per block.
 
-    Args:
-        clients: names.
-        dims: states per client.
-        fit: the estimate.
-        covariance: of its blocks.
-        config: level, correction, confidence and pairs.
-        calibrated: the edges' p-values against copies with shifted clocks; None: by formula.
+    The edges' p-values are by formula, or those calibrated against copies with shifted clocks. Of
+    the facts only the `reasons` are known here.
     """
-    names = np.array(clients, dtype=object)
-    tests = wald_tests(fit, covariance, dims)
+    names, lags = np.array(clients, dtype=object), transition.shape[1] // sum(dims)
+    tests = wald_tests(transition, covariance, dims)
     p_edge, critical = tests.p_value, critical_values(covariance, config.confidence)
-    widening = np.ones_like(critical)
     if calibrated is not None:
         p_edge = np.where(np.isfinite(p_edge), calibrated.p_value, np.nan)
         critical = covariance.size * calibrated.law.critical(1 - config.confidence)
-        at_level = covariance.size * calibrated.law.critical(config.alpha)
-        widening = at_level / critical_values(covariance, 1 - config.alpha)
-    blocks, inside = padded_blocks(fit, dims)
-    single = all_entry_tests(fit, covariance, dims, config.confidence)
-    rows, columns = block_positions(dims, fit.lags)
-    std_error, p_value = (np.full(fit.transition.shape, np.nan) for _ in range(2))
+    blocks, inside = padded_blocks(transition, dims)
+    single = all_entry_tests(transition, covariance, dims, config.confidence)
+    rows, columns = block_positions(dims, lags)
+    std_error, p_value = (np.full(transition.shape, np.nan) for _ in range(2))
     m, n, i, j = np.nonzero(inside)
     std_error[rows[m, i], columns[n, j]] = single.std_error[inside]
     p_value[rows[m, i], columns[n, j]] = single.p_value[inside]
     across = ~np.eye(len(dims), dtype=np.bool_)
-    low, high = strength_intervals(
-        blocks.reshape(*across.shape, -1),
-        covariance.cov,
-        critical,
-    )
+    low, high = strength_intervals(blocks.reshape(*across.shape, -1), covariance.cov, critical)
     m, n = np.nonzero(across)
     table = pd.DataFrame(
         {
@@ -142,7 +114,7 @@ def edge_tables(
             "statistic": tests.statistic[across],
             "df": tests.df[across].astype(np.int64),
             "p_value": p_edge[across],
-            "delay": _delays(blocks, covariance, fit.lags, dims)[across],
+            "delay": _delays(blocks, covariance, lags, dims)[across],
         }
     )
     chosen = inside & across[:, :, None, None]
@@ -153,14 +125,50 @@ def edge_tables(
         f"{names[n]} -> {names[m]}": FEW_COPIES
         for m, n in zip(*np.nonzero(across & np.isnan(p_edge)), strict=True)
     } | {f"{names[n]} -> {names[m]}": text for (m, n), text in tests.reason.items()}
+    table = decided_edges(table, config, reasons)
+    facts = {"reasons": reasons}
+    return EdgeInference(transition, std_error, p_value, table, pd.DataFrame(entries), facts)
+
+
+def common_facts(test: str, null: str, lags: int, config: RunConfig) -> dict[str, Any]:
+    """Facts that every test has."""
+    return {
+        "test": test,
+        "null": null,
+        "alpha": config.alpha,
+        "correction": config.correction,
+        "confidence": config.confidence,
+        "lags": lags,
+    }
+
+
+def decided_edges(table: pd.DataFrame, config: RunConfig, reasons: dict[str, str]) -> pd.DataFrame:
+    """Decide which pairs are edges; those that the run's couplings leave out have no test."""
     left_out = ~is_wanted(table, config.couplings)
     table.loc[left_out, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
     for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
         reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
-    table = decide(table, config.alpha, config.correction, config.couplings)
-    detectable = _detectable(table, clients, covariance, widening, config.alpha)
-    single_entries = pd.DataFrame(entries)
-    return EdgeTables(std_error, p_value, table, single_entries, reasons, detectable, widening)
+    return decide(table, config.alpha, config.correction, config.couplings)
+
+
+def tested_pairs(edges: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Every pair with a p-value: "cause -> effect", and the places of effect and cause."""
+    known = edges["p_value"].notna()
+    for cause, effect in zip(edges["cause"][known], edges["effect"][known], strict=True):
+        yield f"{cause} -> {effect}", names.index(effect), names.index(cause)
+
+
+def detectable_strengths(
+    edges: pd.DataFrame, names: Sequence[str], covariance: BlockCovariance, alpha: float
+) -> dict[str, float]:
+    """Strength that each edge's test finds with 80 % power, where there is one."""
+    rest, out = denominator_df(covariance), {}
+    for edge, m, n in tested_pairs(edges, names):
+        size = int(covariance.size[m, n])
+        strength = detectable_strength(covariance.cov[m, n], rest[m, n], alpha, size=size)
+        if np.isfinite(strength):
+            out[edge] = strength
+    return out
 
 
 def _delays(
@@ -180,28 +188,3 @@ def _delays(
             a = blocks[m, n].reshape(-1)[where]
             size[lag, m, n] = a @ np.linalg.lstsq(V, a, rcond=None)[0]
     return 1 + size.argmax(axis=0)
-
-
-def _detectable(
-    table: pd.DataFrame,
-    clients: tuple[str, ...],
-    covariance: BlockCovariance,
-    widening: Float[np.ndarray, "effect cause"],
-    alpha: float,
-) -> dict[str, float]:
-    """Strength that each edge's test finds with 80 % power."""
-    known = table["p_value"].notna()
-    place = {name: k for k, name in enumerate(clients)}
-    rest = denominator_df(covariance)
-    out = {}
-    for cause, effect in zip(table["cause"][known], table["effect"][known], strict=True):
-        m, n = place[effect], place[cause]
-        strength = detectable_strength(
-            covariance.cov[m, n] * widening[m, n],
-            rest[m, n],
-            alpha,
-            size=int(covariance.size[m, n]),
-        )
-        if np.isfinite(strength):
-            out[f"{cause} -> {effect}"] = strength
-    return out

@@ -27,9 +27,8 @@ class Block(NamedTuple):
     """Coefficients of one cause in one effect's equations, those that are identified.
 
     Attributes:
-        lag: (column,), lag of each column, from 1.
-        state: (column,), the cause's state of each column.
-        coefficients: (p_effect, column).
+        lag: of each column, from 1.
+        state: the cause's state of each column.
         cov: of the coefficients in row-major order.
     """
 
@@ -37,6 +36,29 @@ class Block(NamedTuple):
     state: Int[np.ndarray, " column"]
     coefficients: Float[np.ndarray, "effect_state column"]
     cov: Float[np.ndarray, "entry entry"]
+
+    def statistic(self) -> tuple[float, int]:
+        """W/k and k; NaN where the covariance is not regular."""
+        a, V, k = self.coefficients.reshape(-1), self.cov, self.coefficients.size
+        scale = np.sqrt(np.diag(V))
+        if k == 0 or not (scale > 0).all() or not np.isfinite(V).all():
+            return np.nan, k
+        values, vectors = np.linalg.eigh(V / np.outer(scale, scale))
+        if values[0] <= k * np.finfo(np.float64).eps * values[-1]:
+            return np.nan, k
+        return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
+
+    def at_lag(self, lag: int) -> Block:
+        """The columns of one lag."""
+        columns = np.flatnonzero(self.lag == lag)
+        rows = np.arange(len(self.coefficients))[:, None]
+        where = (rows * len(self.lag) + columns).reshape(-1)
+        return Block(
+            self.lag[columns],
+            self.state[columns],
+            self.coefficients[:, columns],
+            self.cov[np.ix_(where, where)],
+        )
 
 
 class Equation:
@@ -46,7 +68,8 @@ class Equation:
     the clients' bases; what is regressed are the effect's innovations, which its own past does not
     predict.
     After `solve`, `lag` and `state` are those of the plain columns, without the ones that depend on
-    others before them.
+    others before them; `tested` are the coefficients of every cause by (effect, cause), `augmented`
+    those of the lag after them. `add_covariance` fills in their covariances.
     """
 
     def __init__(
@@ -66,9 +89,8 @@ class Equation:
         self.dependent = {
             b.client for b in others if (b.dropped_lags <= self._need[b.client]).any()
         }
-        self.tested = {b.client: np.zeros(0, dtype=np.int64) for b in others}
-        self.augmented = self.tested.copy()
-        self._first = {b.client: int(b.first) for b in others}
+        self.tested: dict[tuple[int, int], Block] = {}
+        self.augmented: dict[tuple[int, int], Block] = {}
         self.num_rows = 0
         q, p = len(self.lag), len(own.innovation_factor)
         self._products, self._with_innovations = np.zeros((q, q)), np.zeros((q, p))
@@ -142,9 +164,6 @@ class Equation:
             coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
         self.coefficients = coefficients[keep].T
-        for n in self.tested:
-            self.tested[n] = np.flatnonzero((owner == n) & (self.lag <= self._causes[n]))
-            self.augmented[n] = np.flatnonzero((owner == n) & (self.lag > self._causes[n]))
         # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
         bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
         self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]
@@ -154,17 +173,21 @@ class Equation:
         self._own_change = size[changed], vectors[:, changed]
         self.squares = np.zeros((p, q))
         self.residual_cov = np.zeros((p, p))
-        self._covs, self._later_covs = (
-            {n: np.zeros(2 * (p * len(at),)) for n, at in columns.items()}
-            for columns in (self.tested, self.augmented)
-        )
+        self._scored: list[tuple[Block, np.ndarray, int, bool]] = []
+        for (cause, _), kept in zip(self._parts[1:], self._kept[1:], strict=True):
+            n = cause.client
+            for is_later, blocks in ((False, self.tested), (True, self.augmented)):
+                at = np.flatnonzero((owner == n) & ((self.lag > self._causes[n]) == is_later))
+                block = blocks[self.effect, n] = Block(
+                    self.lag[at],
+                    self.state[at] - cause.first,
+                    self.coefficients[:, at],
+                    np.zeros(2 * (p * len(at),)),
+                )
+                self._scored.append((block, at, kept.start, is_later))
 
     def add_covariance(
-        self,
-        chunk: ColumnChunk,
-        residuals: np.ndarray | None,
-        *,
-        with_errors: bool,
+        self, chunk: ColumnChunk, residuals: np.ndarray | None, *, with_errors: bool
     ) -> None:
         """Add a chunk to the HC3 covariances, and note its residuals."""
         rows = np.flatnonzero(self._ready(chunk))
@@ -179,7 +202,10 @@ class Equation:
             out = Q[:, columns.start - first.stop : columns.stop - first.stop]
             np.matmul(Z[:, :stop], from_causes, out=out)
             out += O @ self._orthonormal[:start, columns]
-        used = self._own_leverage(O) + np.einsum("ti,ti->t", Q, Q)
+        # ‖O C‖² by row: O is nearly orthonormal over the rows used, so CCᵀ − I has a low rank
+        size, vectors = self._own_change
+        own_leverage = np.einsum("ti,ti->t", O, O) + (O @ vectors) ** 2 @ size
+        used = own_leverage + np.einsum("ti,ti->t", Q, Q)
         freedom = np.maximum(1 - used, SMALLEST_FREEDOM)
         error = Y - O @ self._slopes[:start] - Z @ self._slopes[start:]
         error = error @ self._basis.innovation_factor
@@ -191,45 +217,12 @@ class Equation:
         if with_errors:
             both = np.concatenate([O, Z], axis=1)
             self.squares += (error**2).T @ (both @ self._orthonormal @ self._inverse.T) ** 2
-        self._add_scores(self._covs, self.tested, error, Q)
-        if residuals is not None:
-            self._add_scores(self._later_covs, self.augmented, error, Q)
-
-    def _own_leverage(self, O: np.ndarray) -> np.ndarray:
-        """‖O C‖² by row: O is nearly orthonormal over the rows used, so CCᵀ − I has a low rank."""
-        size, vectors = self._own_change
-        return np.einsum("ti,ti->t", O, O) + (O @ vectors) ** 2 @ size
-
-    def _add_scores(
-        self,
-        covs: dict[int, np.ndarray],
-        columns: dict[int, np.ndarray],
-        error: np.ndarray,
-        Q: np.ndarray,
-    ) -> None:
-        own, *others = self._kept
-        for (n, at), kept in zip(columns.items(), others, strict=True):
-            Z = Q[:, kept.start - own.stop :] @ self._inverse[at, kept.start :].T
+        for block, at, begin, is_later in self._scored:
+            if residuals is None and is_later:
+                continue
+            Z = Q[:, begin - first.stop :] @ self._inverse[at, begin:].T
             scores = (error[:, :, None] * Z[:, None, :]).reshape(len(Q), -1)
-            covs[n] += scores.T @ scores
-
-    def blocks(self) -> dict[tuple[int, int], Block]:
-        """The tested coefficients, by (effect, cause)."""
-        return self._blocks(self.tested, self._covs)
-
-    def later_blocks(self) -> dict[tuple[int, int], Block]:
-        """Those of the lag after them, when residuals were noted."""
-        return self._blocks(self.augmented, self._later_covs)
-
-    def _blocks(
-        self, columns: dict[int, np.ndarray], covs: dict[int, np.ndarray]
-    ) -> dict[tuple[int, int], Block]:
-        return {
-            (self.effect, n): Block(
-                self.lag[at], self.state[at] - self._first[n], self.coefficients[:, at], covs[n]
-            )
-            for n, at in columns.items()
-        }
+            block.cov[:] += scores.T @ scores
 
 
 def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -31,13 +31,12 @@ class Estimate(NamedTuple):
     """Estimate of one lag order.
 
     Attributes:
-        transition: Â = [Â¹ … Âᴸ], (P, L P).
-        state_cov: G0, (L P, L P).
+        transition: Â = [Â¹ … Âᴸ].
+        state_cov: G0.
         inverse_cov: G0⁻¹.
-        residual_cov: covariance of s⁺ − Â x, measurement error included, (P, P).
+        residual_cov: covariance of s⁺ − Â x, measurement error included.
         process_cov: the same without it: the covariance of what drives the states.
         moments: what it was computed from.
-        lags: L.
         spectral_radius: largest root; below 1 for stationary data.
         condition: condition number of the correlation form of G0.
     """
@@ -53,23 +52,14 @@ class Estimate(NamedTuple):
     condition: float
 
 
-class LagChoice(NamedTuple):
-    """The lag order and the criterion of every order tried."""
-
-    lags: int
-    scores: dict[int, float]
-
-
-def estimate(
-    source: StateSource, lags: int = 1, weighting: str = "none", span: int | float = 0
-) -> Estimate:
+def estimate(source: StateSource, lags: int = 1) -> Estimate:
     """Estimate Â, or refuse with the reason and a remedy.
 
     Raises:
         InferenceError: too little data, noise above signal, collinear clients, or a root at or
             outside the unit circle.
     """
-    moments = accumulate(source, lags, weighting, span)
+    moments = accumulate(source, lags)
     _check_counts(source, moments, lags)
     E = np.kron(np.eye(lags), source.error_cov)
     G0 = symmetrise(moments.before_cov - E)
@@ -92,10 +82,8 @@ def estimate(
     return Estimate(A, G0, inverse, residual, process, moments, lags, radius, condition)
 
 
-def select_lags(
-    source: StateSource, max_lags: int, weighting: str = "none", span: int | float = 0
-) -> LagChoice:
-    """Choose the lag order with the smallest Bayesian information criterion.
+def select_lags(source: StateSource, max_lags: int) -> tuple[int, dict[str, float]]:
+    """Choose the lag order with the smallest Bayesian information criterion; return all criteria.
 
     log det of the process noise of each order plus log(n)/n per coefficient; an order whose moments
     are not regular ends the search.
@@ -103,7 +91,7 @@ def select_lags(
     scores: list[float] = []
     for lags in range(1, max_lags + 1):
         try:
-            fit = estimate(source, lags, weighting, span)
+            fit = estimate(source, lags)
         except InferenceError:
             if lags == 1:
                 raise
@@ -114,7 +102,7 @@ def select_lags(
         n = fit.moments.effective_pairs
         scores.append(log_det + np.log(n) / n * fit.transition.size)
     lags = int(np.argmin(scores)) + 1 if scores else 1
-    return LagChoice(lags, {k: float(score) for k, score in enumerate(scores, start=1)})
+    return lags, {str(order): float(score) for order, score in enumerate(scores, start=1)}
 
 
 def companion(transition: Float[np.ndarray, "state lagged"]) -> Float[np.ndarray, "lagged lagged"]:

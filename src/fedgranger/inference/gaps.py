@@ -26,7 +26,7 @@ from jaxtyping import Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
-from fedgranger.inference.states import StateSource, keep_rows, select_clients
+from fedgranger.inference.states import StateChunk, StateSource, keep_rows, select_clients
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 PAIRS_PER_STATE = 20
@@ -73,15 +73,14 @@ def usable(source: StateSource) -> Usable:
         )
     out = _whole_periods(out, common_period(source.periods, T), T)
     rest = source if len(kept) == len(names) else select_clients(source, kept)
-    firsts, ends = out[:, 0], out[:, 1]
 
-    def is_kept(first: int, count: int) -> np.ndarray:
-        rows = np.arange(first, first + count)
-        place = np.searchsorted(firsts, rows, side="right") - 1
-        return (place < 0) | (rows >= ends[place])
+    def is_kept(chunk: StateChunk, first: int) -> np.ndarray:
+        rows = np.arange(first, first + len(chunk.starts))
+        place = np.searchsorted(out[:, 0], rows, side="right") - 1
+        return (place < 0) | (rows >= out[place, 1])
 
     if len(out):
-        rest = keep_rows(rest, lambda chunk, first: is_kept(first, len(chunk.starts)))
+        rest = keep_rows(rest, is_kept)
     missing = [name for m, name in enumerate(names) if m not in kept]
     cost = {name: rows for name, rows in off.items() if name not in missing}
     left = T - _num_pairs(overlap(gaps), T) - 1
@@ -103,11 +102,9 @@ def usable(source: StateSource) -> Usable:
 def _sentences(cost: dict[str, int], rows: int, T: int, reasons: dict[str, str]) -> list[str]:
     sentences = []
     if cost:
-        who = (
-            f"'{next(iter(cost))}' was off"
-            if len(cost) == 1
-            else f"of gaps ({_rows_by_client(cost)})"
-        )
+        who = f"of gaps ({_rows_by_client(cost)})"
+        if len(cost) == 1:
+            who = f"'{next(iter(cost))}' was off"
         sentences.append(f"{rows} of {T} rows were left out for all clients because {who}")
     if reasons:
         who = ", ".join(f"'{name}'" for name in reasons)

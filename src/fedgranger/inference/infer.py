@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from threadpoolctl import threadpool_limits
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.inference.copy_audit import Report
+from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import fit_latent, latent_tables
 from fedgranger.inference.states import StateSource, select_clients
-from fedgranger.inference.two_tests import Report, TwoTests
+from fedgranger.inference.two_tests import TwoTests
 
 
 def infer(
@@ -24,13 +26,9 @@ def infer(
     report: Report = lambda *_: None,
     record: Path | None = None,
 ) -> EdgeInference:
-    """Estimate, test and check; see `RunConfig` for the options.
+    """Estimate, test and check; `report` is called with (what, done, total).
 
-    Args:
-        source: the clients' states.
-        config: the options.
-        report: called with (what, done, total).
-        record: a file that keeps what shifted copies gave, for an interrupted run to go on from.
+    `record` is a file that keeps what shifted copies gave, for an interrupted run to go on from.
 
     Raises:
         InferenceError: the data do not allow any test, with the reason and a remedy.
@@ -94,10 +92,7 @@ def _with_left_out(
 ) -> EdgeInference:
     """The tests of some clients as those of all: NaN wherever one takes part that was left out.
 
-    Args:
-        found: of the clients that are not in `reasons`, in the order of the source.
-        source: all clients.
-        reasons: why a client was left out, by client.
+    `reasons` say why a client was left out; `found` is of the others, in the source's order.
     """
     if not reasons:
         return found
@@ -114,11 +109,10 @@ def _with_left_out(
 
     pairs = [
         (cause, effect)
-        for effect in names
-        for cause in names
-        if cause != effect and (cause in reasons or effect in reasons)
+        for effect, cause in itertools.permutations(names, 2)
+        if cause in reasons or effect in reasons
     ]
-    new = pd.DataFrame(pairs, columns=["cause", "effect"])
+    edges = pd.DataFrame(pairs, columns=["cause", "effect"]).assign(df=0, delay=0)
     entries = [
         (*pair, row, col)
         for pair in pairs
@@ -135,20 +129,15 @@ def _with_left_out(
         transition=full(found.transition),
         std_error=full(found.std_error),
         p_value=full(found.p_value),
-        edges=_joined(found.edges, new.assign(df=0, delay=0), names),
-        entries=_joined(
-            found.entries, pd.DataFrame(entries, columns=["cause", "effect", "row", "col"]), names
-        ),
+        edges=_joined(found.edges, edges, names),
+        entries=_joined(found.entries, pd.DataFrame(entries, columns=ENTRY_COLUMNS[:4]), names),
         beside=None if found.beside is None else _with_left_out(found.beside, source, reasons),
     )
 
 
 def _joined(table: pd.DataFrame, new: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """Both tables by effect and cause, with the first one's columns and types."""
-    place = {name: k for k, name in enumerate(names)}
     rows = new.reindex(columns=table.columns).astype(table.dtypes.to_dict())
     both = pd.concat([table, rows], ignore_index=True)
-    pairs = zip(both["effect"], both["cause"], strict=True)
-    key = [len(names) * place[effect] + place[cause] for effect, cause in pairs]
-    order = np.argsort(key, kind="stable")
-    return both.iloc[order].reset_index(drop=True)
+    effect, cause = (both[side].map(names.index) for side in ("effect", "cause"))
+    return both.iloc[np.lexsort((cause, effect))].reset_index(drop=True)

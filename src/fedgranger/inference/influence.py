@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.state_moments import expand, time_weights
+from fedgranger.inference.state_moments import expand
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
 
 CHUNK_VALUES = 400_000
@@ -17,16 +17,15 @@ take half as long again."""
 
 
 def weighted_pieces(
-    source: StateSource, fit: Estimate, weighting: str, span: int | float
+    source: StateSource, fit: Estimate
 ) -> Iterator[tuple[PairChunk, Float[np.ndarray, " pair"]]]:
     """Yield pairs of positive weight and their weights, which have mean one over all of them."""
-    weight_of = time_weights(weighting, span, source.num_steps)
     mean_weight = fit.moments.total_weight / fit.moments.num_pairs
     piece = max(64, CHUNK_VALUES // (source.total_dim**2 * fit.lags))
     for whole in lagged_pairs(source, fit.lags, fit.moments.mean):
         for start in range(0, len(whole.step), piece):
             pairs = PairChunk(*(part[start : start + piece] for part in whole))
-            weight = weight_of(pairs.step) / mean_weight
+            weight = source.weights(pairs.step) / mean_weight
             used = weight > 0
             if used.all():
                 yield pairs, weight
@@ -65,8 +64,8 @@ def influence(
     # Blocks are averages over different pairs: each product is centred at its block's own moment
     # where it is observed, and weighted by the inverse of how often that is.
     dims, M = source.dims, len(source.dims)
-    lag_share = moments.total_weight / expand(moments.lag_weight, dims, dims, 1, lags)
-    before_share = moments.total_weight / expand(moments.before_weight, dims, dims, lags, lags)
+    lag_share = moments.total_weight / expand(moments.lag_weight, dims, 1, lags)
+    before_share = moments.total_weight / expand(moments.before_weight, dims, lags, lags)
     column_owner = np.repeat(np.arange(lags * M), dims * lags)
     before_ok = pairs.before_observed[:, column_owner].astype(np.float64)
     after_ok = pairs.after_observed[:, source.owner].astype(np.float64)

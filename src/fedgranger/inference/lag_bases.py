@@ -35,17 +35,16 @@ class LagBasis(NamedTuple):
     """The lagged states of one client.
 
     Attributes:
-        client: whose.
         first: place of its first state among all.
         own_lags: lags of its own equation.
         depth: D.
-        lag: (column,), lag of every column that is kept; 0 is the constant, the first one.
-        state: (column,), its place among all states; of no meaning for the constant.
+        lag: of every column that is kept; 0 is the constant, the first one.
+        state: its place among all states; of no meaning for the constant.
         dropped_lags: lags of the columns that are left out.
         inverse_factor: (1 + D p, column), T = R⁻¹: from lagged states to orthonormal columns.
-        factor: (column, column), R.
+        factor: R.
         prediction: (column of own lags, p), the orthonormal columns' coefficients for the present.
-        innovation_factor: (p, p), F; the innovations have the sum of squares FᵀF.
+        innovation_factor: F; the innovations have the sum of squares FᵀF.
         num_rows: time steps at which the past is there up to lag D, whatever other clients do.
         products: (column of own lags, same), the columns' products over these time steps; the same
             on every copy with other clocks.
@@ -146,18 +145,12 @@ def _lagged(chunk: LagChunk, client: int, depth: int) -> np.ndarray:
     return np.concatenate([np.ones((stop - chunk.history, 1)), *steps], axis=1)
 
 
-def lag_bases(
-    source: StateSource, own_lags: Int[np.ndarray, " client"], depths: Int[np.ndarray, " client"]
-) -> list[LagBasis]:
+def lag_bases(source: StateSource, depths: Int[np.ndarray, " client"]) -> list[LagBasis]:
     """Bases of all clients, each over the time steps at which its own past is there.
 
     A present that is missing counts as zero: any prediction and scale of it would do, these are
-    good ones as long as that is rare.
-
-    Args:
-        source: the states.
-        own_lags: (client,), lags of the own past.
-        depths: (client,), largest lag that is needed, at least the own ones.
+    good ones as long as that is rare. `depths` are the largest lags that are needed, at least the
+    own ones.
 
     Raises:
         InferenceError: there are too few rows.
@@ -167,11 +160,9 @@ def lag_bases(
     for chunk in lag_chunks(source, int(depths.max())):
         for m in clients:
             rows = chunk.unbroken[:-1, m] >= depths[m]
-            new = np.concatenate([_lagged(chunk, m, int(depths[m])), chunk.present(m)], axis=1)[
-                rows
-            ]
-            triangles[m] = triangle(np.concatenate([triangles[m], new]))
-    bases = [_basis(source, m, triangles[m], int(own_lags[m]), int(depths[m])) for m in clients]
+            new = np.concatenate([_lagged(chunk, m, int(depths[m])), chunk.present(m)], axis=1)
+            triangles[m] = triangle(np.concatenate([triangles[m], new[rows]]))
+    bases = [_basis(source, m, triangles[m], int(depths[m])) for m in clients]
     num_rows = [0 for _ in clients]
     for chunk in lag_chunks(source, int(depths.max())):
         for m, basis in enumerate(bases):
@@ -182,8 +173,8 @@ def lag_bases(
     return [basis._replace(num_rows=count) for basis, count in zip(bases, num_rows, strict=True)]
 
 
-def _basis(source: StateSource, client: int, R: np.ndarray, own: int, depth: int) -> LagBasis:
-    p = source.dims[client]
+def _basis(source: StateSource, client: int, R: np.ndarray, depth: int) -> LagBasis:
+    p, own = source.dims[client], source.own_lags[client]
     q = 1 + depth * p
     if len(R) < q + p:
         raise InferenceError(

@@ -21,8 +21,8 @@ class ColumnChunk(NamedTuple):
 
     Attributes:
         first: position in time of the first one.
-        past: (time, client), unbroken observed steps that end one step before.
-        now: (time, client), those that end there.
+        past: unbroken observed steps that end one step before.
+        now: those that end there.
         columns: (time, column) of every client, its basis' orthonormal columns.
         innovations: (time, p) of every client, what its own past does not predict, whitened.
     """
@@ -41,15 +41,10 @@ class LagColumns:
     parts of those that are kept.
     """
 
-    def __init__(
-        self,
-        source: StateSource,
-        own_lags: Int[np.ndarray, " client"],
-        cause_lags: Int[np.ndarray, "effect cause"],
-    ) -> None:
-        others = np.where(np.eye(len(own_lags), dtype=np.bool_), 0, cause_lags + 1)
-        depths = np.maximum(own_lags, others.max(axis=0))
-        self.bases: list[LagBasis] = lag_bases(source, own_lags, depths)
+    def __init__(self, source: StateSource, cause_lags: Int[np.ndarray, "effect cause"]) -> None:
+        others = np.where(np.eye(len(cause_lags), dtype=np.bool_), 0, cause_lags + 1)
+        depths = np.maximum(source.own_lags, others.max(axis=0))
+        self.bases: list[LagBasis] = lag_bases(source, depths)
         self.depth, self._num_steps = int(depths.max()), source.num_steps
         self._kept: ColumnChunk | None = None
         if source.num_steps * sum(len(basis.lag) for basis in self.bases) <= KEPT_VALUES:
@@ -58,12 +53,7 @@ class LagColumns:
     def chunks(
         self, source: StateSource, shifts: Int[np.ndarray, " client"] | None = None
     ) -> Iterator[ColumnChunk]:
-        """Go through all time steps once.
-
-        Args:
-            source: the states, or a copy of them.
-            shifts: of every client's clock in the copy.
-        """
+        """Go through all time steps of the states once, or of a copy with these clock shifts."""
         if source.num_steps != self._num_steps:
             raise RuntimeError("the columns belong to other data")
         if self._kept is None:

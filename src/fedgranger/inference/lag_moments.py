@@ -45,7 +45,7 @@ class LagMomentCheck(NamedTuple):
 
     Attributes:
         error_covs: E_m per client; symmetric, not forced to be positive.
-        transition: A, (P, P).
+        transition: A.
         statistic: J, χ² with `df` degrees of freedom under the model.
         df: equations minus unknowns.
         p_value: of J.
@@ -179,13 +179,10 @@ def _best_transition(
     target = weight @ np.concatenate([one.reshape(-1), two.reshape(-1)])
     Q, R = np.linalg.qr(weight @ by_A)
     fitted = Q.T @ target
-    A = np.linalg.lstsq(R, fitted)[0] if _is_singular(R) else np.linalg.solve(R, fitted)
-    return A.reshape(P, P), Q, target - Q @ fitted
-
-
-def _is_singular(R: np.ndarray) -> bool:
     size = np.abs(np.diag(R))
-    return bool(size.min() <= len(R) * np.finfo(np.float64).eps * size.max())
+    is_singular = size.min() <= len(R) * np.finfo(np.float64).eps * size.max()
+    A = np.linalg.lstsq(R, fitted)[0] if is_singular else np.linalg.solve(R, fitted)
+    return A.reshape(P, P), Q, target - Q @ fitted
 
 
 def _long_run(

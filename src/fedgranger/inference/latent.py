@@ -12,13 +12,17 @@ from fedgranger.inference.calibrate import Calibrated, Formula
 from fedgranger.inference.copy_audit import PairTests
 from fedgranger.inference.covariance import BlockCovariance, block_covariance
 from fedgranger.inference.diagnostics import diagnose
-from fedgranger.inference.edge_tables import EdgeInference, edge_tables
+from fedgranger.inference.edge_tables import (
+    EdgeInference,
+    common_facts,
+    detectable_strengths,
+    edge_tables,
+)
 from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
-from fedgranger.inference.positive_control import innovation_covs, latent_controls
+from fedgranger.inference.positive_control import latent_controls
 from fedgranger.inference.states import StateSource, complete_rows
-from fedgranger.inference.wald import denominator_df, homoskedastic, wald_tests
-from fedgranger.linalg.noise_floor import NoiseFloor
+from fedgranger.inference.wald import critical_values, denominator_df, homoskedastic, wald_tests
 
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
@@ -28,8 +32,6 @@ class LatentFit(NamedTuple):
 
     Attributes:
         source: the states, with as much measurement error as the joint spectrum allows.
-        fit: the estimate.
-        covariance: of its blocks.
         noise_share: of the clients' measurement error that is taken out.
         lag_criterion: of every lag order that was tried; empty where it was given.
         notes: what to know about it.
@@ -49,7 +51,9 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
     Raises:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
     """
-    source = _with_correction(source, config)
+    source = source._replace(weighting=config.weighting, weighting_span=config.weighting_span)
+    if not config.noise_correction:
+        source = source._replace(error_covs=tuple(np.zeros_like(E) for E in source.error_covs))
     try:
         return _fit(source, config)
     except InferenceError as error:
@@ -67,14 +71,15 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
 
 def refit(found: LatentFit, states: StateSource, config: RunConfig) -> PairTests:
     """The same test of other states, a copy with shifted clocks, at the same lags and noise."""
-    source = states._replace(error_covs=found.source.error_covs)
-    fit = estimate(source, found.fit.lags, config.weighting, config.weighting_span)
+    weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
+    source = states._replace(error_covs=found.source.error_covs, **weights)
+    fit = estimate(source, found.fit.lags)
     return pair_tests(found._replace(fit=fit, covariance=_covariance(source, fit, config)))
 
 
 def pair_tests(found: LatentFit) -> PairTests:
     """Statistic and p-value by formula of every pair."""
-    tests = wald_tests(found.fit, found.covariance, found.source.dims)
+    tests = wald_tests(found.fit.transition, found.covariance, found.source.dims)
     return PairTests(tests.statistic / tests.df, tests.df, tests.p_value)
 
 
@@ -90,36 +95,44 @@ def latent_tables(
 ) -> EdgeInference:
     """Edges, entries and facts; p-values by formula unless calibrated ones are given."""
     source, fit, covariance = found.source, found.fit, found.covariance
-    tables = edge_tables(source.names, source.dims, fit, covariance, config, calibrated)
-    tested = tables.edges.loc[tables.edges["p_value"].notna()]
-    widened = covariance._replace(cov=covariance.cov * tables.widening[..., None, None])
-    innovations = innovation_covs(fit.process_cov, source.dims)
+    names, dims = source.names, source.dims
+    tables = edge_tables(names, dims, fit.transition, covariance, config, calibrated)
+    if calibrated is not None:  # how much larger than the formula's the critical value is
+        critical = covariance.size * calibrated.law.critical(config.alpha)
+        widening = critical / critical_values(covariance, 1 - config.alpha)
+        covariance = covariance._replace(cov=covariance.cov * widening[..., None, None])
+    own = (np.flatnonzero(source.owner == m) for m in range(len(dims)))
+    innovations = {name: fit.process_cov[np.ix_(k, k)] for name, k in zip(names, own, strict=True)}
     facts = _facts(found, config) | {
-        "reasons": tables.reasons,
-        "detectable_strength": tables.detectable,
+        "reasons": tables.facts["reasons"],
+        "detectable_strength": detectable_strengths(tables.edges, names, covariance, config.alpha),
         "positive_control": latent_controls(
-            source.names, source.dims, fit, widened, tested, config.alpha
+            tables.edges, innovations, fit.lags, covariance, config.alpha
         ),
-        "innovation_cov": {
-            name: cov.tolist() for name, cov in zip(source.names, innovations, strict=True)
-        },
+        "innovation_cov": {name: cov.tolist() for name, cov in innovations.items()},
     }
-    return EdgeInference(
-        fit.transition, tables.std_error, tables.p_value, tables.edges, tables.entries, facts
-    )
-
-
-def _with_correction(source: StateSource, config: RunConfig) -> StateSource:
-    if config.noise_correction:
-        return source
-    nothing = tuple(np.zeros_like(error_cov) for error_cov in source.error_covs)
-    return source._replace(error_covs=nothing)
+    return tables._replace(facts=facts)
 
 
 def _fit(source: StateSource, config: RunConfig) -> LatentFit:
-    floor = joint_noise_floor(source, config.weighting, config.weighting_span)
-    source, fit, share, criterion = _estimate_limited(source, floor, config)
-    return LatentFit(source, fit, _covariance(source, fit, config), share, criterion)
+    """Estimate with the share of E that the joint spectrum allows.
+
+    A share below 1 within sampling error is not used unless the estimate needs it.
+    """
+    floor = joint_noise_floor(source)
+    refusals: list[InferenceError] = []
+    for share in dict.fromkeys((floor.share, floor.largest)):
+        limited = limit_errors(source, share)
+        try:
+            lags, criterion = config.lags, {}
+            if lags == "auto":
+                lags, criterion = select_lags(limited, config.max_lags)
+            fit = estimate(limited, lags)
+        except InferenceError as error:
+            refusals.append(error)
+        else:
+            return LatentFit(limited, fit, _covariance(limited, fit, config), share, criterion)
+    raise refusals[0]
 
 
 def _covariance(source: StateSource, fit: Estimate, config: RunConfig) -> BlockCovariance:
@@ -129,31 +142,7 @@ def _covariance(source: StateSource, fit: Estimate, config: RunConfig) -> BlockC
                 "covariance='homoskedastic' needs data without missing samples; use 'sandwich'"
             )
         return homoskedastic(fit, source.dims)
-    return block_covariance(
-        source, fit, rule=config.hac, weighting=config.weighting, span=config.weighting_span
-    )
-
-
-def _estimate_limited(
-    source: StateSource, floor: NoiseFloor, config: RunConfig
-) -> tuple[StateSource, Estimate, float, dict[str, float]]:
-    """Estimate with the share of E that the joint spectrum allows.
-
-    A share below 1 within sampling error is not used unless the estimate needs it.
-    """
-    weights = (config.weighting, config.weighting_span)
-    refusals: list[InferenceError] = []
-    for share in dict.fromkeys((floor.share, floor.largest)):
-        limited = limit_errors(source, share)
-        try:
-            lags, scores = config.lags, {}
-            if lags == "auto":
-                lags, scores = select_lags(limited, config.max_lags, *weights)
-            criterion = {str(order): score for order, score in scores.items()}
-            return limited, estimate(limited, lags, *weights), share, criterion
-        except InferenceError as error:
-            refusals.append(error)
-    raise refusals[0]
+    return block_covariance(source, fit, config.hac)
 
 
 def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
@@ -169,13 +158,7 @@ def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
         notes.append("the homoskedastic covariance ignores measurement noise; use 'sandwich'")
     M = len(source.dims)
     tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
-    return {
-        "test": "debiased",
-        "null": NULL,
-        "alpha": config.alpha,
-        "correction": config.correction,
-        "confidence": config.confidence,
-        "lags": fit.lags,
+    return common_facts("debiased", NULL, fit.lags, config) | {
         "covariance": config.covariance,
         "hac": config.hac,
         "hac_lag": covariance.hac_lag,

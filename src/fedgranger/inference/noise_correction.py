@@ -19,11 +19,11 @@ of a process, and the estimate of order one has no root outside the unit circle.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Float
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_moments import lag_moment_check
@@ -52,23 +52,23 @@ class NoiseChoice(NamedTuple):
     """
 
     source: StateSource
-    is_possible: bool
-    shares: dict[str, float | None]
-    warning: str
+    is_possible: bool = True
+    shares: Mapping[str, float | None] = {}
+    warning: str = ""
 
 
 def choose_noise(source: StateSource) -> NoiseChoice:
     """The clients' own E unless the lags contradict it; too many states are not tried."""
     if source.total_dim > MOST_LAG_STATES:
-        return NoiseChoice(source, True, {}, "")
+        return NoiseChoice(source)
     try:
         check = lag_moment_check(source)
     except InferenceError:
-        return NoiseChoice(source, True, {}, "")
+        return NoiseChoice(source)
     if check.p_value < DOUBTFUL:
-        return NoiseChoice(source, False, {}, "")
+        return NoiseChoice(source, is_possible=False)
     if check.own_p_value >= CONTRADICTED:
-        return NoiseChoice(source, True, {}, "")
+        return NoiseChoice(source)
     covs = tuple(map(_nonnegative, check.error_covs, check.state_covs))
     pairs = zip(source.names, source.error_covs, covs, strict=True)
     shares = {name: _share(own, shown) for name, own, shown in pairs}
@@ -87,29 +87,21 @@ def choose_noise(source: StateSource) -> NoiseChoice:
     )
 
 
-def _nonnegative(
-    E: Float[np.ndarray, "client_state client_state"],
-    state_cov: Float[np.ndarray, "client_state client_state"],
-) -> Float[np.ndarray, "client_state client_state"]:
+def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
     """E without the directions in which it is negative, in any coordinates the same ones."""
     values, vectors = scipy.linalg.eigh(E, state_cov)
     rotated = state_cov @ vectors
     return (rotated * np.maximum(values, 0.0)) @ rotated.T
 
 
-def _share(
-    own: Float[np.ndarray, "client_state client_state"],
-    shown: Float[np.ndarray, "client_state client_state"],
-) -> float | None:
+def _share(own: np.ndarray, shown: np.ndarray) -> float | None:
     """tr(own⁻¹ shown)/p, which does not depend on the state's coordinates."""
     if not own.any():
         return None
     return float(np.trace(np.linalg.pinv(own, hermitian=True) @ shown) / len(own))
 
 
-def joint_noise_floor(
-    source: StateSource, weighting: str = "none", span: int | float = 0
-) -> NoiseFloor:
+def joint_noise_floor(source: StateSource) -> NoiseFloor:
     """Share of all clients' E that the spectrum of all states allows.
 
     Only unbroken stretches at which no client is missing count; where there are too few of them,
@@ -121,7 +113,7 @@ def joint_noise_floor(
         source = complete_rows(source)
     lags = order_for(source.num_steps, source.total_dim)
     while lags > 0:
-        found = accumulate(source, lags, weighting, span)
+        found = accumulate(source, lags)
         if order_for(found.effective_pairs, source.total_dim) >= lags:
             moments = LagMoments(
                 found.before_cov, found.lag_cov, found.after_cov, found.effective_pairs

@@ -18,6 +18,7 @@ not depend on the coordinates of the states. The level is that of one test, befo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +26,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.products import block_positions
+from fedgranger.inference.edge_tables import tested_pairs
 from fedgranger.inference.strength import detectable_strength
 from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.linalg.psd import is_positive_definite
@@ -40,7 +40,7 @@ class Influence(NamedTuple):
 
     Attributes:
         size: g; infinite where no influence of some direction would ever be found.
-        block: its lag-one block A in the least favourable direction, (p_effect, p_cause).
+        block: its lag-one block A in the least favourable direction.
     """
 
     size: float
@@ -84,35 +84,24 @@ def smallest_influence(
 
 
 def latent_controls(
-    names: tuple[str, ...],
-    dims: tuple[int, ...],
-    fit: Estimate,
+    edges: pd.DataFrame,
+    innovation_covs: Mapping[str, np.ndarray],
+    lags: int,
     covariance: BlockCovariance,
-    tested: pd.DataFrame,
     alpha: float,
 ) -> dict[str, float]:
     """Positive control of every tested pair of the latent test, by "cause -> effect".
 
     What is new in a client is the process noise: measurement error moves nobody.
-
-    Args:
-        names: the clients.
-        dims: their states.
-        fit: the estimate.
-        covariance: of its blocks.
-        tested: columns `cause` and `effect`, the pairs with a p-value.
-        alpha: level of the single test.
     """
-    place = {name: k for k, name in enumerate(names)}
-    covs, rest = innovation_covs(fit.process_cov, dims), denominator_df(covariance)
-    out = {}
-    for cause, effect in zip(tested["cause"], tested["effect"], strict=True):
-        m, n = place[effect], place[cause]
-        lag, state = np.divmod(np.arange(fit.lags * dims[n]), dims[n])
-        V = block_cov(covariance, dims, fit.lags, m, n)
+    covs, rest, out = list(innovation_covs.values()), denominator_df(covariance), {}
+    dims = tuple(map(len, covs))
+    for edge, m, n in tested_pairs(edges, list(innovation_covs)):
+        lag, state = np.divmod(np.arange(lags * dims[n]), dims[n])
+        V = block_cov(covariance, dims, lags, m, n)
         found = smallest_influence(V, (lag + 1, state), covs[m], covs[n], rest[m, n], alpha)
         if np.isfinite(found.size):
-            out[f"{cause} -> {effect}"] = found.size
+            out[edge] = found.size
     return out
 
 
@@ -125,11 +114,3 @@ def _root(cov: np.ndarray) -> np.ndarray | None:
     if not is_positive_definite(correlation):
         return None
     return scale[:, None] * np.linalg.cholesky(correlation)
-
-
-def innovation_covs(
-    process_cov: Float[np.ndarray, "state state"], dims: tuple[int, ...]
-) -> list[np.ndarray]:
-    """Every client's own block of a covariance of all states."""
-    rows, _ = block_positions(dims, 1)
-    return [process_cov[np.ix_(own[own >= 0], own[own >= 0])] for own in rows]

@@ -32,13 +32,7 @@ Matches = list[tuple[np.ndarray, np.ndarray]]
 
 
 class LagProducts(NamedTuple):
-    """Sums over pairs, padded to a common block size K.
-
-    Attributes:
-        total: S + Sᵀ, (effect, cause, K, K).
-        first: (effect, cause), Σ q.
-        second: (effect, cause), Σ q².
-    """
+    """Sums over pairs, padded to a common block size: S + Sᵀ, Σ q and Σ q²."""
 
     total: Float[np.ndarray, "effect cause entry entry"]
     first: Float[np.ndarray, "effect cause"]
@@ -49,12 +43,7 @@ class LagProducts(NamedTuple):
 def block_positions(
     dims: tuple[int, ...], lags: int
 ) -> tuple[Int[np.ndarray, "client effect_state"], Int[np.ndarray, "client lagged_state"]]:
-    """Row and column positions of every client's states, padded with -1.
-
-    Returns:
-        rows: (client, p), positions in s⁺.
-        columns: (client, L p), positions in x, all lags of one client together.
-    """
+    """Positions of every client's states in s⁺ and, all lags together, in x; padded with -1."""
     offsets = np.concatenate([[0], np.cumsum(dims)])
     P, p = offsets[-1], max(dims)
     rows = np.full((len(dims), p), -1)
@@ -70,20 +59,14 @@ def block_positions(
 def lag_products(
     source: StateSource,
     fit: Estimate,
-    weighting: str,
-    span: int | float,
     lag_weights: Float[np.ndarray, " lag"],
-    *,
-    form_influence: bool | None = None,
 ) -> LagProducts:
-    """Read the source once and accumulate; `form_influence` forces one of the two ways."""
+    """Read the source once and accumulate."""
     num_lags = len(lag_weights)
-    if form_influence is None:
-        form_influence = not fit.moments.is_complete or num_lags > 1
-    way = _General if form_influence else _Complete
+    way = _Complete if fit.moments.is_complete and num_lags <= 1 else _General
     sums = way(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
-    for pairs, weight in weighted_pieces(source, fit, weighting, span):
+    for pairs, weight in weighted_pieces(source, fit):
         num_tail = len(step)
         step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
         matches = [_matches(step, segment, num_tail, k) for k in range(num_lags + 1)]
@@ -105,18 +88,31 @@ def _matches(
     return later[valid], np.flatnonzero(valid)
 
 
-class _General:
-    """Forms φ of every pair."""
+class _Sums:
+    """What both ways add up."""
 
     def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
         self.source, self.fit, self.lag_weights = source, fit, lag_weights
         self.rows, self.columns = block_positions(source.dims, fit.lags)
         M, p = self.rows.shape
         K = p * self.columns.shape[1]
-        self.half = np.zeros((M, M, K, K))
+        self.half: np.ndarray = np.zeros((M, M, K, K))
         self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
-        self.metric = _metric(fit, self.rows, self.columns)
-        self.tail = np.zeros((0, M, M, K))
+        # inverse covariances of every client's residuals and of its part of z, zero on padding
+        self.residual_metric = _inverse_blocks(fit.residual_cov, self.rows)
+        self.state_metric = _inverse_blocks(fit.inverse_cov, self.columns)
+
+    def _add_sizes(self, q: np.ndarray) -> None:
+        self.first += q.sum(axis=0)
+        self.second += (q**2).sum(axis=0)
+
+
+class _General(_Sums):
+    """Forms φ of every pair."""
+
+    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+        super().__init__(source, fit, lag_weights)
+        self.tail = np.zeros((0, *self.half.shape[:3]))
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
@@ -125,9 +121,7 @@ class _General:
         real = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
         phi = influence(self.source, self.fit, pairs, weight)
         blocks = phi[:, rows[:, None, :, None], columns[None, :, None, :]] * real
-        q = self._sizes(blocks)
-        self.first += q.sum(axis=0)
-        self.second += (q**2).sum(axis=0)
+        self._add_sizes(self._sizes(blocks))
         new = blocks.reshape(len(weight), M, M, -1)
         num_tail = len(self.tail)
         self.tail = np.concatenate([self.tail, new])
@@ -139,33 +133,28 @@ class _General:
 
     def _sizes(self, blocks: np.ndarray) -> np.ndarray:
         """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
-        residual_metric, state_metric = self.metric
         weighted = np.empty_like(blocks)
-        for n, S in enumerate(state_metric):  # few large products
+        for n, S in enumerate(self.state_metric):  # few large products
             part = blocks[:, :, n]
             weighted[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
-        return np.einsum("tmnij,mij->tmn", blocks @ weighted.swapaxes(-1, -2), residual_metric)
+        products = blocks @ weighted.swapaxes(-1, -2)
+        return np.einsum("tmnij,mij->tmn", products, self.residual_metric)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
         self.tail = self.tail[keep:]
 
 
-class _Complete:
+class _Complete(_Sums):
     """Uses that φ_t = f_t (e_t z_tᵀ + B) when nothing is missing."""
 
     def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
-        self.fit, self.lag_weights = fit, lag_weights
-        self.rows, self.columns = block_positions(source.dims, fit.lags)
-        M, p = self.rows.shape
-        w = self.columns.shape[1]
-        self.half = np.zeros((M, M, p * w, p * w))
-        self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
-        self.metric = _metric(fit, self.rows, self.columns)
+        super().__init__(source, fit, lag_weights)
         constant = fit.transition @ np.kron(np.eye(fit.lags), source.error_cov) @ fit.inverse_cov
         inside = (self.rows >= 0)[:, :, None, None] & (self.columns >= 0)[None, None, :, :]
         self.B = constant[self.rows[:, :, None, None], self.columns[None, None, :, :]] * inside
-        self.tail = (np.zeros((0, M, p)), np.zeros((0, M, w)), np.zeros(0))
+        sizes = (self.rows.shape, self.columns.shape, ())
+        self.tail = tuple(np.zeros((0, *size)) for size in sizes)
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
@@ -174,9 +163,8 @@ class _Complete:
         e = residual[:, self.rows] * (self.rows >= 0)
         z = (pairs.before @ fit.inverse_cov)[:, self.columns] * (self.columns >= 0)
         f = jackknife_factor(fit, pairs, weight)
-        self._add_kurtosis(e, z, f)
-        new = (e, z, f)
-        self.tail = tuple(np.concatenate(both) for both in zip(self.tail, new, strict=True))
+        self._add_sizes(self._sizes(e, z, f))
+        self.tail = tuple(map(np.concatenate, zip(self.tail, (e, z, f), strict=True)))
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             self.half += w * self._product(later, earlier)
 
@@ -198,8 +186,7 @@ class _Complete:
         first, second = (
             (ff[:, None] * e[at].reshape(n, -1)).T @ z[at].reshape(n, -1) for at in (later, earlier)
         )
-        by_block = (x.reshape(M, p, M, w).transpose(0, 2, 1, 3) for x in (first, second))
-        C1, C2 = by_block
+        C1, C2 = (x.reshape(M, p, M, w).transpose(0, 2, 1, 3) for x in (first, second))
         const = B.transpose(0, 2, 1, 3)
         total = (
             total
@@ -209,9 +196,9 @@ class _Complete:
         )
         return total.reshape(M, M, p * w, p * w)
 
-    def _add_kurtosis(self, e: np.ndarray, z: np.ndarray, f: np.ndarray) -> None:
-        residual_metric, state_metric = self.metric
-        B = self.B
+    def _sizes(self, e: np.ndarray, z: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
+        residual_metric, state_metric, B = self.residual_metric, self.state_metric, self.B
         alpha = np.einsum("tmi,mij,tmj->tm", e, residual_metric, e, optimize=True)
         gamma = np.einsum("tni,nij,tnj->tn", z, state_metric, z, optimize=True)
         q = alpha[:, :, None] * gamma[:, None, :]
@@ -223,14 +210,7 @@ class _Complete:
                 + 2 * np.einsum("tmnj,tnj->tmn", across, z)
                 + np.einsum("minj,minj->mn", scaled_B, B)
             )
-        q = q * f[:, None, None] ** 2
-        self.first += q.sum(axis=0)
-        self.second += (q**2).sum(axis=0)
-
-
-def _metric(fit: Estimate, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inverse covariances of every client's residuals and of its part of z, zero on padding."""
-    return _inverse_blocks(fit.residual_cov, rows), _inverse_blocks(fit.inverse_cov, columns)
+        return q * f[:, None, None] ** 2
 
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:

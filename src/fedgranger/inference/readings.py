@@ -13,6 +13,7 @@ where sensors are noisy, a link through a third client can look direct.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +28,8 @@ class Readings(NamedTuple):
     """The regressions of all clients.
 
     Attributes:
-        transition: (P, L P), coefficients at all lags that any equation has, zero elsewhere.
-        std_error: the same shape, NaN where there is no coefficient and where not asked for.
-        lags: L.
+        transition: coefficients at all lags that any equation has, zero elsewhere.
+        std_error: NaN where there is no coefficient and where not asked for.
         blocks: tested coefficients, by (effect, cause).
         augmented: coefficients of the lag after them; empty unless residuals were asked for.
         num_rows: rows of each effect's regression, 0 where it was not wanted.
@@ -51,48 +51,24 @@ class Readings(NamedTuple):
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
         """W/k and k of a pair; NaN where its covariance is not regular."""
-        return _wald_of(self.blocks[effect, cause])
+        return self.blocks[effect, cause].statistic()
 
     def later(self) -> Float[np.ndarray, "effect cause"]:
-        """W/k of the lag after the tested ones, (effect, cause); NaN where there is none."""
+        """W/k of the lag after the tested ones; NaN where there is none."""
         out = np.full((len(self.num_rows), len(self.num_rows)), np.nan)
         for pair, block in self.augmented.items():
-            out[pair] = _wald_of(block)[0]
+            out[pair], _ = block.statistic()
         return out
 
     def delay(self, effect: int, cause: int) -> int:
         """The lag at which most of the influence arrives: the largest Wald statistic of one lag."""
         block = self.blocks[effect, cause]
-        p = len(block.coefficients)
-        best = (-1.0, 0)
-        for lag in np.unique(block.lag):
-            columns = np.flatnonzero(block.lag == lag)
-            where = (np.arange(p)[:, None] * len(block.lag) + columns).reshape(-1)
-            size, k = _wald(
-                block.coefficients[:, columns].reshape(-1), block.cov[np.ix_(where, where)]
-            )
-            best = max(best, (size * k if np.isfinite(size) else 0.0, int(lag)), key=lambda b: b[0])
-        return best[1]
-
-
-def _wald_of(block: Block) -> tuple[float, int]:
-    return _wald(block.coefficients.reshape(-1), block.cov)
-
-
-def _wald(a: np.ndarray, V: np.ndarray) -> tuple[float, int]:
-    k = len(a)
-    scale = np.sqrt(np.diag(V))
-    if k == 0 or not (scale > 0).all() or not np.isfinite(V).all():
-        return np.nan, k
-    values, vectors = np.linalg.eigh(V / np.outer(scale, scale))
-    if values[0] <= k * np.finfo(np.float64).eps * values[-1]:
-        return np.nan, k
-    return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
+        size = {int(lag): math.prod(block.at_lag(lag).statistic()) for lag in np.unique(block.lag)}
+        return max(size, key=lambda lag: size[lag] if np.isfinite(size[lag]) else 0.0, default=0)
 
 
 def regress(
     source: StateSource,
-    own_lags: Int[np.ndarray, " client"],
     cause_lags: Int[np.ndarray, "effect cause"],
     *,
     residuals: Float[np.ndarray, "time state"] | None = None,
@@ -104,21 +80,20 @@ def regress(
     """Regress every client on its own past and the others'; reads the source two or three times.
 
     Args:
-        source: the states.
-        own_lags: (client,), L_m.
-        cause_lags: (effect, cause), K_mn, the lags that are tested.
-        residuals: (time, P) of zeros, filled in.
+        source: the states, with L_m.
+        cause_lags: K_mn, the lags that are tested.
+        residuals: zeros, filled in.
         lagged: the columns at these lags of the data that the source is a copy of, with the same
             number of steps.
         shifts: of every client's clock in that copy.
-        effects: (client,), the effects that are wanted; all of them by default.
+        effects: those that are wanted; all of them by default.
         with_errors: standard errors of single coefficients are wanted too.
 
     Raises:
         InferenceError: there are too few rows.
     """
-    lagged = LagColumns(source, own_lags, cause_lags) if lagged is None else lagged
-    wanted = range(len(own_lags)) if effects is None else np.flatnonzero(effects)
+    lagged = LagColumns(source, cause_lags) if lagged is None else lagged
+    wanted = range(len(cause_lags)) if effects is None else np.flatnonzero(effects)
     equations = [Equation(lagged.bases, int(m), cause_lags[m]) for m in wanted]
     for chunk in lagged.chunks(source, shifts):
         for equation in equations:
@@ -133,7 +108,7 @@ def regress(
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
-    num_rows, num_columns = np.zeros((2, len(own_lags)), dtype=np.int64)
+    num_rows, num_columns = np.zeros((2, len(cause_lags)), dtype=np.int64)
     for equation in equations:
         is_lag = equation.lag > 0  # the constant is not
         columns = (equation.lag[is_lag] - 1) * P + equation.state[is_lag]
@@ -143,8 +118,8 @@ def regress(
             std_error[where] = np.sqrt(equation.squares[:, is_lag])
         m = equation.effect
         num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
-        blocks |= equation.blocks()
-        augmented |= equation.later_blocks() if residuals is not None else {}
+        blocks |= equation.tested
+        augmented |= equation.augmented if residuals is not None else {}
     return Readings(
         transition,
         std_error,

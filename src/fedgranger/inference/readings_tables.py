@@ -10,8 +10,13 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.calibrate import Calibrated, extrapolated_pairs
-from fedgranger.inference.decision import decide, is_wanted
-from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
+from fedgranger.inference.edge_tables import (
+    EDGE_COLUMNS,
+    ENTRY_COLUMNS,
+    EdgeInference,
+    common_facts,
+    decided_edges,
+)
 from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.states import StateSource
@@ -39,13 +44,8 @@ def readings_tables(
 ) -> EdgeInference:
     """Edges, entries and facts of the regressions, with p-values against the copies' law.
 
-    Args:
-        source: names and sizes.
-        fit: the regressions.
-        found: their p-values against copies with shifted clocks.
-        config: the options.
-        facts: on how the test came about; completed here.
-        own_covs: covariance of what every client's own past leaves of its states.
+    The facts on how the test came about are completed here. `own_covs` are the covariances of what
+    every client's own past leaves of its states.
     """
     rows, entries, reasons, detectable, control = [], [], {}, {}, {}
     names, pairs = source.names, sorted(fit.blocks)
@@ -70,13 +70,7 @@ def readings_tables(
         delay = fit.delay(m, n)
         rows.append((names[n], names[m], strength, float(low), float(high), ratio * k, k, p, delay))
         entries += _entries(names, fit, m, n, config.confidence, source.dims)
-    columns = ["cause", "effect", "strength", "ci_low", "ci_high", "statistic", "df", "p_value"]
-    table = pd.DataFrame(rows, columns=[*columns, "delay"])
-    left_out = ~is_wanted(table, config.couplings)
-    table.loc[left_out, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
-    for cause, effect in zip(table["cause"][left_out], table["effect"][left_out], strict=True):
-        reasons[f"{cause} -> {effect}"] = "left out by 'couplings'"
-    table = decide(table, config.alpha, config.correction, config.couplings)
+    table = decided_edges(pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:9])), config, reasons)
     with np.errstate(invalid="ignore"):
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
     if fit.dependent:
@@ -85,13 +79,7 @@ def readings_tables(
             f"states of {', '.join(dependent)} are linear combinations of other clients' states "
             "(the same sensors twice?): an edge that is found may belong to either of them"
         )
-    facts |= {
-        "test": "readings",
-        "null": NULL,
-        "alpha": config.alpha,
-        "correction": config.correction,
-        "confidence": config.confidence,
-        "lags": fit.lags,
+    facts |= common_facts("readings", NULL, fit.lags, config) | {
         "covariance": "hc3",
         "num_pairs": int(fit.num_rows.max()),
         "detectable_strength": detectable,

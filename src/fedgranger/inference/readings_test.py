@@ -28,25 +28,16 @@ from fedgranger.inference.whitening import Whitened
 
 
 class ReadingsCopies(NamedTuple):
-    """How copies are made.
-
-    Attributes:
-        shifted: the states with clocks shifted by one row of `shifts`.
-        shifts: (copy, client).
-        report: called with (what, done, total).
-        record: a file that keeps finished copies.
-    """
+    """How copies are made: the states with clocks shifted by one row of `shifts`."""
 
     shifted: Callable[[np.ndarray], StateSource]
     shifts: Int[np.ndarray, "copy client"]
     report: Report
     record: Path | None
 
-    def columns(
-        self, own_lags: Int[np.ndarray, " client"], cause_lags: Int[np.ndarray, "effect cause"]
-    ) -> LagColumns:
+    def columns(self, cause_lags: Int[np.ndarray, "effect cause"]) -> LagColumns:
         """Of the steps that all copies have: those of a copy without shifts."""
-        return LagColumns(self.shifted(np.zeros_like(own_lags)), own_lags, cause_lags)
+        return LagColumns(self.shifted(np.zeros_like(cause_lags[0])), cause_lags)
 
 
 class Screened(NamedTuple):
@@ -58,81 +49,52 @@ class Screened(NamedTuple):
     arrivals: Float[np.ndarray, "lag effect cause"]
 
 
-class TestedReadings(NamedTuple):
-    """The readings' test of the data and of its copies.
-
-    Attributes:
-        fit: regressions of the data.
-        tests: of the data.
-        copies: of the copies, at the data's k; None where that was refused.
-        late: p-values of arrivals from lag 2 on, (lag, effect, cause).
-    """
-
-    fit: Readings
-    tests: PairTests
-    copies: list[PairTests | None]
-    late: Float[np.ndarray, "lag effect cause"]
-
-
 def readings_on(
-    source: StateSource,
-    own_lags: Int[np.ndarray, " client"],
-    whitened: Whitened,
-    config: RunConfig,
-    copies: ReadingsCopies,
-) -> TestedReadings:
+    source: StateSource, whitened: Whitened, config: RunConfig, copies: ReadingsCopies
+) -> tuple[Readings, PairTests, list[PairTests | None], Float[np.ndarray, "lag effect cause"]]:
     """Test the data and the copies.
 
-    Args:
-        source: the states.
-        own_lags: (client,), lags of the own past.
-        whitened: what the own past leaves.
-        config: the options.
-        copies: how copies are made.
+    Returns:
+        Regressions of the data; its tests; those of the copies, at the data's k (None where that
+        was refused); and p-values of arrivals from lag 2 on.
     """
     M = len(source.dims)
     if config.lags == "auto":
-        lags, late, made = _screen(source, own_lags, whitened, config.max_lags, copies)
+        lags, late, made = _screen(source, whitened, config.max_lags, copies)
         again = np.asarray((lags > 1).any(axis=1))
     else:
         lags, late = np.full((M, M), config.lags), np.ones((0, M, M))
         made, again = [None] * len(copies.shifts), np.ones(M, dtype=np.bool_)
     if again.any():
-        lagged = copies.columns(own_lags, lags)
+        lagged = copies.columns(lags)
 
         def test(row: np.ndarray) -> PairTests:
-            clocks = {"lagged": lagged, "shifts": row}
-            states = copies.shifted(row)
-            found = regress(states, own_lags, lags, **clocks, effects=again, with_errors=False)
-            return pair_tests_of(found)
+            options = {"lagged": lagged, "shifts": row, "effects": again, "with_errors": False}
+            return pair_tests_of(regress(copies.shifted(row), lags, **options))
 
         _, shifts, report, record = copies
         new = run_copies(test, PairTests, shifts, report, record, f"readings {lags.tolist()}")
         made = [_merge(*both, again) for both in zip(made, new, strict=True)]
-    fit = regress(source, own_lags, lags)
+    fit = regress(source, lags)
     tests = pair_tests_of(fit)
     made = [None if copy is None else _as_if(copy, tests) for copy in made]
-    return TestedReadings(fit, tests, made, late)
+    return fit, tests, made, late
 
 
 def _screen(
-    source: StateSource,
-    own_lags: Int[np.ndarray, " client"],
-    whitened: Whitened,
-    max_lags: int,
-    copies: ReadingsCopies,
+    source: StateSource, whitened: Whitened, max_lags: int, copies: ReadingsCopies
 ) -> tuple[np.ndarray, np.ndarray, list[PairTests | None]]:
     """Lags of every pair, p-values of later arrivals, and the copies' tests at one lag."""
     M = len(source.dims)
     one = np.ones((M, M), dtype=np.int64)
-    lagged = copies.columns(own_lags, one)
+    lagged = copies.columns(one)
 
     def first(
         states: StateSource, row: np.ndarray | None, lagged: LagColumns | None
     ) -> tuple[Readings, np.ndarray]:
         residuals = large_zeros((states.num_steps, states.total_dim))
-        clocks = {"lagged": lagged, "shifts": row}
-        fit = regress(states, own_lags, one, residuals=residuals, **clocks, with_errors=False)
+        options = {"lagged": lagged, "shifts": row, "with_errors": False}
+        fit = regress(states, one, residuals=residuals, **options)
         late = arrivals(residuals, whitened, source.dims, max_lags, row)[1:]
         late[:1] = fit.later()  # this lag is in the regression, so its residuals do not show it
         return fit, late

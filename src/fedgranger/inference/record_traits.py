@@ -48,10 +48,7 @@ def record_traits(
 ) -> dict[str, dict[str, Any]]:
     """Numbers and kinds of every client's record, plain values for the manifest.
 
-    Args:
-        table: the states.
-        whitened: own residuals of all clients.
-        unit_root: p-value per client that its least stationary state is a random walk.
+    `unit_root` is the p-value per client that its least stationary state is a random walk.
     """
     dims = table.source.dims
     ends = np.cumsum(dims)
@@ -96,7 +93,15 @@ def traits_in_words(traits: Mapping[str, Any]) -> str:
             f"{traits['peak_period']:.3g} steps)"
         )
     if "drifting" in kinds:
-        words.append(f"drifting ({', '.join(_drift_words(traits))})")
+        drifts = []
+        if traits["unit_root"] > ROOTED:
+            drifts.append("a random walk cannot be excluded")
+        if traits["level_p"] < DOUBTFUL:
+            drifts.append("its level differs between the halves of the record")
+        if traits["spread_p"] < DOUBTFUL:
+            ratio = traits["spread_ratio"]
+            drifts.append(f"its variance changes {ratio:.2f}-fold between the halves")
+        words.append(f"drifting ({', '.join(drifts)})")
     if "bursty" in kinds:
         lasts = traits["burst_autocorrelation"]
         words.append(
@@ -106,24 +111,12 @@ def traits_in_words(traits: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _drift_words(traits: Mapping[str, Any]) -> list[str]:
-    words = []
-    if traits["unit_root"] > ROOTED:
-        words.append("a random walk cannot be excluded")
-    if traits["level_p"] < DOUBTFUL:
-        words.append("its level differs between the halves of the record")
-    if traits["spread_p"] < DOUBTFUL:
-        words.append(f"its variance changes {traits['spread_ratio']:.2f}-fold between the halves")
-    return words
-
-
 def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -> dict[str, Any]:
-    share, period, peak_p = peak
-    energy = (u**2).sum(axis=1) / u.shape[1]
-    level_p = min(1.0, u.shape[1] * min(_half_p_value(column) for column in u.T))
+    (share, period, peak_p), p = peak, u.shape[1]
+    energy = (u**2).sum(axis=1) / p
+    level_p = min(1.0, p * min(_half_p_value(column) for column in u.T))
     spread_p = _half_p_value(energy)
     before, after = (half.mean() for half in np.array_split(energy, 2))
-    p = u.shape[1]
     kurtosis = 3 * float((energy**2).mean()) * p / (p + 2)
     lasting = _lasting(energy)
     kinds = []
@@ -133,18 +126,18 @@ def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -
         kinds.append("drifting")
     if kurtosis > PEAKED or lasting > max(LASTING, 3.3 / np.sqrt(BURST_LAGS * len(u))):
         kinds.append("bursty")
-    return {
-        "kinds": kinds,
-        "peak_share": _digits(share),
-        "peak_period": _digits(period),
-        "peak_p": _digits(peak_p),
-        "unit_root": _digits(unit_root),
-        "level_p": _digits(level_p),
-        "spread_p": _digits(spread_p),
-        "spread_ratio": _digits(after / max(before, np.finfo(np.float64).tiny)),
-        "kurtosis": _digits(kurtosis),
-        "burst_autocorrelation": _digits(lasting),
+    numbers = {
+        "peak_share": share,
+        "peak_period": period,
+        "peak_p": peak_p,
+        "unit_root": unit_root,
+        "level_p": level_p,
+        "spread_p": spread_p,
+        "spread_ratio": after / max(before, np.finfo(np.float64).tiny),
+        "kurtosis": kurtosis,
+        "burst_autocorrelation": lasting,
     }
+    return {"kinds": kinds} | {name: float(f"{value:.4g}") for name, value in numbers.items()}
 
 
 def _line(states: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:
@@ -188,7 +181,3 @@ def _lasting(energy: np.ndarray) -> float:
     total = max(float(centred @ centred), np.finfo(np.float64).tiny)
     lags = range(1, BURST_LAGS + 1)
     return float(np.mean([centred[k:] @ centred[:-k] / total for k in lags]))
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")

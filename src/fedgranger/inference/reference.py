@@ -31,10 +31,10 @@ class Reference(NamedTuple):
     Attributes:
         names: clients in the order of the states.
         dims: states per client.
-        mean: training mean, (P,).
-        own: prediction from a client's own states, (P, P), block diagonal.
-        cross: prediction from its own and its possible causes' states, (P, P).
-        precision: inverse covariance of the own prediction's errors, (P, P), block diagonal.
+        mean: training mean.
+        own: prediction from a client's own states, block diagonal.
+        cross: prediction from its own and its possible causes' states.
+        precision: inverse covariance of the own prediction's errors, block diagonal.
         usual_cross: energy that the second prediction leaves in normal operation (the first: 1).
         deviation_threshold: 99 % quantile of each client's distance from its mean (the paper's τ).
     """
@@ -75,9 +75,7 @@ def learn_normal(
 ) -> tuple[Reference | None, dict[str, Any]]:
     """Learn what is normal at the end of a run; say why when that is not possible.
 
-    Args:
-        source: the clients' states.
-        inference: with tested edges only their causes may explain a client; without, all others.
+    With tested edges only their causes may explain a client; without, all others.
     """
     allowed = None if inference is None else _tested(inference, source.names)
     try:
@@ -89,11 +87,10 @@ def learn_normal(
 
 
 def _tested(inference: EdgeInference, names: tuple[str, ...]) -> Bool[np.ndarray, "effect cause"]:
-    place = {name: k for k, name in enumerate(names)}
     allowed = np.zeros((len(names), len(names)), dtype=np.bool_)
     found = inference.edges.loc[inference.edges["is_edge"].fillna(False).astype(bool)]
     for cause, effect in zip(found["cause"], found["effect"], strict=True):
-        allowed[place[effect], place[cause]] = True
+        allowed[names.index(effect), names.index(cause)] = True
     return allowed
 
 
@@ -102,9 +99,7 @@ def learn_reference(
 ) -> Reference:
     """Learn the expectations from training states; reads the source three times.
 
-    Args:
-        source: the clients' states.
-        allowed: [m, n], n may drive m; default everybody. A client always predicts itself.
+    By default everybody is allowed to drive everybody; a client always predicts itself.
 
     Raises:
         InferenceError: too few complete pairs of steps.
@@ -157,14 +152,7 @@ def examine_states(
     observed: Bool[np.ndarray, "time client"],
     starts: Bool[np.ndarray, " time"],
 ) -> StateEvidence:
-    """Compare new states with the expectations; a step without a predecessor stays unknown.
-
-    Args:
-        reference: the expectations.
-        states: (time, P), in the order of the reference.
-        observed: (time, client).
-        starts: (time,).
-    """
+    """Compare new states with the expectations; a step without a predecessor stays unknown."""
     owner, M = reference.owner, len(reference.dims)
     x = np.where(observed[:, owner], states - reference.mean, np.nan)
     before = np.concatenate([np.full((1, x.shape[1]), np.nan), x[:-1]])

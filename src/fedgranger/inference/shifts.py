@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,14 +28,7 @@ KEPT_BYTES = 256 * 2**20
 
 
 class StateTable(NamedTuple):
-    """The states of a source with access to any stretch of time.
-
-    Attributes:
-        source: what it was read from.
-        states: (time, P); a memory map when large.
-        observed: (time, client).
-        starts: (time,).
-    """
+    """The states of a source with access to any stretch of time; a memory map when large."""
 
     source: StateSource
     states: Float[np.ndarray, "time state"]
@@ -52,7 +44,19 @@ class StateTable(NamedTuple):
         new segment for all of them; whose break it is can be told by `own_starts`.
         """
         T = len(self.starts) if num_steps is None else num_steps
-        part = partial(_shifted_part, self, shifts, T)
+        ends = np.cumsum(self.source.dims)
+
+        def part(time: np.ndarray) -> StateChunk:
+            places = [(time - shift) % T for shift in shifts]
+            own = zip(places, ends - self.source.dims, ends, strict=True)
+            observed = [self.observed[place, m] for m, place in enumerate(places)]
+            breaks = np.stack([self.starts[place] | (place == 0) for place in places], axis=1)
+            return StateChunk(
+                np.concatenate([self.states[place, a:b] for place, a, b in own], axis=1),
+                np.stack(observed, axis=1),
+                np.logical_or.reduce(breaks, axis=1),
+                breaks,
+            )
 
         def chunks() -> Iterator[StateChunk]:
             for start in range(0, T, CHUNK_STEPS):
@@ -61,22 +65,6 @@ class StateTable(NamedTuple):
         return self.source._replace(
             chunks=chunks, num_steps=T, before=lambda steps: part(np.arange(-steps, 0))
         )
-
-
-def _shifted_part(
-    table: StateTable, shifts: Int[np.ndarray, " client"], T: int, time: Int[np.ndarray, " time"]
-) -> StateChunk:
-    offsets = np.concatenate([[0], np.cumsum(table.source.dims)])
-    places = [(time - shift) % T for shift in shifts]
-    parts = [table.states[place, offsets[m] : offsets[m + 1]] for m, place in enumerate(places)]
-    observed = [table.observed[place, m] for m, place in enumerate(places)]
-    breaks = np.stack([table.starts[place] | (place == 0) for place in places], axis=1)
-    return StateChunk(
-        np.concatenate(parts, axis=1),
-        np.stack(observed, axis=1),
-        np.logical_or.reduce(breaks, axis=1),
-        breaks,
-    )
 
 
 def tabulate(source: StateSource) -> StateTable:
@@ -102,7 +90,7 @@ def large_zeros(shape: tuple[int, int]) -> Float[np.ndarray, "time state"]:
 def draw_shifts(
     num_clients: int, num_steps: int, copies: int, seed: int, period: int = 1
 ) -> Int[np.ndarray, "copy client"]:
-    """Shifts of all clients per copy, (copies, client), whole multiples of `period`.
+    """Shifts of all clients per copy, whole multiples of `period`.
 
     Around the circle of `num_steps` (a multiple of `period`) any two clocks are apart by a tenth of
     it, or by half of an equal share when there are many.
@@ -128,12 +116,7 @@ def common_period(periods: tuple[int, ...], num_steps: int) -> int:
 
 
 class CopyKind(NamedTuple):
-    """Copies in which some clients keep a common clock, and the pairs that are tested on them.
-
-    Attributes:
-        together: (client,), share one clock; every other client has its own.
-        pairs: (effect, cause).
-    """
+    """Copies in which some clients share one clock, and the pairs that are tested on them."""
 
     together: Bool[np.ndarray, " client"]
     pairs: Bool[np.ndarray, "effect cause"]
@@ -145,10 +128,7 @@ def kinds_of_copies(driven: Bool[np.ndarray, "effect cause"], most: int) -> list
     For n -> m the clients that drive m stay with m, except n. Where that takes more than `most`
     kinds of copies, pairs that seem linked are tested with all clocks apart; and if these are still
     too many, all pairs are. Links that are broken widen a statistic's law: p-values err upwards.
-
-    Args:
-        driven: (effect, cause), pairs that seem to be links.
-        most: the largest number of kinds.
+    `driven` are the pairs that seem to be links.
     """
     M = len(driven)
     kinds: dict[bytes, CopyKind] = {}

@@ -7,17 +7,12 @@ however often other clients are absent. Weights of time steps are for data whose
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.errors import ConfigError
 from fedgranger.inference.states import StateSource, lagged_pairs
-
-WEIGHTINGS = ("none", "ewma", "window")
-NEGLIGIBLE = 1e-12
 
 
 class StateMoments(NamedTuple):
@@ -25,11 +20,11 @@ class StateMoments(NamedTuple):
 
     Attributes:
         mean: of each state, over its observed steps.
-        before_cov: E[x xᵀ], (L P, L P), x the lagged states.
-        lag_cov: E[s⁺ xᵀ], (P, L P).
-        after_cov: E[s⁺ s⁺ᵀ], (P, P).
-        before_weight: total weight behind each block of `before_cov`, (L M, L M).
-        lag_weight: the same for `lag_cov`, (M, L M).
+        before_cov: E[x xᵀ], x the lagged states.
+        lag_cov: E[s⁺ xᵀ].
+        after_cov: E[s⁺ s⁺ᵀ].
+        before_weight: total weight behind each block of `before_cov`.
+        lag_weight: the same for `lag_cov`.
         num_pairs: pairs with positive weight.
         total_weight: sum of the weights of all pairs.
         total_square: sum of their squares; (sum)² / (sum of squares) is the effective number.
@@ -53,48 +48,16 @@ class StateMoments(NamedTuple):
         return self.total_weight**2 / self.total_square if self.total_square else 0.0
 
 
-def time_weights(
-    weighting: str, span: int | float, num_steps: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from time indices to weights; the last step has weight 1.
-
-    Args:
-        weighting: `none`; `ewma`, which halves every `span` steps back; `window`, which keeps the
-            last `span` steps only.
-        span: half-life or length.
-        num_steps: T.
-    """
-    if weighting == "none":
-        return lambda index: np.ones(len(index))
-    if weighting not in WEIGHTINGS:
-        raise ConfigError(f"weighting is {weighting!r}; choose one of {', '.join(WEIGHTINGS)}")
-    if span <= 0:
-        raise ConfigError(
-            f"weighting_span is {span}; '{weighting}' needs a positive number of steps"
-        )
-    if weighting == "window":
-        return lambda index: (index >= num_steps - span).astype(np.float64)
-
-    def ewma(index: np.ndarray) -> np.ndarray:
-        weight = 0.5 ** ((num_steps - 1 - index) / span)
-        return np.where(weight > NEGLIGIBLE, weight, 0.0)
-
-    return ewma
-
-
-def accumulate(
-    source: StateSource, lags: int, weighting: str = "none", span: int | float = 0
-) -> StateMoments:
+def accumulate(source: StateSource, lags: int) -> StateMoments:
     """Read the source twice: once for the means, once for the products."""
-    weight_of = time_weights(weighting, span, source.num_steps)
-    mean = _weighted_mean(source, weight_of)
+    mean = _weighted_mean(source)
     P, M = source.total_dim, len(source.dims)
     before, lag, after = np.zeros((lags * P, lags * P)), np.zeros((P, lags * P)), np.zeros((P, P))
     before_weight, lag_weight = np.zeros((lags * M, lags * M)), np.zeros((M, lags * M))
     after_weight = np.zeros((M, M))
     num_pairs, total, square, is_complete = 0, 0.0, 0.0, True
     for pairs in lagged_pairs(source, lags, mean):
-        w = weight_of(pairs.step)
+        w = source.weights(pairs.step)
         x, o = pairs.before, pairs.before_observed.astype(np.float64)
         y, q = pairs.after, pairs.after_observed.astype(np.float64)
         before += (w[:, None] * x).T @ x
@@ -110,9 +73,9 @@ def accumulate(
     with np.errstate(divide="ignore", invalid="ignore"):  # no common pair: NaN, refused later
         return StateMoments(
             mean,
-            before / expand(before_weight, source.dims, source.dims, lags, lags),
-            lag / expand(lag_weight, source.dims, source.dims, 1, lags),
-            after / expand(after_weight, source.dims, source.dims, 1, 1),
+            before / expand(before_weight, source.dims, lags, lags),
+            lag / expand(lag_weight, source.dims, 1, lags),
+            after / expand(after_weight, source.dims, 1, 1),
             before_weight,
             lag_weight,
             num_pairs,
@@ -123,23 +86,16 @@ def accumulate(
 
 
 def expand(
-    per_client: Float[np.ndarray, "_ _"],
-    row_dims: tuple[int, ...],
-    col_dims: tuple[int, ...],
-    row_lags: int,
-    col_lags: int,
+    per_client: Float[np.ndarray, "_ _"], dims: tuple[int, ...], row_lags: int, col_lags: int
 ) -> Float[np.ndarray, "_ _"]:
     """Repeat a (client, client) table so that it matches the states' coordinates."""
-    rows = np.repeat(per_client, row_dims * row_lags, axis=0)
-    return np.repeat(rows, col_dims * col_lags, axis=1)
+    return np.repeat(np.repeat(per_client, dims * row_lags, axis=0), dims * col_lags, axis=1)
 
 
-def _weighted_mean(
-    source: StateSource, weight_of: Callable[[np.ndarray], np.ndarray]
-) -> Float[np.ndarray, " state"]:
+def _weighted_mean(source: StateSource) -> Float[np.ndarray, " state"]:
     total, weight, start = np.zeros(source.total_dim), np.zeros(len(source.dims)), 0
     for chunk in source.chunks():
-        w = weight_of(np.arange(start, start + len(chunk.states)))
+        w = source.weights(np.arange(start, start + len(chunk.states)))
         total += w @ chunk.states
         weight += w @ chunk.observed
         start += len(chunk.states)

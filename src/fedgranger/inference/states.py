@@ -15,16 +15,17 @@ from jaxtyping import Bool, Float, Int
 
 CHUNK_STEPS = 16_384
 """Time steps per chunk; the same for every source, so that sums have the same last bits."""
+NEGLIGIBLE = 1e-12
+"""Smaller weights of time steps count as zero."""
 
 
 class StateChunk(NamedTuple):
     """Consecutive time steps of all clients.
 
     Attributes:
-        states: (time, P), the clients' states side by side; zero where missing.
-        observed: (time, client).
-        starts: (time,), the step does not follow its predecessor.
-        own_starts: (time, client), likewise of every client by itself, where their clocks differ.
+        states: the clients' states side by side; zero where missing.
+        starts: the step does not follow its predecessor.
+        own_starts: likewise of every client by itself, where their clocks differ.
     """
 
     states: Float[np.ndarray, "time state"]
@@ -41,12 +42,13 @@ class StateSource(NamedTuple):
         dims: states per client.
         error_covs: E_m per client, the covariance of the states' measurement error.
         chunks: returns a fresh iterator over the data from the first step.
-        num_steps: T.
         own_lags: how far back each client's own past matters to it, by its own choice.
         periods: steps of all cycles that clients took out of their data.
         declared: clients whose E was given by the user and is not to be changed.
         noise_shares: what each client says of its noise (`messages.StateHello`); empty: nothing.
         before: the last steps before the first one, where time is a circle; else there are none.
+        weighting: of time steps in the latent test, for data whose statistics drift: `ewma` halves
+            every `weighting_span` steps back, `window` keeps the last `weighting_span` steps only.
     """
 
     names: tuple[str, ...]
@@ -59,6 +61,17 @@ class StateSource(NamedTuple):
     declared: tuple[str, ...] = ()
     noise_shares: tuple[float, ...] = ()
     before: Callable[[int], StateChunk] | None = None
+    weighting: str = "none"
+    weighting_span: int | float = 0
+
+    def weights(self, step: Int[np.ndarray, " _"]) -> Float[np.ndarray, " _"]:
+        """Weights of time steps, given by their positions; the last one's is 1."""
+        if self.weighting == "none":
+            return np.ones(len(step))
+        if self.weighting == "window":
+            return (step >= self.num_steps - self.weighting_span).astype(np.float64)
+        weight = 0.5 ** ((self.num_steps - 1 - step) / self.weighting_span)
+        return np.where(weight > NEGLIGIBLE, weight, 0.0)
 
     @property
     def total_dim(self) -> int:
@@ -84,9 +97,7 @@ def complete_rows(source: StateSource) -> StateSource:
 def keep_rows(source: StateSource, is_kept: Callable[[StateChunk, int], np.ndarray]) -> StateSource:
     """Some of the time steps; one left out starts a new segment, and time goes on without it.
 
-    Args:
-        source: the states.
-        is_kept: of a chunk and the position of its first step.
+    `is_kept` is of a chunk and the position of its first step.
     """
 
     def chunks() -> Iterator[StateChunk]:
@@ -127,12 +138,10 @@ class PairChunk(NamedTuple):
     """Regression pairs: next states and the lagged states before them.
 
     Attributes:
-        after: (pair, P), s_{t+1}.
-        before: (pair, L P), s_t, s_{t-1}, …, s_{t-L+1} side by side.
-        after_observed: (pair, client).
-        before_observed: (pair, L client).
-        step: (pair,), position of t in time.
-        segment: (pair,), number of the unbroken stretch that t lies in.
+        after: s_{t+1}.
+        before: s_t, s_{t-1}, …, s_{t-L+1} side by side.
+        step: position of t in time.
+        segment: number of the unbroken stretch that t lies in.
     """
 
     after: Float[np.ndarray, "pair state"]

@@ -32,10 +32,7 @@ def strength_intervals(
 ) -> tuple[Float[np.ndarray, "*pair"], Float[np.ndarray, "*pair"]]:
     """Smallest and largest norm within each ellipsoid; NaN where V is not positive definite.
 
-    Args:
-        blocks: entries â, (..., K), zero on padding.
-        covs: covariances V, (..., K, K), zero on padding.
-        critical: c, (...).
+    The entries â and their covariances V are zero on padding; `critical` is c.
     """
     known = np.isfinite(critical) & np.isfinite(covs).all(axis=(-2, -1))
     V = np.where(known[..., None, None], covs, 0.0)
@@ -54,12 +51,7 @@ def _nearest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Norm of the nearest point; 0 when the origin lies inside."""
     safe = np.where(s > 0, s, 1.0)
     is_outside = np.where(s > 0, z**2 / safe, 0.0).sum(axis=-1) > c
-    lower, upper = np.zeros_like(c), np.sqrt((s * z**2).sum(axis=-1) / c)
-    for _ in range(HALVINGS):
-        mu = (lower + upper) / 2
-        reach = (s * (z / np.maximum(mu[..., None] + s, SMALLEST)) ** 2).sum(axis=-1)
-        lower, upper = np.where(reach > c, mu, lower), np.where(reach > c, upper, mu)
-    mu = upper[..., None]
+    mu = _multiplier(z, s, c, s)[..., None]
     nearest = np.linalg.norm(z * mu / np.maximum(mu + s, SMALLEST), axis=-1)
     return np.where(is_outside, nearest, 0.0)
 
@@ -67,33 +59,23 @@ def _nearest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _farthest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Norm of the farthest point; what the bound leaves over lies along the widest axis."""
     widest = s.max(axis=-1)
-    lower = np.zeros_like(c)  # bounds of μ − max s
-    upper = np.sqrt((s * z**2).sum(axis=-1) / c)
-    for _ in range(HALVINGS):
-        middle = (lower + upper) / 2
-        distance = np.maximum(middle[..., None] + (widest[..., None] - s), SMALLEST)
-        reach = (s * (z / distance) ** 2).sum(axis=-1)
-        lower, upper = np.where(reach > c, middle, lower), np.where(reach > c, upper, middle)
-    distance = np.maximum(upper[..., None] + (widest[..., None] - s), SMALLEST)
+    below = widest[..., None] - s
+    beyond = _multiplier(z, s, c, below)  # μ − max s
+    distance = np.maximum(beyond[..., None] + below, SMALLEST)
     used = (s * (z / distance) ** 2).sum(axis=-1)
-    point = z * (upper + widest)[..., None] / distance
+    point = z * (beyond + widest)[..., None] / distance
     left_over = np.maximum(c - used, 0.0) * widest
     return np.asarray(np.sqrt((point**2).sum(axis=-1) + left_over))
 
 
-def power(
-    strength: float, cov: Float[np.ndarray, "entry entry"], df_denominator: float, alpha: float
-) -> float:
-    """Chance to find a block of that Frobenius norm, in its least favourable direction.
-
-    Args:
-        strength: Frobenius norm of the true block.
-        cov: covariance of the block's entries.
-        df_denominator: ν.
-        alpha: level of the single test, before any correction.
-    """
-    noncentrality = strength**2 / float(np.linalg.eigvalsh(cov)[-1])
-    return _power(noncentrality, len(cov), df_denominator, alpha)
+def _multiplier(z: np.ndarray, s: np.ndarray, c: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """The x with Σ s z² / (x + offset)² = c, by halving."""
+    lower, upper = np.zeros_like(c), np.sqrt((s * z**2).sum(axis=-1) / c)
+    for _ in range(HALVINGS):
+        middle = (lower + upper) / 2
+        reach = (s * (z / np.maximum(middle[..., None] + offset, SMALLEST)) ** 2).sum(axis=-1)
+        lower, upper = np.where(reach > c, middle, lower), np.where(reach > c, upper, middle)
+    return upper
 
 
 def detectable_strength(
@@ -110,7 +92,7 @@ def detectable_strength(
     Args:
         cov: covariance of the block's entries; may be padded with zeros.
         df_denominator: ν.
-        alpha: level of the single test.
+        alpha: level of the single test, before any correction.
         target: the power wanted.
         size: number of entries, when `cov` is padded.
     """
@@ -121,15 +103,14 @@ def detectable_strength(
     return float(np.sqrt(needed * np.linalg.eigvalsh(cov)[-1]))
 
 
-def power_at(
-    strength: float, detectable: float, k: int, nu: float, alpha: float, target: float = 0.8
-) -> float:
-    """Power for a strength, given the one that is found with probability `target`."""
-    needed = _noncentrality(k, float(f"{nu:.2g}"), alpha, target)
-    return _power(needed * (strength / detectable) ** 2, k, nu, alpha)
+def power_at(strength: float, detectable: float, k: int, nu: float, alpha: float) -> float:
+    """Power for a strength, given the one that is found with probability 0.8."""
+    needed = _noncentrality(k, float(f"{nu:.2g}"), alpha, 0.8)
+    return power(needed * (strength / detectable) ** 2, k, nu, alpha)
 
 
-def _power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
+def power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
+    """Chance that a Wald test of k entries with that non-centrality finds an edge."""
     if noncentrality == 0:  # scipy's ncf.sf is negative there
         return alpha
     critical = stats.f.isf(alpha, k, nu)
@@ -139,11 +120,11 @@ def _power(noncentrality: float, k: int, nu: float, alpha: float) -> float:
 @lru_cache(maxsize=4096)
 def _noncentrality(k: int, nu: float, alpha: float, target: float) -> float:
     high = 10.0
-    while _power(high, k, nu, alpha) < target:
+    while power(high, k, nu, alpha) < target:
         high *= 2
         if high > LARGEST:  # a level or so few degrees of freedom that nothing would be found
             return np.inf
     solution = optimize.root_scalar(
-        lambda d: _power(d, k, nu, alpha) - target, bracket=(1e-9, high), method="brentq"
+        lambda d: power(d, k, nu, alpha) - target, bracket=(1e-9, high), method="brentq"
     )
     return float(solution.root)

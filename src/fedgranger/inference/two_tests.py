@@ -8,7 +8,6 @@ are shifted (`shifts.kinds_of_copies`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
-from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
-from fedgranger.inference.diagnostics import unit_roots
+from fedgranger.inference.copy_audit import Audit, PairTests, Report, audit_facts, run_copies
+from fedgranger.inference.diagnostics import residuals, unit_roots
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.latent import (
     LatentFit,
@@ -54,7 +53,6 @@ past that the model does not know."""
 MORE_COPIES = 4
 """The latent test has about so many times the option's copies, all kinds of them together."""
 FEWEST_COPIES, MOST_KINDS = 20, 30
-Report = Callable[[str, int, int], None]
 
 
 class TwoTests:
@@ -68,8 +66,7 @@ class TwoTests:
         self._source, self._config = source, config
         self._report, self._record = report, record
         self._table = tabulate(source)
-        self._own = np.array(source.own_lags)
-        self._whitened = whiten(self._table, self._own)
+        self._whitened = whiten(self._table)
         self._unit_root = unit_roots(source)
         self._traits = record_traits(self._table, self._whitened, self._unit_root)
         period = common_period(source.periods, source.num_steps)
@@ -83,9 +80,7 @@ class TwoTests:
     def latent(self) -> tuple[EdgeInference | None, str]:
         """The latent test, and what speaks against it; an empty text: nothing."""
         source, config = self._source, self._config
-        agreed = NoiseChoice(source, True, {}, "")
-        if config.noise_correction:
-            agreed = choose_noise(source)
+        agreed = choose_noise(source) if config.noise_correction else NoiseChoice(source)
         if agreed.shares and config.lags == "auto":
             config = replace(config, lags=1)  # the lags' noise is that of a model of one lag
         try:
@@ -95,7 +90,7 @@ class TwoTests:
         if agreed.shares:
             fit = fit._replace(notes=(*fit.notes, agreed.warning))
         found = latent_tables(fit, config)
-        found.facts["noise_from_lags"] = agreed.shares
+        found.facts["noise_from_lags"] = dict(agreed.shares)
         doubt = self._doubt(found, agreed.is_possible)
         if doubt:
             return found, doubt
@@ -154,8 +149,8 @@ class TwoTests:
         facts, names = found.facts, self._source.names
         turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
         lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
-        residuals = self._latent_residuals(found, lags)
-        late = arrivals(residuals, self._whitened, self._source.dims, largest)[lags:]
+        left = self._latent_residuals(found, lags)
+        late = arrivals(left, self._whitened, self._source.dims, largest)[lags:]
         p = arrival_p_values(late, self._source.dims)
         facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
         if turns < FEWEST_TIME_CONSTANTS:
@@ -187,29 +182,22 @@ class TwoTests:
     def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
         """s⁺ − Â x, at the rows that are complete."""
         source = self._source
-        owner = source.owner
         out = large_zeros((source.num_steps, source.total_dim))
-        mean = np.array(found.facts["mean"])
-        for pairs in lagged_pairs(source, lags, mean):
-            complete = np.all(pairs.before_observed, axis=1)
-            ok = pairs.after_observed[:, owner] & complete[:, None]
-            error = pairs.after - pairs.before @ found.transition.T
-            out[pairs.step + 1] = np.where(ok, error, 0.0)
+        for pairs in lagged_pairs(source, lags, np.array(found.facts["mean"])):
+            out[pairs.step + 1] = residuals(source, pairs, found.transition)[0]
         return out
 
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
         source, shifts = self._source, self._shifts_of(self._config.copies)
         copies = ReadingsCopies(self._shifted, shifts, self._report, self._record)
-        fit, tests, made, late = readings_on(
-            source, self._own, self._whitened, self._config, copies
-        )
+        fit, tests, made, late = readings_on(source, self._whitened, self._config, copies)
         audit = _collect("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
         facts: dict[str, Any] = {
             "test_reason": reason,
             "audit": audit_facts(audit) | {"clients": self._traits},
-            "own_lags": dict(zip(source.names, self._own.tolist(), strict=True)),
+            "own_lags": dict(zip(source.names, source.own_lags, strict=True)),
             "unit_root": self._unit_root,
             "late_arrivals": late_arrivals(late, source.names, 2),
             "warnings": [],

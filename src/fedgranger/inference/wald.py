@@ -8,7 +8,7 @@ their states. Entry: Student-t with the block's \(\nu\).
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,35 +27,18 @@ NOT_POSITIVE = (
 )
 
 
-@runtime_checkable
-class Estimated(Protocol):
-    """Any transition estimate that can be tested: the debiased one, or FedGC's with its own V."""
-
-    @property
-    def transition(self) -> Float[np.ndarray, "state lagged"]:
-        """(P, L P)."""
-        ...
-
-    @property
-    def lags(self) -> int:
-        """L."""
-        ...
-
-
 class BlockTests(NamedTuple):
-    """One test per ordered pair of clients, arrays of shape (effect, cause); NaN on the diagonal.
+    """One test per ordered pair of clients; NaN on the diagonal.
 
     Attributes:
         statistic: W.
         df: k, the number of entries tested.
-        df_denominator: ν − k + 1.
         p_value: NaN where it could not be computed.
         reason: why, where it is NaN or was computed another way.
     """
 
     statistic: Float[np.ndarray, "effect cause"]
     df: Float[np.ndarray, "effect cause"]
-    df_denominator: Float[np.ndarray, "effect cause"]
     p_value: Float[np.ndarray, "effect cause"]
     reason: dict[tuple[int, int], str]
 
@@ -101,10 +84,14 @@ def block_cov(
     return covariance.cov[effect, cause][np.ix_(where, where)]
 
 
-def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...]) -> BlockTests:
+def wald_tests(
+    transition: Float[np.ndarray, "state lagged"],
+    covariance: BlockCovariance,
+    dims: tuple[int, ...],
+) -> BlockTests:
     """Test every ordered pair of different clients."""
     M = len(dims)
-    blocks, inside = padded_blocks(fit, dims)
+    blocks, inside = padded_blocks(transition, dims)
     a, inside = blocks.reshape(M, M, -1), inside.reshape(M, M, -1)
     identity = np.eye(a.shape[-1])
     variance = np.einsum("mnkk->mnk", covariance.cov)
@@ -135,7 +122,6 @@ def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...
     return BlockTests(
         np.where(unknown, np.nan, statistic),
         np.where(own, np.nan, k),
-        rest,
         np.where(unknown, np.nan, p_value),
         reason,
     )
@@ -144,7 +130,7 @@ def wald_tests(fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...
 def critical_values(
     covariance: BlockCovariance, confidence: float
 ) -> Float[np.ndarray, "effect cause"]:
-    """Largest statistic that a test of level 1 − confidence accepts, (effect, cause)."""
+    """Largest statistic that a test of level 1 − confidence accepts."""
     k, rest = covariance.size, denominator_df(covariance)
     enough = rest >= 1
     quantile = stats.f.ppf(confidence, k, np.where(enough, rest, 1.0))
@@ -159,10 +145,13 @@ def denominator_df(covariance: BlockCovariance) -> Float[np.ndarray, "effect cau
 
 
 def all_entry_tests(
-    fit: Estimated, covariance: BlockCovariance, dims: tuple[int, ...], confidence: float
+    transition: Float[np.ndarray, "state lagged"],
+    covariance: BlockCovariance,
+    dims: tuple[int, ...],
+    confidence: float,
 ) -> EntryTests:
-    """Test the entries of all blocks; arrays (effect, cause, p, L p), NaN on padding."""
-    blocks, inside = padded_blocks(fit, dims)
+    """Test the entries of all blocks; NaN on padding."""
+    blocks, inside = padded_blocks(transition, dims)
     variance = np.einsum("mnkk->mnk", covariance.cov).reshape(blocks.shape)
     se = np.sqrt(np.where(inside & (variance > 0), variance, np.nan))
     nu = covariance.df[:, :, None, None]
@@ -172,13 +161,13 @@ def all_entry_tests(
 
 
 def padded_blocks(
-    fit: Estimated, dims: tuple[int, ...]
+    transition: Float[np.ndarray, "state lagged"], dims: tuple[int, ...]
 ) -> tuple[
     Float[np.ndarray, "effect cause effect_state lagged_state"],
     Bool[np.ndarray, "effect cause effect_state lagged_state"],
 ]:
-    """All blocks as (effect, cause, p, L p), zero on padding, and which entries are real."""
-    rows, columns = block_positions(dims, fit.lags)
+    """All blocks, zero on padding, and which entries are real."""
+    rows, columns = block_positions(dims, transition.shape[1] // sum(dims))
     inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
-    blocks = fit.transition[rows[:, None, :, None], columns[None, :, None, :]]
+    blocks = transition[rows[:, None, :, None], columns[None, :, None, :]]
     return np.where(inside, blocks, 0.0), inside

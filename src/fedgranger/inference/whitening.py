@@ -24,12 +24,10 @@ STEPS_AT_ONCE = 4096
 
 
 class Whitened(NamedTuple):
-    """Own residuals of all clients on their own clocks.
+    """Own residuals of all clients on their own clocks, zero where they are not known.
 
     Attributes:
-        values: (time, P), zero where there is none.
-        bounded: the same with long rows shortened.
-        known: (time, client).
+        bounded: `values` with long rows shortened.
         covs: covariance of each client's residuals before they were scaled.
     """
 
@@ -39,9 +37,9 @@ class Whitened(NamedTuple):
     covs: tuple[np.ndarray, ...]
 
 
-def whiten(table: StateTable, own_lags: Int[np.ndarray, " client"]) -> Whitened:
+def whiten(table: StateTable) -> Whitened:
     """Take out of every client's states what its own past predicts, and scale what is left."""
-    source = table.source
+    source, own_lags = table.source, np.array(table.source.own_lags)
     shape = (len(table.starts), source.total_dim)
     values, short = large_zeros(shape), large_zeros(shape)
     none = np.zeros(len(source.dims), dtype=np.int64)

@@ -24,6 +24,8 @@ from fedgranger.linalg.psd import is_positive_definite, symmetrise
 NUM_FREQUENCIES = 128
 MAX_ORDER = 10
 SAMPLES_PER_REGRESSOR = 20
+FREQUENCIES = (np.arange(NUM_FREQUENCIES) + 0.5) * np.pi / NUM_FREQUENCIES
+"""Midpoints of equal cells of (0, π)."""
 NUM_DRAWS = 40
 BOUND_SD = 3.0
 """Standard deviations of log c below its mean at which a share counts."""
@@ -75,12 +77,7 @@ def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> No
     """Estimate the share and decide whether sampling error explains it.
 
     Free of the coordinates of the series. Moments that are not regular (a series without
-    innovation) allow no E.
-
-    Args:
-        moments: of the series with its error.
-        error_cov: E, positive semidefinite.
-        seed: of the draws; the same data give the same answer.
+    innovation) allow no E. `seed` is that of the draws; the same data give the same answer.
 
     Example:
         >>> white = LagMoments(np.eye(1), np.zeros((1, 1)), np.eye(1), 500)
@@ -108,7 +105,8 @@ def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> No
 
 def plain_share(moments: LagMoments, error_cov: np.ndarray) -> float:
     """Return ĉ of these moments, not limited to 1."""
-    half = _root(error_cov)
+    values, vectors = np.linalg.eigh(error_cov)
+    half = vectors * np.sqrt(np.maximum(values, 0.0))
     B, V = _autoregression(moments)
     shaped = np.linalg.solve(np.linalg.cholesky(V), _transfer(B, len(V)) @ half)
     gram = np.conj(np.swapaxes(shaped, 1, 2)) @ shaped
@@ -125,7 +123,7 @@ def _autoregression(moments: LagMoments) -> tuple[np.ndarray, np.ndarray]:
 def _transfer(B: np.ndarray, dim: int) -> np.ndarray:
     """B(ω) at all frequencies, (frequency, P, P)."""
     lags = B.shape[1] // dim
-    phases = np.exp(-1j * np.outer(_frequencies(), np.arange(1, lags + 1)))
+    phases = np.exp(-1j * np.outer(FREQUENCIES, np.arange(1, lags + 1)))
     return np.eye(dim) - np.einsum("fk,ikj->fij", phases, B.reshape(dim, lags, dim))
 
 
@@ -141,7 +139,7 @@ def _bound(moments: LagMoments, error_cov: np.ndarray, rng: np.random.Generator)
     values, vectors = np.linalg.eigh(error_cov + excess)
     half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     ordinates = max(1, min(MOST_PER_CELL, round(moments.num_windows / (2 * NUM_FREQUENCIES))))
-    phases = np.exp(1j * np.outer(np.arange(lags + 1), _frequencies()))
+    phases = np.exp(1j * np.outer(np.arange(lags + 1), FREQUENCIES))
     shares = np.empty(NUM_DRAWS)
     for k in range(NUM_DRAWS):
         shape = (2, NUM_FREQUENCIES, dim, ordinates)
@@ -161,13 +159,3 @@ def _toeplitz(autocov: np.ndarray) -> LagMoments:
         [autocov[i - j].T if i >= j else autocov[j - i] for j in range(lags)] for i in range(lags)
     ]
     return LagMoments(np.block(blocks), np.concatenate(autocov[1:], axis=1), autocov[0], np.inf)
-
-
-def _root(matrix: np.ndarray) -> np.ndarray:
-    values, vectors = np.linalg.eigh(matrix)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def _frequencies() -> np.ndarray:
-    """Midpoints of equal cells of (0, π)."""
-    return (np.arange(NUM_FREQUENCIES) + 0.5) * np.pi / NUM_FREQUENCIES

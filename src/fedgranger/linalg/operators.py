@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
@@ -14,12 +14,8 @@ def matrix_operator(
 ) -> LinearOperator:
     """Turn a linear map of matrices of that shape into one of flattened matrices."""
     n = shape[0] * shape[1]
-    return aslinearoperator(
-        _Flat((n, n), lambda flat: act(flat.reshape(shape)).reshape(flat.shape))
-    )
 
+    def matvec(flat: np.ndarray) -> np.ndarray:
+        return act(flat.reshape(shape)).reshape(flat.shape)
 
-class _Flat(NamedTuple):
-    shape: tuple[int, int]
-    matvec: Callable[[np.ndarray], np.ndarray]
-    dtype: type = np.float64
+    return aslinearoperator(SimpleNamespace(shape=(n, n), matvec=matvec, dtype=np.float64))

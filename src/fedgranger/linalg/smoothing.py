@@ -13,12 +13,9 @@ LARGEST = 1e30
 
 
 def smooth(values: np.ndarray, start: np.ndarray | float, memory: float) -> np.ndarray:
-    """Smoothed values per step: a share 1/memory of each new one, nothing where it is NaN.
+    """Smoothed values (time, series): a share 1/memory of each new one, nothing where it is NaN.
 
-    Args:
-        values: (time, series).
-        start: the smoothed values before the first step.
-        memory: steps after which a value has faded to 1/e, about.
+    `start` are the smoothed values before the first step.
 
     Example:
         >>> smooth(np.array([[3.0], [np.nan], [3.0]]), 1.0, memory=2.0).ravel().tolist()

@@ -34,10 +34,8 @@ class WindowMoments(NamedTuple):
 def window_moments(samples: np.ndarray, available: np.ndarray, window: int) -> WindowMoments:
     """Measure both on samples of shape (time, dim), in chunks.
 
-    Args:
-        samples: rows x_t; rows that are not available must be zero.
-        available: bool per row; a window averages over its available rows only.
-        window: steps per round; windows without any available row are left out.
+    A window averages over its available rows only, the others must be zero; windows without any
+    are left out.
 
     Example:
         >>> samples = np.array([[1.0], [2.0]])

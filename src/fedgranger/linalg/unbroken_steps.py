@@ -12,10 +12,8 @@ Monte Carlo behind the number is in docs/theory/inference.md."""
 def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Unbroken observed steps that end at each step, (time, client); 0 where one is missing.
 
-    Args:
-        last: (client,), the lengths at the end of the chunk before.
-        observed: (time, client).
-        starts: (time,), or (time, client) where they differ.
+    `last` are the lengths at the end of the chunk before, (client,); `starts` is (time,), or
+    (time, client) where they differ.
     """
     step = np.arange(len(starts))[:, None]
     starts = starts[:, None] if starts.ndim == 1 else starts

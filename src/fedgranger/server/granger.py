@@ -50,14 +50,7 @@ def step(
     message: ClientMessage,
     all_states: Float[Array, "window total_dim"],
 ) -> tuple[ServerState, ServerMessage, ServerInfo]:
-    """Update row m and compute the reply to client m.
-
-    Args:
-        params: constants of the row.
-        state: the row.
-        message: client m's message.
-        all_states: filtered states of all clients, stacked.
-    """
+    """Update row m and compute the reply to client m, whose message this is."""
     A, gamma, A_hat = params.self_transition, params.step_size, state.granger_row
     observed = message.is_observed.astype(A.dtype)
     num_observed = observed.sum()

@@ -42,13 +42,7 @@ def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
 def choose_step_size(
     state_gains: np.ndarray, *, server: float | str, safety: float
 ) -> ServerStepSize:
-    """Fill in γ when it is `"auto"`.
-
-    Args:
-        state_gains: `ClientHello.state_gain` of the clients that may influence this row.
-        server: the step size given, or `"auto"`.
-        safety: share of the budget to use.
-    """
+    """Fill in γ when it is `"auto"`, from the gains of the clients that this row listens to."""
     total = float(np.sum(state_gains))
     if server == "auto":
         server = safety / (2 * total) if total > 0 else 0.0

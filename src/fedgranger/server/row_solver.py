@@ -49,14 +49,7 @@ class RowHistory(NamedTuple):
 def prepare(
     states: np.ndarray, is_observed: np.ndarray, columns: np.ndarray, ridge: float
 ) -> NewtonRow:
-    """Factor a row's moments.
-
-    Args:
-        states: filtered states of all clients, (time, P).
-        is_observed: the row's client was observed.
-        columns: states the row listens to.
-        ridge: λ_A.
-    """
+    """Factor a row's moments: all clients' filtered states (time, P), its own client's flags."""
     share = is_observed / max(float(is_observed.sum()), 1.0)
     g = states[:, columns]
     moment = (share[:, None] * g).T @ g + ridge * np.eye(len(columns))
@@ -80,15 +73,9 @@ def empty_history(state_dim: int, num_causes: int) -> RowHistory:
 def accelerate(
     history: RowHistory, row: np.ndarray, solved: np.ndarray
 ) -> tuple[RowHistory, np.ndarray, float]:
-    """Choose the next row from the last ones.
+    """Return the new history, the next row, and ‖Φ(x) − x‖ relative to ‖Φ(x)‖.
 
-    Args:
-        history: earlier rounds.
-        row: x whose gradients the clients answered.
-        solved: Φ(x).
-
-    Returns:
-        The new history, the next row, and ‖Φ(x) − x‖ relative to ‖Φ(x)‖.
+    The clients have answered the gradients of `row`, x; `solved` is Φ(x).
     """
     distance = float(np.linalg.norm(solved - row))
     size = float(np.linalg.norm(solved))

@@ -1,9 +1,14 @@
-"""How the server takes part in training, step-wise or by exact solves."""
+"""How the server takes part in training: step-wise, or by exact solves.
+
+Both trainers take in a round's messages (`absorb`) and return the gradients of all clients, or None
+when it was the last round; `spans` are the lengths of a round's pieces, `memory` is all that a
+restart needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,42 +68,6 @@ class RoundMessages(NamedTuple):
     augmented: Sequence[np.ndarray]
     observed: Sequence[np.ndarray]
     reports: Sequence[tuple[float, float]] | None
-
-
-@runtime_checkable
-class Trainer(Protocol):
-    """The server's part of the rounds; its memory is all that a restart needs."""
-
-    losses: np.ndarray
-    step_sizes: tuple[ServerStepSize, ...]
-    sends_filtered_once: bool
-    trace_stride: int
-
-    @property
-    def granger(self) -> np.ndarray:
-        """Â without its diagonal blocks, P x P."""
-        ...
-
-    @property
-    def distance(self) -> float:
-        """Estimated relative distance to the limit."""
-        ...
-
-    def spans(self, round_index: int) -> list[int]:
-        """Lengths of the pieces of a round."""
-        ...
-
-    def absorb(self, round_index: int, messages: RoundMessages) -> list[np.ndarray] | None:
-        """Take in a round's messages; return gradients per client, or None when it was the last."""
-        ...
-
-    def memory(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Everything the next round depends on."""
-        ...
-
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Undo `memory`."""
-        ...
 
 
 class SgdTrainer:
@@ -203,7 +172,7 @@ class NewtonTrainer:
         ]
         self._histories = [row_solver.empty_history(*row.shape) for row in self._current]
         self._has_answered = False
-        self._distance = np.inf
+        self.distance = np.inf  # largest relative distance ‖Φ(x) − x‖ of a row
         self.losses = np.zeros(len(rows.names))
 
     @property
@@ -214,11 +183,6 @@ class NewtonTrainer:
         for own, columns, row in zip(self._own, self._columns, self._current, strict=True):
             out[own, columns] = row
         return out
-
-    @property
-    def distance(self) -> float:
-        """Largest relative distance ‖Φ(x) − x‖ of a row."""
-        return self._distance
 
     def spans(self, round_index: int) -> list[int]:  # noqa: ARG002
         """All time steps, in pieces."""
@@ -254,7 +218,7 @@ class NewtonTrainer:
             self.losses[m] = (residual**2).sum() / max(float(flags.sum()), 1.0)
             gradients.append(2 * residual @ A)
         self._has_answered = True
-        self._distance = float(max(distances))
+        self.distance = float(max(distances))
         if self.distance <= NEWTON_TOLERANCE or round_index >= self._config.passes:
             return None
         return gradients
@@ -277,8 +241,11 @@ class NewtonTrainer:
         self._current = [arrays[f"row_{m}"] for m in count]
         self._histories = [RowHistory(arrays[f"rows_{m}"], arrays[f"solved_{m}"]) for m in count]
         self._has_answered = values["has_answered"]
-        self._distance = np.inf if values["distance"] is None else values["distance"]
+        self.distance = np.inf if values["distance"] is None else values["distance"]
         self.losses = np.array(arrays["losses"])
+
+
+Trainer = SgdTrainer | NewtonTrainer
 
 
 def make_trainer(rows: Rows, config: RunConfig, window: int, message_steps: int) -> Trainer:

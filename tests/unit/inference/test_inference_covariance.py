@@ -12,7 +12,6 @@ from fedgranger.inference.covariance import (
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.influence import influence
 from fedgranger.inference.products import block_positions, lag_products
-from fedgranger.inference.state_moments import time_weights
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.wald import block_cov, homoskedastic, wald_tests
 from tests.state_sources import (
@@ -105,19 +104,17 @@ def test_blocks_vs_dense_sandwich(data, lags, rule, starts):
 def test_general_path_vs_complete_path(data, lags, weighting):
     """The formula for gaps, on data without any, is the short formula."""
     states, covs, _ = data
-    source = source_of(states, DIMS, covs)
-    options = {"weighting": weighting, "span": 90}
-    fit = estimate(source, lags, **options)
+    source = source_of(states, DIMS, covs, weighting=weighting, span=90)
+    fit = estimate(source, lags)
     general = fit._replace(moments=fit.moments._replace(is_complete=False))
-    ours, theirs = (block_covariance(source, each, **options) for each in (general, fit))
+    ours, theirs = (block_covariance(source, each) for each in (general, fit))
     np.testing.assert_allclose(ours.cov, theirs.cov, rtol=1e-8, atol=1e-13)
     np.testing.assert_allclose(ours.df, theirs.df, rtol=1e-8)
 
 
-def all_pairs(source, fit, weighting, span):
+def all_pairs(source, fit):
     (pairs,) = lagged_pairs(source, fit.lags, fit.moments.mean)
-    weight = time_weights(weighting, span, source.num_steps)(pairs.step)
-    return pairs, weight / (fit.moments.total_weight / fit.moments.num_pairs)
+    return pairs, source.weights(pairs.step) / (fit.moments.total_weight / fit.moments.num_pairs)
 
 
 def without_leverage(source, fit, pairs, weight):
@@ -135,9 +132,10 @@ def without_leverage(source, fit, pairs, weight):
 def test_estimating_equation_holds(data, missing, weighting, lags):
     """Â is where the influence function has mean zero."""
     states, covs, observed = data
-    source = source_of(states, DIMS, covs, observed=observed if missing else None)
-    fit = estimate(source, lags, weighting, 90)
-    phi = without_leverage(source, fit, *all_pairs(source, fit, weighting, 90))
+    gaps = observed if missing else None
+    source = source_of(states, DIMS, covs, observed=gaps, weighting=weighting, span=90)
+    fit = estimate(source, lags)
+    phi = without_leverage(source, fit, *all_pairs(source, fit))
     assert np.abs(phi).max() > 0.1
     np.testing.assert_allclose(phi.mean(axis=0), 0.0, atol=1e-10)
 
@@ -148,9 +146,10 @@ def test_estimating_equation_holds(data, missing, weighting, lags):
 def test_influence_is_the_derivative_by_the_weight_of_a_pair(data, missing, weighting, lags):
     """φ_t = n ∂Â/∂log w_t, by central differences."""
     states, covs, observed = data
-    source = source_of(states, DIMS, covs, observed=observed if missing else None)
-    fit = estimate(source, lags, weighting, 90)
-    pairs, weight = all_pairs(source, fit, weighting, 90)
+    gaps = observed if missing else None
+    source = source_of(states, DIMS, covs, observed=gaps, weighting=weighting, span=90)
+    fit = estimate(source, lags)
+    pairs, weight = all_pairs(source, fit)
     owner = np.repeat(np.arange(3), DIMS)
     o = pairs.before_observed[:, np.tile(owner, lags) + 3 * np.repeat(np.arange(lags), P)] * 1.0
     q = pairs.after_observed[:, owner] * 1.0
@@ -219,7 +218,7 @@ def test_andrews_uses_the_autocorrelation_of_the_influence_function(data):
     states, covs, _ = data
     source = source_of(states, DIMS, covs)
     fit = estimate(source)
-    phi = influence(source, fit, *all_pairs(source, fit, "none", 0)).reshape(-1, P * P)
+    phi = influence(source, fit, *all_pairs(source, fit)).reshape(-1, P * P)
     rho = np.median(np.abs((phi[1:] * phi[:-1]).sum(axis=0) / (phi**2).sum(axis=0)))
     expected = int(np.ceil(1.1447 * (4 * rho**2 / (1 - rho**2) ** 2 * 249) ** (1 / 3)))
     assert block_covariance(source, fit, rule="andrews").hac_lag == max(expected, 1)
@@ -236,7 +235,7 @@ def test_fallback_where_the_model_lag_gives_a_negative_variance():
     np.testing.assert_array_equal(found.fell_back, [[False, True], [False, False]])
     np.testing.assert_array_equal(found.cov[0, 1], bartlett.cov[0, 1])
     assert (found.cov[1, 0] != bartlett.cov[1, 0]).all()
-    tests = wald_tests(fit, found, (1, 1))
+    tests = wald_tests(fit.transition, found, (1, 1))
     assert np.isfinite(tests.p_value[0, 1])
     assert tests.reason == {
         (0, 1): "Bartlett weights: the lag of the model gave no valid covariance"
@@ -302,7 +301,7 @@ def test_degrees_of_freedom_vs_definition(data):
     states, covs, _ = data
     source = source_of(states, DIMS, covs)
     fit = estimate(source, 2)
-    phi = influence(source, fit, *all_pairs(source, fit, "none", 0))
+    phi = influence(source, fit, *all_pairs(source, fit))
     n, found = len(phi), block_covariance(source, fit)
     for effect, cause in BLOCKS:
         rows, columns = places(effect, cause, 2)
@@ -334,8 +333,7 @@ def test_sandwich_meets_the_textbook_for_white_noise_of_known_variance():
 def test_textbook_covariance_counts_effective_pairs(data):
     """Half the weight on one half of equal data: repeating data with weights must not add any."""
     states, _, _ = data
-    source = source_of(states, DIMS)
-    fit = estimate(source, 1, "ewma", 20)
+    fit = estimate(source_of(states, DIMS, weighting="ewma", span=20))
     plain = fit._replace(moments=fit.moments._replace(num_pairs=10**6))
     np.testing.assert_array_equal(homoskedastic(fit, DIMS).cov, homoskedastic(plain, DIMS).cov)
     n = fit.moments.effective_pairs
@@ -357,11 +355,9 @@ def test_complete_data_need_no_influence_function(lags, weighting):
     dims = (1, 3, 2)
     states = np.cumsum(rng.standard_normal((400, 6)), axis=0) * 0.02 + rng.standard_normal((400, 6))
     errors = tuple(0.1 * np.eye(dim) + 0.02 for dim in dims)
-    source = source_of(states, dims, errors)
-    fit = estimate(source, lags, weighting, 300)
-    ways = [
-        lag_products(source, fit, weighting, 300, np.array([0.9, 0.5, -0.2]), form_influence=form)
-        for form in (True, False)
-    ]
+    source = source_of(states, dims, errors, weighting=weighting, span=300)
+    fit = estimate(source, lags)
+    general = fit._replace(moments=fit.moments._replace(is_complete=False))
+    ways = [lag_products(source, each, np.array([0.9])) for each in (general, fit)]
     for formed, direct in zip(*ways, strict=True):
         np.testing.assert_allclose(direct, formed, rtol=1e-9, atol=1e-9 * np.abs(formed).max())

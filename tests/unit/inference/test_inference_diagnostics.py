@@ -134,7 +134,7 @@ def test_very_short_data(num_steps):
 
 
 def test_effective_pairs_of_weights():
-    source = source_of(noisy(10), (1, 1), COVS)
-    found = diagnose(source, estimate(source, 1, "ewma", 20))
+    source = source_of(noisy(10), (1, 1), COVS, weighting="ewma", span=20)
+    found = diagnose(source, estimate(source))
     r = 0.5 ** (1 / 20)
     np.testing.assert_allclose(found.effective_pairs, (1 + r) / (1 - r), rtol=1e-4)

@@ -52,7 +52,7 @@ def textbook(x, effect, own, causes, K, *, later=False):
 @pytest.mark.parametrize("K", [1, 2])
 def test_statistics_are_those_of_statsmodels_hc3(K):
     x = series()
-    found = regress(source_of(x, DIMS), OWN, lags(K))
+    found = regress(source_of(x, DIMS, own_lags=OWN), lags(K))
     for effect, place, causes in ((0, 0, {1: [1, 2], 2: [3]}), (2, 3, {0: [0], 1: [1, 2]})):
         wanted = textbook(x, place, OWN[effect], causes, K)
         for cause, value in wanted.items():
@@ -65,7 +65,7 @@ def test_statistics_are_those_of_statsmodels_hc3(K):
 def test_the_lag_after_the_tested_ones_vs_statsmodels(K):
     x = series()
     residuals = np.zeros(x.shape)
-    found = regress(source_of(x, DIMS), OWN, lags(K), residuals=residuals).later()
+    found = regress(source_of(x, DIMS, own_lags=OWN), lags(K), residuals=residuals).later()
     for effect, place, causes in ((0, 0, {1: [1, 2], 2: [3]}), (2, 3, {0: [0], 1: [1, 2]})):
         wanted = textbook(x, place, OWN[effect], causes, K, later=True)
         assert [found[effect, n] for n in wanted] == pytest.approx([*wanted.values()], rel=1e-8)
@@ -73,7 +73,7 @@ def test_the_lag_after_the_tested_ones_vs_statsmodels(K):
 
 def test_coefficients_stand_at_their_lag_and_state():
     x = series()
-    found = regress(source_of(x, DIMS), OWN, lags(1))
+    found = regress(source_of(x, DIMS, own_lags=OWN), lags(1))
     assert found.lags == 3
     t = np.arange(3, len(x))
     columns = [np.ones(len(t)), *(x[t - k, 0] for k in (1, 2, 3))]
@@ -88,11 +88,11 @@ def test_coefficients_stand_at_their_lag_and_state():
 @pytest.mark.parametrize(("chunk", "steps"), [(37, 10**9), (10**9, 53), (150, 41)])
 def test_chunks_and_windows_do_not_matter(monkeypatch, chunk, steps):
     x = series()
-    whole = regress(source_of(x, DIMS, chunk=10**9), OWN, lags(2))
+    whole = regress(source_of(x, DIMS, chunk=10**9, own_lags=OWN), lags(2))
     monkeypatch.setattr(lag_bases, "CHUNK_VALUES", 0)
     monkeypatch.setattr(lag_bases, "LEAST_STEPS", steps)
     monkeypatch.setattr(lag_columns, "KEPT_VALUES", 0 if steps == 53 else 10**9)
-    cut = regress(source_of(x, DIMS, chunk=chunk), OWN, lags(2))
+    cut = regress(source_of(x, DIMS, chunk=chunk, own_lags=OWN), lags(2))
     np.testing.assert_allclose(cut.transition, whole.transition, atol=1e-11)
     for pair, block in whole.blocks.items():
         np.testing.assert_allclose(cut.blocks[pair].cov, block.cov, rtol=1e-8)
@@ -103,7 +103,7 @@ def test_statistics_do_not_depend_on_units_or_coordinates():
     x = series()
     turned = x.copy()
     turned[:, 1:3] = x[:, 1:3] @ np.array([[1e5, 2.0], [1.0, 1e-3]]) + 4.0
-    plain, other = (regress(source_of(v, DIMS), OWN, lags(1)) for v in (x, turned))
+    plain, other = (regress(source_of(v, DIMS, own_lags=OWN), lags(1)) for v in (x, turned))
     for pair in plain.blocks:
         assert other.statistic(*pair)[0] == pytest.approx(plain.statistic(*pair)[0], rel=1e-6)
 
@@ -112,7 +112,7 @@ def test_rows_that_lack_something_are_left_out():
     x = series()
     observed = np.ones((400, 3), dtype=bool)
     observed[100:140, 1] = False
-    found = regress(source_of(x, DIMS, observed=observed, starts=(0, 300)), OWN, lags(1))
+    found = regress(source_of(x, DIMS, observed=observed, starts=(0, 300), own_lags=OWN), lags(1))
     ready = np.ones(400, dtype=bool)
     for start in (0, 300):
         ready[start : start + 3] = False  # three own lags
@@ -123,7 +123,7 @@ def test_rows_that_lack_something_are_left_out():
 def test_a_column_that_says_nothing_new_is_not_tested():
     x = np.concatenate([series(), series()[:, :1]], axis=1)  # the last client repeats the first
     dims = (*DIMS, 1)
-    found = regress(source_of(x, dims), np.array([3, 2, 1, 1]), lags(1, dims))
+    found = regress(source_of(x, dims, own_lags=(3, 2, 1, 1)), lags(1, dims))
     statistic, df = found.statistic(0, 3)
     assert np.isnan(statistic)
     assert df == 0
@@ -134,7 +134,7 @@ def test_statistics_beside_a_column_that_is_left_out():
     """Client 1's first state is client 0's own, which moves the columns of all after it."""
     x = np.column_stack([series(), np.random.default_rng(9).standard_normal(400)])
     x = x[:, [0, 0, 1, 2, 4]]
-    found = regress(source_of(x, (1, 2, 2)), np.array([2, 1, 1]), lags(1, (1, 2, 2)))
+    found = regress(source_of(x, (1, 2, 2), own_lags=(2, 1, 1)), lags(1, (1, 2, 2)))
     assert (0, 1) in found.dependent
     for cause, value in textbook(x, 0, 2, {1: [2], 2: [3, 4]}, 1).items():
         assert found.statistic(0, cause)[0] == pytest.approx(value, rel=1e-6)
@@ -142,14 +142,14 @@ def test_statistics_beside_a_column_that_is_left_out():
 
 def test_too_few_rows_is_a_sentence():
     with pytest.raises(InferenceError, match="give more data"):
-        regress(source_of(series(12), DIMS), OWN, lags(1))
+        regress(source_of(series(12), DIMS, own_lags=OWN), lags(1))
 
 
-def later_arrivals(source, own, copies=None):
+def later_arrivals(source, copies=None):
     """P-values of arrivals from lag 2 on, of sources with one state per client."""
     dims, residuals = source.dims, np.zeros((source.num_steps, source.total_dim))
-    first = regress(source, own, lags(1, dims), residuals=residuals)
-    late = arrivals(residuals, whiten(tabulate(source), own), dims, 10)[1:]
+    first = regress(source, lags(1, dims), residuals=residuals)
+    late = arrivals(residuals, whiten(tabulate(source)), dims, 10)[1:]
     late[0] = first.later()
     return first, arrival_p_values(late, dims, copies)
 
@@ -162,8 +162,8 @@ def test_arrivals_are_sums_of_products(monkeypatch, steps):
     T, dims, shifts = 300, (2, 1), np.array([40, 170])
     observed = np.ones((T, 2), dtype=bool)
     observed[50:60, 1] = False
-    source, own = source_of(series(T, 1, (3,)), dims, observed=observed), np.array([2, 1])
-    whitened = whiten(tabulate(source), own)
+    source = source_of(series(T, 1, (3,)), dims, observed=observed, own_lags=(2, 1))
+    whitened = whiten(tabulate(source))
     residuals = np.random.default_rng(2).standard_normal((T, 3))
     residuals[200:220, :2] = 0
     found = arrivals(residuals.copy(), whitened, dims, 4, shifts)
@@ -180,7 +180,7 @@ def test_arrivals_are_sums_of_products(monkeypatch, steps):
 
 def test_what_the_own_past_leaves_vs_least_squares():
     x = series(500, 3, (2,))
-    whitened = whiten(tabulate(source_of(x, (2,))), np.array([3]))
+    whitened = whiten(tabulate(source_of(x, (2,), own_lags=(3,))))
     t = np.arange(3, 500)
     X = np.column_stack([np.ones(len(t)), *(x[t - k] for k in (1, 2, 3))])
     e = x[t] - X @ np.linalg.lstsq(X, x[t], rcond=None)[0]
@@ -195,13 +195,13 @@ def test_a_dead_time_is_seen_and_is_the_edges_delay(delay):
     """Two steps too, although the lag that is in the regression but not tested would take them."""
     x = series(1500, seed=3, dims=(1, 1))
     x[delay:, 1] += 0.4 * x[:-delay, 0]
-    source, own = source_of(x, (1, 1)), np.array([1, 1])
-    first, p = later_arrivals(source, own)
+    source = source_of(x, (1, 1))
+    first, p = later_arrivals(source)
     assert first.statistic(1, 0)[0] < 4
     chosen = choose_cause_lags(p, (1, 1), 1500)
     assert chosen[1, 0] >= delay
     assert chosen[0, 1] == 1
-    again = regress(source, own, chosen)
+    again = regress(source, chosen)
     assert again.statistic(1, 0)[0] > 20
     assert again.delay(1, 0) == delay
 
@@ -211,8 +211,8 @@ def test_one_event_of_each_is_no_arrival():
     x = series(1500, seed=4, dims=(1, 1))
     x[700, 0] += 40
     x[707, 1] += 40
-    source, own = source_of(x, (1, 1)), np.array([1, 1])
-    chosen = choose_cause_lags(later_arrivals(source, own)[1], (1, 1), 1500)
+    source = source_of(x, (1, 1))
+    chosen = choose_cause_lags(later_arrivals(source)[1], (1, 1), 1500)
     assert (chosen[0, 1], chosen[1, 0]) == (1, 1)
 
 
@@ -235,8 +235,8 @@ def test_where_nothing_arrives_the_p_values_are_even():
     found = []
     for seed in range(400):
         x = series(300, seed, (1, 1))
-        source, own = source_of(x, (1, 1)), np.array([1, 1])
-        found.append(later_arrivals(source, own)[1][:, [0, 1], [1, 0]])
+        source = source_of(x, (1, 1))
+        found.append(later_arrivals(source)[1][:, [0, 1], [1, 0]])
     share = np.mean(np.array(found) < 0.05)
     assert abs(share - 0.05) < 4 * np.sqrt(0.05 * 0.95 / np.size(found))
 
@@ -245,8 +245,7 @@ def test_where_nothing_arrives_the_p_values_are_even():
 def test_an_offset_of_the_states_hides_no_arrival(offset):
     x = series(1500, seed=3, dims=(1, 1))
     x[6:, 1] += 0.4 * x[:-6, 0]
-    own = np.array([1, 1])
-    chosen = choose_cause_lags(later_arrivals(source_of(x + offset, (1, 1)), own)[1], (1, 1), 1500)
+    chosen = choose_cause_lags(later_arrivals(source_of(x + offset, (1, 1)))[1], (1, 1), 1500)
     assert chosen[1, 0] >= 6
 
 
@@ -257,8 +256,8 @@ def test_news_of_a_slow_cause_are_not_heard_for_ever():
     for t in range(1, 3000):
         x[t, 0] = 0.95 * x[t - 1, 0] + news[t, 0]
         x[t, 1] = 0.5 * news[t - 1, 0] + news[t, 1]
-    source, own = source_of(x, (1, 1)), np.array([1, 1])
-    chosen = choose_cause_lags(later_arrivals(source, own)[1], (1, 1), 3000)
+    source = source_of(x, (1, 1))
+    chosen = choose_cause_lags(later_arrivals(source)[1], (1, 1), 3000)
     assert 2 <= chosen[1, 0] <= 3
 
 
@@ -267,7 +266,7 @@ def test_a_window_without_a_row_is_passed_over():
     observed = np.ones((4097, 2), dtype=bool)
     observed[-1, 0] = False
     source = source_of(x, (1, 1), observed=observed, chunk=1024)
-    found = regress(source, np.array([1, 1]), lags(1, (1, 1)))
+    found = regress(source, lags(1, (1, 1)))
     assert found.num_rows.tolist() == [4094, 4095]
 
 
@@ -276,7 +275,7 @@ def test_runs_no_longer_than_the_past_will_do():
     x = series(900, dims=(1, 1))
     observed = np.ones((900, 2), dtype=bool)
     observed[2::3, 0] = False
-    found = regress(source_of(x, (1, 1), observed=observed), np.array([1, 1]), lags(1, (1, 1)))
+    found = regress(source_of(x, (1, 1), observed=observed), lags(1, (1, 1)))
     assert np.isfinite(found.statistic(1, 0)[0])
 
 
@@ -289,7 +288,7 @@ def test_own_lags_that_depend_only_on_common_rows():
     x[450:, 0] = np.cos(0.7 * np.arange(450))  # two lags of it tell the rest
     observed = np.ones((900, 2), dtype=bool)
     observed[:455, 1] = False
-    found = regress(source_of(x, (1, 1), observed=observed), np.array([3, 1]), lags(1, (1, 1)))
+    found = regress(source_of(x, (1, 1), observed=observed, own_lags=(3, 1)), lags(1, (1, 1)))
     assert found.num_columns.tolist() == [5, 4]  # of 6 and 4
     t = np.arange(457, 900)
     columns = [np.ones(len(t)), x[t - 1, 0], x[t - 2, 0], x[t - 1, 1], x[t - 2, 1]]
@@ -320,10 +319,10 @@ def test_a_copy_is_the_regression_of_shifted_series_written_out(monkeypatch, kep
     x = series(300, 5, (1, 1))
     observed = np.ones((300, 2), dtype=bool)
     observed[[40, 41, 170], [0, 0, 1]] = False
-    table = tabulate(source_of(x, (1, 1), observed=observed, starts=(0, 120)))
-    own, K, row = np.array([3, 2]), lags(2, (1, 1)), np.array([0, 95])
-    lagged = lag_columns.LagColumns(table.shifted(np.zeros(2, dtype=int), steps), own, K)
-    found = regress(table.shifted(row, steps), own, K, lagged=lagged, shifts=row)
+    own, K, row = (3, 2), lags(2, (1, 1)), np.array([0, 95])
+    table = tabulate(source_of(x, (1, 1), observed=observed, starts=(0, 120), own_lags=own))
+    lagged = lag_columns.LagColumns(table.shifted(np.zeros(2, dtype=int), steps), K)
+    found = regress(table.shifted(row, steps), K, lagged=lagged, shifts=row)
     whole = [np.where(seen, v, np.nan) for v, seen in zip(x.T, observed.T, strict=True)]
     rows = []
     for t in range(steps):
@@ -352,9 +351,9 @@ def test_a_copy_is_the_regression_of_shifted_series_written_out(monkeypatch, kep
 
 def test_columns_of_other_data_are_refused():
     x = series(200, 1, (1, 1))
-    lagged = lag_columns.LagColumns(source_of(x[:150], (1, 1)), np.array([1, 1]), lags(1, (1, 1)))
+    lagged = lag_columns.LagColumns(source_of(x[:150], (1, 1)), lags(1, (1, 1)))
     with pytest.raises(RuntimeError, match="other data"):
-        regress(source_of(x, (1, 1)), np.array([1, 1]), lags(1, (1, 1)), lagged=lagged)
+        regress(source_of(x, (1, 1)), lags(1, (1, 1)), lagged=lagged)
 
 
 def two_steps_later():
@@ -384,7 +383,7 @@ def test_every_copy_is_tested_at_the_lags_of_the_data():
     chosen = np.where(np.isnan(audit.found.df), 1, audit.found.df).astype(int)
     for copy in (0, 29, 30, 39):
         shifted = tabulate(source).shifted(shifts[copy], 1500)
-        wanted = regress(shifted, np.array([1, 1, 1]), chosen)
+        wanted = regress(shifted, chosen)
         for pair in wanted.blocks:
             value = wanted.statistic(*pair)[0]
             assert audit.statistics[copy][pair] == pytest.approx(value, rel=1e-8)

@@ -257,9 +257,10 @@ def test_the_formulas_that_bound_the_tail_are_those_of_the_tests():
     """P-values by `latent_formula` and `readings_formula` against the tests' own."""
     rng = np.random.default_rng(4)
     A = np.diag([0.8, 0.6, 0.7, 0.5])
-    source = source_of(simulate_states(rng, A, 120), (2, 1, 1))  # short: d2 matters
+    states = simulate_states(rng, A, 120)  # short: d2 matters
+    source = source_of(states, (2, 1, 1), own_lags=(2, 1, 1))
     fit = fit_latent(source, RunConfig(lags=1))
-    readings = regress(source, np.array([2, 1, 1]), np.ones((3, 3), dtype=int))
+    readings = regress(source, np.ones((3, 3), dtype=int))
     for tests, law in (
         (pair_tests(fit), latent_formula(fit.covariance)),
         (pair_tests_of(readings), readings_formula(readings)),

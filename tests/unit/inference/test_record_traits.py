@@ -24,7 +24,7 @@ def traits_of(*columns):
     states = np.stack(columns, axis=1)
     dims = (1,) * len(columns)
     source = source_of(states, dims)
-    whitened = whiten(tabulate(source), np.array(source.own_lags))
+    whitened = whiten(tabulate(source))
     return record_traits(tabulate(source), whitened, unit_roots(source))
 
 
@@ -42,9 +42,9 @@ def test_a_season_is_seen_however_much_of_it_the_own_past_explains():
     time = np.arange(T)
     day, half = (2 * np.sin(2 * np.pi * time / period) for period in (24, 12))
     columns = [autoregressive(rng, rng.normal(size=T)) + cycle for cycle in (day, half, 0 * day)]
-    source = source_of(np.stack(columns, axis=1), (1, 1, 1))
+    source = source_of(np.stack(columns, axis=1), (1, 1, 1), own_lags=(30, 30, 30))
     table = tabulate(source)
-    found = record_traits(table, whiten(table, np.array([30, 30, 30])), unit_roots(source))
+    found = record_traits(table, whiten(table), unit_roots(source))
     assert [one["kinds"] for one in found.values()] == [["seasonal"], ["seasonal"], []]
     assert shared_cycles(found) == ["c0", "c1"]
     found["c1"]["peak_period"] = 17.0
@@ -84,7 +84,7 @@ def test_numbers_equal_their_definition():
     rng = np.random.default_rng(2)
     states = rng.normal(size=(1000, 2)) @ np.array([[1.0, 0.3], [0.0, 2.0]])
     source = source_of(states, (2,))
-    whitened = whiten(tabulate(source), np.array([1]))
+    whitened = whiten(tabulate(source))
     found = record_traits(tabulate(source), whitened, {"c0": 0.01})["c0"]
     X = np.column_stack([np.ones(999), states[:-1]])
     residual = states[1:] - X @ np.linalg.lstsq(X, states[1:], rcond=None)[0]

@@ -1,12 +1,14 @@
-"""The tests of a run as files: tables, and arrays of `estimate.npz`.
+"""What a run found, as files of its folder: tests, covariances along training, normal operation.
 
 `edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
 `edges_latent.csv` or `edges_readings.csv`, with its entries beside it. They are for people: what a
-run is read from are the arrays, column by column (folders of version 0.1.0: the tables).
+run is read from are the arrays of `estimate.npz`, column by column (folders of version 0.1.0: the
+tables).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,14 @@ import pandas as pd
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
+from fedgranger.inference.reference import Reference
+from fedgranger.normal_operation import Monitor, Season
+from fedgranger.run_folder import RunFolder
+from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
+from fedgranger.uncertainty.record import Propagation
 
+NORMAL_FILE = "normal.npz"
+SEASONS_FILE = "seasons.json"
 NAMES = ("cause", "effect")
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
@@ -56,7 +65,7 @@ def other_tables(found: EdgeInference | None) -> dict[str, pd.DataFrame]:
 def read_inference(
     folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> EdgeInference | None:
-    """Undo the above; None when the run has no tests."""
+    """Undo `inference_arrays`; None when the run has no tests."""
     found = _read(folder, facts, arrays, "")
     other = facts.get("beside")
     if found is None or other is None:
@@ -73,11 +82,10 @@ def _read(
         return None
     audit = None
     if f"{kind}_audit_names" in arrays:
-        parts = (arrays[f"{kind}_audit_{name}"] for name in PairTests._fields)
         audit = Audit(
             kind,
-            tuple(str(name) for name in arrays[f"{kind}_audit_names"]),
-            PairTests(*parts),
+            tuple(arrays[f"{kind}_audit_names"].tolist()),
+            PairTests(*(arrays[f"{kind}_audit_{name}"] for name in PairTests._fields)),
             arrays[f"{kind}_audit_statistics"],
             arrays[f"{kind}_audit_p_values"],
             int(facts["audit"]["refused"]),
@@ -126,3 +134,84 @@ def read_table(path: Path) -> pd.DataFrame:
         numbers = np.array([float(text) if text else np.nan for text in table[name]])
         table[name] = numbers.astype(np.int64) if name in INTEGERS else numbers
     return table
+
+
+def save_uncertainty(run: RunFolder, found: Propagation) -> None:
+    """Covariances along the first pass."""
+    arrays = {}
+    for m, client in enumerate(found.clients):
+        arrays |= {f"{name}_{m}": value for name, value in found.final[client]._asdict().items()}
+        arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"] = found.means[client]
+        arrays[f"granger_path_{m}"] = found.granger_paths[client]
+    arrays["clients"] = np.array(found.clients)
+    arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
+    run.write_arrays("uncertainty.npz", arrays)
+    run.write("uncertainty.csv", lambda path: found.table.to_csv(path, index=False))
+
+
+def load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
+    """Undo `save_uncertainty`; None when they were not asked for."""
+    if manifest["config"].get("uncertainty", "none") == "none":
+        return None
+    table = pd.read_csv(
+        folder / "uncertainty.csv", keep_default_na=False, na_values={"prior": "", "data": ""}
+    )
+    with np.load(folder / "uncertainty.npz", allow_pickle=False) as arrays:
+        names = tuple(arrays["clients"].tolist())
+        final = {
+            client: Quantities(*(arrays[f"{name}_{m}"] for name in QUANTITIES))
+            for m, client in enumerate(names)
+        }
+        means = {
+            client: (arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"])
+            for m, client in enumerate(names)
+        }
+        paths = {client: arrays[f"granger_path_{m}"] for m, client in enumerate(names)}
+        prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
+    return Propagation(
+        names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
+    )
+
+
+def save_normal(run: RunFolder, monitors: Mapping[str, Monitor], reference: Reference) -> None:
+    """One array per field; clients are numbered in the order of the reference.
+
+    Of a run between parties only the reference is here: every site keeps its monitor.
+    """
+    arrays = {f"reference_{name}": np.array(value) for name, value in reference._asdict().items()}
+    for m, client in enumerate(reference.names):
+        if client in monitors:
+            own = monitors[client].to_arrays()
+            arrays |= {f"{name}_{m}": value for name, value in own.items()}
+    run.write_arrays(NORMAL_FILE, arrays)
+
+
+def load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
+    """Undo `save_normal`; nothing when the run has not learned what is normal."""
+    if not (folder / NORMAL_FILE).exists():
+        return {}, None
+    with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
+        read = {name: arrays[f"reference_{name}"] for name in Reference._fields}
+        read |= {name: tuple(read[name].tolist()) for name in ("names", "dims")}
+        reference, monitors = Reference(**read), {}
+        for m, client in enumerate(reference.names):
+            end = f"_{m}"
+            own = {name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}
+            if own:
+                monitors[client] = Monitor.from_arrays(own)
+    return monitors, reference
+
+
+def save_seasons(run: RunFolder, seasons: Mapping[str, Season]) -> None:
+    """What every client took out of its data because it repeats; no file when nobody did."""
+    if any(season.lengths for season in seasons.values()):
+        whole = {name: season.to_mapping() for name, season in seasons.items()}
+        run.write_text(SEASONS_FILE, json.dumps(whole) + "\n")
+
+
+def load_seasons(folder: Path) -> dict[str, Season]:
+    """Undo `save_seasons`."""
+    if not (folder / SEASONS_FILE).exists():
+        return {}
+    table = json.loads((folder / SEASONS_FILE).read_text(encoding="utf-8"))
+    return {name: Season.from_mapping(entry) for name, entry in table.items()}
