@@ -153,7 +153,12 @@ def test_the_options_travel_and_make_another_question():
 def test_the_server_refuses_periods_that_are_none(periods):
     def answer(steps):
         arrays = {"error_cov": np.eye(1), "periods": np.array(steps, dtype=np.int64)}
-        check_answer("begin", {}, None, Packet("hello", "r", "a", {"own_lags": 1}, arrays))
+        check_answer(
+            "begin",
+            {},
+            None,
+            Packet("hello", "r", "a", {"own_lags": 1, "noise_share": 1.0}, arrays),
+        )
 
     answer([24, 168])
     answer([])
