@@ -14,7 +14,6 @@ the same fixed point; only the client's data enter the left side.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import cg
@@ -25,20 +24,8 @@ LARGEST_DENSE = 1024
 """Up to this many parameters the system is factored; above it is solved by conjugate gradients."""
 
 
-class NewtonClient(NamedTuple):
-    """What stays the same from round to round.
-
-    Attributes:
-        target: 2η1 E[(CA)ᵀν yᵀ].
-        own_curvature: Δ ↦ 2η1 (SΔP + λ_θ Δ).
-        solve: inverse of the left side.
-        feedback_step_size: η2.
-    """
-
-    target: np.ndarray
-    own_curvature: Callable[[np.ndarray], np.ndarray]
-    solve: Callable[[np.ndarray], np.ndarray]
-    feedback_step_size: float
+Map = Callable[[np.ndarray], np.ndarray]
+"""A linear map of matrices of the shape of θ."""
 
 
 def prepare(
@@ -51,8 +38,8 @@ def prepare(
     local_step_size: float,
     feedback_step_size: float,
     ridge: float,
-) -> NewtonClient:
-    """Factor the left side.
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Factor the left side, which stays the same from round to round.
 
     Args:
         prediction_gram: S = (CA)ᵀCA.
@@ -63,10 +50,14 @@ def prepare(
         local_step_size: η1.
         feedback_step_size: η2.
         ridge: λ_θ.
+
+    Returns:
+        The new θ as a function of θ at which the server computed its gradients, and of the
+        average over observed steps of (server's gradient) yᵀ.
     """
     eta1, eta2 = local_step_size, feedback_step_size
     S, G, P, O = prediction_gram, transition_gram, paired_moment, observed_moment
-    shrink = 2 * eta1 * ridge
+    wanted, shrink = 2 * eta1 * target, 2 * eta1 * ridge
 
     def own(change: np.ndarray) -> np.ndarray:
         return 2 * eta1 * S @ change @ P + shrink * change
@@ -83,22 +74,10 @@ def prepare(
             return own(change) + 2 * eta2 * G @ change @ O
 
         solve = _iterative(whole, separable, (S.shape[0], P.shape[0]))
-    return NewtonClient(2 * eta1 * target, own, solve, eta2)
+    return lambda theta, feedback: theta + solve(wanted - own(theta) - eta2 * feedback)
 
 
-def step(client: NewtonClient, theta: np.ndarray, feedback: np.ndarray) -> np.ndarray:
-    """Return the new θ.
-
-    `theta` is where the server computed its gradients, `feedback` the average over observed steps
-    of (server's gradient) yᵀ.
-    """
-    descent = client.target - client.own_curvature(theta) - client.feedback_step_size * feedback
-    return theta + client.solve(descent)
-
-
-def _separable(
-    left: np.ndarray, right: np.ndarray, shrink: float
-) -> Callable[[np.ndarray], np.ndarray]:
+def _separable(left: np.ndarray, right: np.ndarray, shrink: float) -> Map:
     """Invert Δ ↦ LΔR + sΔ for symmetric L and R; directions that nothing determines stay."""
     left_values, U = np.linalg.eigh(left)
     right_values, V = np.linalg.eigh(right)
@@ -107,7 +86,7 @@ def _separable(
     return lambda wanted: U @ (inverse * (U.T @ wanted @ V)) @ V.T
 
 
-def _dense(matrix: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _dense(matrix: np.ndarray) -> Map:
     values, vectors = np.linalg.eigh(matrix)
     inverse = _inverse(values)
     return lambda wanted: (vectors @ (inverse * (vectors.T @ wanted.reshape(-1)))).reshape(
@@ -115,11 +94,7 @@ def _dense(matrix: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     )
 
 
-def _iterative(
-    whole: Callable[[np.ndarray], np.ndarray],
-    near: Callable[[np.ndarray], np.ndarray],
-    shape: tuple[int, int],
-) -> Callable[[np.ndarray], np.ndarray]:
+def _iterative(whole: Map, near: Map, shape: tuple[int, int]) -> Map:
     operator, precondition = matrix_operator(shape, whole), matrix_operator(shape, near)
 
     def solve(wanted: np.ndarray) -> np.ndarray:

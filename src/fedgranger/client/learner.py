@@ -127,7 +127,7 @@ class NewtonLearner(Learner):
         paired = steps.has_next / max(float(steps.has_next.sum()), 1.0)
         self._share = steps.is_observed / max(float(steps.is_observed.sum()), 1.0)
         CA, A = model.predicted_observation, model.self_transition
-        self._solver = augmentation_solver.prepare(
+        self._solve = augmentation_solver.prepare(
             CA.T @ CA,
             A.T @ A,
             (paired[:, None] * y).T @ y,
@@ -154,7 +154,7 @@ class NewtonLearner(Learner):
             start, stop = self._span(round_index, piece)
             y = self._prepared.data.scaled(start, stop)
             feedback += (self._share[start:stop, None] * gradient).T @ y
-        return ClientMemory(augmentation_solver.step(self._solver, theta, feedback), theta)
+        return ClientMemory(self._solve(theta, feedback), theta)
 
     def report(self, memory: ClientMemory, round_index: int) -> None:
         """The server judges exact solves by itself."""
