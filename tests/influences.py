@@ -8,7 +8,6 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.readings import regress
 from fedgranger.inference.shifts import tabulate
-from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.inference.whitening import whiten
 from tests.state_sources import add_errors, simulate_states, source_of
 
@@ -45,8 +44,7 @@ def least_favourable(source, test, alpha=0.05):
     fit = estimate(source, 1)
     covariance = block_covariance(source, fit)
     news = fit.process_cov[:2, :2], fit.process_cov[2:, 2:]
-    V = block_cov(covariance, DIMS, 1, EFFECT, CAUSE)
-    rest = denominator_df(covariance)[EFFECT, CAUSE]
+    V, rest = covariance.block(EFFECT, CAUSE), covariance.test_df[EFFECT, CAUSE]
     columns = (np.array([1]), np.array([0]))
     return smallest_influence(V, columns, news[EFFECT], news[CAUSE], rest, alpha)
 

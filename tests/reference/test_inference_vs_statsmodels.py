@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from statsmodels.tsa.api import VAR
 
+from fedgranger.inference.covariance import homoskedastic
 from fedgranger.inference.estimate import companion, estimate
-from fedgranger.inference.wald import block_cov, homoskedastic, wald_tests
+from fedgranger.inference.wald import wald_tests
 from tests.state_sources import random_transition, simulate_states, source_of
 
 DIMS = (1, 2, 3)
@@ -65,7 +66,7 @@ def test_homoskedastic_cov_vs_cov_params(both, effect, cause):
     j P + i; ours goes row by row through one block.
     """
     ours, theirs, lags = both
-    cov = block_cov(homoskedastic(ours, DIMS), DIMS, lags, effect, cause)
+    cov = homoskedastic(ours, DIMS).block(effect, cause)
     columns = np.concatenate([6 * k + own(cause) for k in range(lags)])
     places = [6 * j + i for i in own(effect) for j in columns]
     expected = np.asarray(theirs.cov_params())[np.ix_(places, places)]
@@ -79,7 +80,7 @@ def test_wald_statistic_vs_test_causality(both, effect, cause):
     Ours keeps the n − L P degrees of freedom of one equation, so p-values are a little larger.
     """
     ours, theirs, lags = both
-    tests = wald_tests(ours.transition, homoskedastic(ours, DIMS), DIMS)
+    tests = wald_tests(ours.transition, homoskedastic(ours, DIMS))
     wald, f = (
         theirs.test_causality(
             caused=own(effect).tolist(), causing=own(cause).tolist(), kind=kind, signif=0.05

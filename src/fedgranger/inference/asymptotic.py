@@ -40,7 +40,7 @@ def infer_asymptotic(
     after the passes made.
     """
     covariance = _block_covariance(state_dims, steady)
-    found = edge_tables(names, state_dims, granger, covariance, config)
+    found = edge_tables(names, granger, covariance, config)
     across = ~np.eye(len(names), dtype=np.bool_)
     facts = common_facts("asymptotic", NULL, 1, config) | {
         "covariance": "steady-state",
@@ -80,6 +80,5 @@ def _block_covariance(
             block = full[:, columns][:, :, :, columns]
             target = cov[m, n].reshape(p, p, p, p)
             target[:p_m, : dims[n], :p_m, : dims[n]] = block
-    size = np.outer(dims, dims)
-    lag = max(own.hac_lag for _, own in steady)
-    return BlockCovariance(cov, df, size, lag, np.zeros((M, M), dtype=np.bool_), is_estimated=False)
+    lag, no_block = max(own.hac_lag for _, own in steady), np.zeros((M, M), dtype=np.bool_)
+    return BlockCovariance(cov, df, dims, 1, lag, no_block, is_estimated=False)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import stats
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.estimate import Estimate
@@ -37,7 +38,8 @@ class BlockCovariance(NamedTuple):
     Attributes:
         cov: covariance of vec of block [effect, cause], which has K = p·L·p entries at most.
         df: degrees of freedom of that covariance.
-        size: how many of the K coordinates are real.
+        dims: states per client.
+        lags: L.
         hac_lag: largest lag used.
         fell_back: the covariance at the model's lag was not positive definite and Bartlett weights
             were used instead.
@@ -47,10 +49,36 @@ class BlockCovariance(NamedTuple):
 
     cov: Float[np.ndarray, "effect cause entry entry"]
     df: Float[np.ndarray, "effect cause"]
-    size: Int[np.ndarray, "effect cause"]
+    dims: tuple[int, ...]
+    lags: int
     hac_lag: int
     fell_back: Bool[np.ndarray, "effect cause"]
     is_estimated: bool = True
+
+    @property
+    def size(self) -> Int[np.ndarray, "effect cause"]:
+        """How many of the K coordinates are real."""
+        return self.lags * np.outer(self.dims, self.dims)
+
+    @property
+    def test_df(self) -> Float[np.ndarray, "effect cause"]:
+        """Degrees of freedom left for a test of all entries of a block."""
+        return self.df - (self.size - 1 if self.is_estimated else 0)
+
+    def block(self, effect: int, cause: int) -> Float[np.ndarray, "entry entry"]:
+        """Covariance of a block's entries in row-major order, without padding."""
+        rows, columns = block_positions(self.dims, self.lags)
+        inside = (rows[effect] >= 0)[:, None] & (columns[cause] >= 0)[None, :]
+        where = np.flatnonzero(inside.reshape(-1))
+        return self.cov[effect, cause][np.ix_(where, where)]
+
+    def critical_values(self, confidence: float) -> Float[np.ndarray, "effect cause"]:
+        """Largest Wald statistic that a test of level 1 − confidence accepts."""
+        k, rest = self.size, self.test_df
+        enough = rest >= 1
+        quantile = stats.f.ppf(confidence, k, np.where(enough, rest, 1.0))
+        factor = self.df * k / np.where(enough, rest, 1.0) if self.is_estimated else k
+        return np.where(enough, factor * quantile, np.nan)
 
 
 def hac_weights(
@@ -80,8 +108,7 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
     """Read the source once more and accumulate the blocks' long-run covariances."""
     n = fit.moments.num_pairs
     lags = fit.lags
-    rows, columns = block_positions(source.dims, lags)
-    size = (rows >= 0).sum(axis=1)[:, None] * (columns >= 0).sum(axis=1)[None, :]
+    size = lags * np.outer(source.dims, source.dims)
     rho = _lag_one(source, fit) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
     total, first, second = lag_products(source, fit, weights)
@@ -95,7 +122,28 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
         kurtosis = n * second / first**2 * size / (size + 2)
         relative_var = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
         df = np.clip(2 * n / relative_var, 1.0, n - lags * source.total_dim)
-    return BlockCovariance(cov, df, size, len(weights), fell_back)
+    return BlockCovariance(cov, df, source.dims, lags, len(weights), fell_back)
+
+
+def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
+    """Textbook covariance of least squares, valid without measurement error only.
+
+    Cov(vec block) = residual covariance ⊗ G0⁻¹ / n with n − L P degrees of freedom, n the
+    effective number of pairs.
+    """
+    rows, columns = block_positions(dims, fit.lags)
+    M, p = rows.shape
+    width = columns.shape[1]
+    n = fit.moments.effective_pairs
+    df = n - fit.transition.shape[1]
+    real_rows, real_columns = rows >= 0, columns >= 0
+    sigma = fit.residual_cov[rows[:, :, None], rows[:, None, :]] * n / df
+    sigma = sigma * (real_rows[:, :, None] & real_rows[:, None, :])
+    state = fit.inverse_cov[columns[:, :, None], columns[:, None, :]] / n
+    state = state * (real_columns[:, :, None] & real_columns[:, None, :])
+    cov = np.einsum("mij,nkl->mnikjl", sigma, state).reshape(M, M, p * width, p * width)
+    no_block, dfs = np.zeros((M, M), dtype=np.bool_), np.full((M, M), float(df))
+    return BlockCovariance(cov, dfs, dims, fit.lags, 0, no_block, is_estimated=False)
 
 
 def _positive(

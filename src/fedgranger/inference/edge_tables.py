@@ -16,13 +16,7 @@ from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.decision import decide, is_wanted
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
-from fedgranger.inference.wald import (
-    all_entry_tests,
-    critical_values,
-    denominator_df,
-    padded_blocks,
-    wald_tests,
-)
+from fedgranger.inference.wald import all_entry_tests, padded_blocks, wald_tests
 
 EDGE_COLUMNS = (
     "cause",
@@ -77,7 +71,6 @@ class EdgeInference(NamedTuple):
 
 def edge_tables(
     clients: tuple[str, ...],
-    dims: tuple[int, ...],
     transition: Float[np.ndarray, "state lagged"],
     covariance: BlockCovariance,
     config: RunConfig,
@@ -88,14 +81,14 @@ def edge_tables(
     The edges' p-values are by formula, or those calibrated against copies with shifted clocks. Of
     the facts only the `reasons` are known here.
     """
-    names, lags = np.array(clients, dtype=object), transition.shape[1] // sum(dims)
-    tests = wald_tests(transition, covariance, dims)
-    p_edge, critical = tests.p_value, critical_values(covariance, config.confidence)
+    names, dims, lags = np.array(clients, dtype=object), covariance.dims, covariance.lags
+    tests = wald_tests(transition, covariance)
+    p_edge, critical = tests.p_value, covariance.critical_values(config.confidence)
     if calibrated is not None:
         p_edge = np.where(np.isfinite(p_edge), calibrated.p_value, np.nan)
         critical = covariance.size * calibrated.law.critical(1 - config.confidence)
     blocks, inside = padded_blocks(transition, dims)
-    single = all_entry_tests(transition, covariance, dims, config.confidence)
+    single = all_entry_tests(transition, covariance, config.confidence)
     rows, columns = block_positions(dims, lags)
     std_error, p_value = (np.full(transition.shape, np.nan) for _ in range(2))
     m, n, i, j = np.nonzero(inside)
@@ -114,7 +107,7 @@ def edge_tables(
             "statistic": tests.statistic[across],
             "df": tests.df[across].astype(np.int64),
             "p_value": p_edge[across],
-            "delay": _delays(blocks, covariance, lags, dims)[across],
+            "delay": _delays(blocks, covariance)[across],
         }
     )
     chosen = inside & across[:, :, None, None]
@@ -162,7 +155,7 @@ def detectable_strengths(
     edges: pd.DataFrame, names: Sequence[str], covariance: BlockCovariance, alpha: float
 ) -> dict[str, float]:
     """Strength that each edge's test finds with 80 % power, where there is one."""
-    rest, out = denominator_df(covariance), {}
+    rest, out = covariance.test_df, {}
     for edge, m, n in tested_pairs(edges, names):
         size = int(covariance.size[m, n])
         strength = detectable_strength(covariance.cov[m, n], rest[m, n], alpha, size=size)
@@ -174,11 +167,9 @@ def detectable_strengths(
 def _delays(
     blocks: Float[np.ndarray, "effect cause effect_state lagged_state"],
     covariance: BlockCovariance,
-    lags: int,
-    dims: tuple[int, ...],
 ) -> Int[np.ndarray, "effect cause"]:
-    """The lag with the largest Wald statistic of its own, (effect, cause)."""
-    M = len(dims)
+    """The lag with the largest Wald statistic of its own."""
+    dims, lags, M = covariance.dims, covariance.lags, len(covariance.dims)
     size = np.zeros((lags, M, M))
     for m, n in np.ndindex(M, M):
         for lag in range(lags if lags > 1 else 0):

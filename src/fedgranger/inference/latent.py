@@ -10,7 +10,7 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.calibrate import Calibrated, Formula
 from fedgranger.inference.copy_audit import PairTests
-from fedgranger.inference.covariance import BlockCovariance, block_covariance
+from fedgranger.inference.covariance import BlockCovariance, block_covariance, homoskedastic
 from fedgranger.inference.diagnostics import diagnose
 from fedgranger.inference.edge_tables import (
     EdgeInference,
@@ -22,7 +22,7 @@ from fedgranger.inference.estimate import Estimate, estimate, select_lags
 from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
 from fedgranger.inference.positive_control import latent_controls
 from fedgranger.inference.states import StateSource, complete_rows
-from fedgranger.inference.wald import critical_values, denominator_df, homoskedastic, wald_tests
+from fedgranger.inference.wald import wald_tests
 
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
@@ -79,13 +79,13 @@ def refit(found: LatentFit, states: StateSource, config: RunConfig) -> PairTests
 
 def pair_tests(found: LatentFit) -> PairTests:
     """Statistic and p-value by formula of every pair."""
-    tests = wald_tests(found.fit.transition, found.covariance, found.source.dims)
+    tests = wald_tests(found.fit.transition, found.covariance)
     return PairTests(tests.statistic / tests.df, tests.df, tests.p_value)
 
 
 def latent_formula(covariance: BlockCovariance) -> Formula:
     """The law of W/k by formula, as `wald.wald_tests` compares it."""
-    rest = denominator_df(covariance)
+    rest = covariance.test_df
     factor = covariance.df / np.maximum(rest, 1.0)
     return Formula(factor if covariance.is_estimated else np.ones_like(factor), rest)
 
@@ -96,19 +96,17 @@ def latent_tables(
     """Edges, entries and facts; p-values by formula unless calibrated ones are given."""
     source, fit, covariance = found.source, found.fit, found.covariance
     names, dims = source.names, source.dims
-    tables = edge_tables(names, dims, fit.transition, covariance, config, calibrated)
+    tables = edge_tables(names, fit.transition, covariance, config, calibrated)
     if calibrated is not None:  # how much larger than the formula's the critical value is
         critical = covariance.size * calibrated.law.critical(config.alpha)
-        widening = critical / critical_values(covariance, 1 - config.alpha)
+        widening = critical / covariance.critical_values(1 - config.alpha)
         covariance = covariance._replace(cov=covariance.cov * widening[..., None, None])
     own = (np.flatnonzero(source.owner == m) for m in range(len(dims)))
     innovations = {name: fit.process_cov[np.ix_(k, k)] for name, k in zip(names, own, strict=True)}
     facts = _facts(found, config) | {
         "reasons": tables.facts["reasons"],
         "detectable_strength": detectable_strengths(tables.edges, names, covariance, config.alpha),
-        "positive_control": latent_controls(
-            tables.edges, innovations, fit.lags, covariance, config.alpha
-        ),
+        "positive_control": latent_controls(tables.edges, innovations, covariance, config.alpha),
         "innovation_cov": {name: cov.tolist() for name, cov in innovations.items()},
     }
     return tables._replace(facts=facts)
@@ -162,7 +160,7 @@ def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
         "covariance": config.covariance,
         "hac": config.hac,
         "hac_lag": covariance.hac_lag,
-        "df_denominator": float(np.median(denominator_df(covariance)[tested])),
+        "df_denominator": float(np.median(covariance.test_df[tested])),
         "num_pairs": fit.moments.num_pairs,
         "mean": fit.moments.mean.tolist(),
         "effective_pairs": checks.effective_pairs,

@@ -28,7 +28,6 @@ from jaxtyping import Float, Int
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.edge_tables import tested_pairs
 from fedgranger.inference.strength import detectable_strength
-from fedgranger.inference.wald import block_cov, denominator_df
 from fedgranger.linalg.psd import is_positive_definite
 
 SMALLEST_SHARE = 1e-12
@@ -86,7 +85,6 @@ def smallest_influence(
 def latent_controls(
     edges: pd.DataFrame,
     innovation_covs: Mapping[str, np.ndarray],
-    lags: int,
     covariance: BlockCovariance,
     alpha: float,
 ) -> dict[str, float]:
@@ -94,11 +92,10 @@ def latent_controls(
 
     What is new in a client is the process noise: measurement error moves nobody.
     """
-    covs, rest, out = list(innovation_covs.values()), denominator_df(covariance), {}
-    dims = tuple(map(len, covs))
+    covs, dims, rest, out = list(innovation_covs.values()), covariance.dims, covariance.test_df, {}
     for edge, m, n in tested_pairs(edges, list(innovation_covs)):
-        lag, state = np.divmod(np.arange(lags * dims[n]), dims[n])
-        V = block_cov(covariance, dims, lags, m, n)
+        lag, state = np.divmod(np.arange(covariance.lags * dims[n]), dims[n])
+        V = covariance.block(m, n)
         found = smallest_influence(V, (lag + 1, state), covs[m], covs[n], rest[m, n], alpha)
         if np.isfinite(found.size):
             out[edge] = found.size

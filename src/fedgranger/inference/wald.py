@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.products import block_positions
 
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -52,46 +51,12 @@ class EntryTests(NamedTuple):
     p_value: Float[np.ndarray, "effect cause effect_state lagged_state"]
 
 
-def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
-    """Textbook covariance of least squares, valid without measurement error only.
-
-    Cov(vec block) = residual covariance ⊗ G0⁻¹ / n with n − L P degrees of freedom, n the
-    effective number of pairs.
-    """
-    rows, columns = block_positions(dims, fit.lags)
-    M, p = rows.shape
-    width = columns.shape[1]
-    n = fit.moments.effective_pairs
-    df = n - fit.transition.shape[1]
-    real_rows, real_columns = rows >= 0, columns >= 0
-    sigma = fit.residual_cov[rows[:, :, None], rows[:, None, :]] * n / df
-    sigma = sigma * (real_rows[:, :, None] & real_rows[:, None, :])
-    state = fit.inverse_cov[columns[:, :, None], columns[:, None, :]] / n
-    state = state * (real_columns[:, :, None] & real_columns[:, None, :])
-    cov = np.einsum("mij,nkl->mnikjl", sigma, state).reshape(M, M, p * width, p * width)
-    size = real_rows.sum(axis=1)[:, None] * real_columns.sum(axis=1)[None, :]
-    no_block = np.zeros((M, M), dtype=np.bool_)
-    return BlockCovariance(cov, np.full((M, M), float(df)), size, 0, no_block, is_estimated=False)
-
-
-def block_cov(
-    covariance: BlockCovariance, dims: tuple[int, ...], lags: int, effect: int, cause: int
-) -> Float[np.ndarray, "entry entry"]:
-    """Covariance of a block's entries in row-major order, without padding."""
-    rows, columns = block_positions(dims, lags)
-    inside = (rows[effect] >= 0)[:, None] & (columns[cause] >= 0)[None, :]
-    where = np.flatnonzero(inside.reshape(-1))
-    return covariance.cov[effect, cause][np.ix_(where, where)]
-
-
 def wald_tests(
-    transition: Float[np.ndarray, "state lagged"],
-    covariance: BlockCovariance,
-    dims: tuple[int, ...],
+    transition: Float[np.ndarray, "state lagged"], covariance: BlockCovariance
 ) -> BlockTests:
     """Test every ordered pair of different clients."""
-    M = len(dims)
-    blocks, inside = padded_blocks(transition, dims)
+    M = len(covariance.dims)
+    blocks, inside = padded_blocks(transition, covariance.dims)
     a, inside = blocks.reshape(M, M, -1), inside.reshape(M, M, -1)
     identity = np.eye(a.shape[-1])
     variance = np.einsum("mnkk->mnk", covariance.cov)
@@ -103,7 +68,7 @@ def wald_tests(
     V = np.where(valid[..., None, None], V, identity)
     statistic = np.einsum("mnk,mnk->mn", a, np.linalg.solve(V, a[..., None])[..., 0])
     k, nu = covariance.size, covariance.df
-    rest = denominator_df(covariance)
+    rest = covariance.test_df
     enough = rest >= 1
     ratio = statistic * rest / (nu * k) if covariance.is_estimated else statistic / k
     p_value = np.maximum(stats.f.sf(ratio, k, np.where(enough, rest, 1.0)), SMALLEST)
@@ -127,31 +92,13 @@ def wald_tests(
     )
 
 
-def critical_values(
-    covariance: BlockCovariance, confidence: float
-) -> Float[np.ndarray, "effect cause"]:
-    """Largest statistic that a test of level 1 − confidence accepts."""
-    k, rest = covariance.size, denominator_df(covariance)
-    enough = rest >= 1
-    quantile = stats.f.ppf(confidence, k, np.where(enough, rest, 1.0))
-    factor = covariance.df * k / np.where(enough, rest, 1.0) if covariance.is_estimated else k
-    return np.where(enough, factor * quantile, np.nan)
-
-
-def denominator_df(covariance: BlockCovariance) -> Float[np.ndarray, "effect cause"]:
-    """Degrees of freedom left for a test of all entries of a block."""
-    used = covariance.size - 1 if covariance.is_estimated else 0
-    return covariance.df - used
-
-
 def all_entry_tests(
     transition: Float[np.ndarray, "state lagged"],
     covariance: BlockCovariance,
-    dims: tuple[int, ...],
     confidence: float,
 ) -> EntryTests:
     """Test the entries of all blocks; NaN on padding."""
-    blocks, inside = padded_blocks(transition, dims)
+    blocks, inside = padded_blocks(transition, covariance.dims)
     variance = np.einsum("mnkk->mnk", covariance.cov).reshape(blocks.shape)
     se = np.sqrt(np.where(inside & (variance > 0), variance, np.nan))
     nu = covariance.df[:, :, None, None]

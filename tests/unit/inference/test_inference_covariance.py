@@ -8,12 +8,13 @@ from fedgranger.errors import ConfigError
 from fedgranger.inference.covariance import (
     block_covariance,
     hac_weights,
+    homoskedastic,
 )
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.influence import influence
 from fedgranger.inference.products import block_positions, lag_products
 from fedgranger.inference.states import lagged_pairs
-from fedgranger.inference.wald import block_cov, homoskedastic, wald_tests
+from fedgranger.inference.wald import wald_tests
 from tests.state_sources import (
     add_errors,
     random_covs,
@@ -92,7 +93,7 @@ def test_blocks_vs_dense_sandwich(data, lags, rule, starts):
         rows, columns = places(effect, cause, lags)
         where = [P * j + i for i in rows for j in columns]  # by columns -> by rows of the block
         np.testing.assert_allclose(
-            block_cov(found, DIMS, lags, effect, cause),
+            found.block(effect, cause),
             dense[np.ix_(where, where)],
             rtol=1e-8,
             atol=1e-13,
@@ -235,7 +236,7 @@ def test_fallback_where_the_model_lag_gives_a_negative_variance():
     np.testing.assert_array_equal(found.fell_back, [[False, True], [False, False]])
     np.testing.assert_array_equal(found.cov[0, 1], bartlett.cov[0, 1])
     assert (found.cov[1, 0] != bartlett.cov[1, 0]).all()
-    tests = wald_tests(fit.transition, found, (1, 1))
+    tests = wald_tests(fit.transition, found)
     assert np.isfinite(tests.p_value[0, 1])
     assert tests.reason == {
         (0, 1): "Bartlett weights: the lag of the model gave no valid covariance"
@@ -338,7 +339,7 @@ def test_textbook_covariance_counts_effective_pairs(data):
     np.testing.assert_array_equal(homoskedastic(fit, DIMS).cov, homoskedastic(plain, DIMS).cov)
     n = fit.moments.effective_pairs
     expected = fit.residual_cov[0, 0] * fit.inverse_cov[0, 0] / (n - P)
-    np.testing.assert_allclose(block_cov(homoskedastic(fit, DIMS), DIMS, 1, 0, 0), [[expected]])
+    np.testing.assert_allclose(homoskedastic(fit, DIMS).block(0, 0), [[expected]])
 
 
 def test_block_positions_of_ragged_clients():

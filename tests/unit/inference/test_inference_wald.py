@@ -14,13 +14,7 @@ from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
 from fedgranger.inference.strength import detectable_strength
-from fedgranger.inference.wald import (
-    EntryTests,
-    all_entry_tests,
-    block_cov,
-    denominator_df,
-    wald_tests,
-)
+from fedgranger.inference.wald import EntryTests, all_entry_tests, wald_tests
 from tests.configs import formula_config
 from tests.state_sources import (
     add_errors,
@@ -47,10 +41,8 @@ def fitted():
 
 def with_cov(covariance, cov, df=50.0):
     """The same sizes with another covariance."""
-    M = len(covariance.size)
-    return BlockCovariance(
-        cov, np.full((M, M), df), covariance.size, 1, np.zeros((M, M), dtype=bool)
-    )
+    shape, no_block = covariance.df.shape, np.zeros(covariance.df.shape, dtype=bool)
+    return BlockCovariance(cov, np.full(shape, df), covariance.dims, covariance.lags, 1, no_block)
 
 
 def block_entries(fit, dims, effect, cause):
@@ -61,24 +53,24 @@ def block_entries(fit, dims, effect, cause):
 
 
 def entry_tests(fit, covariance, dims, effect, cause, confidence):
-    everything = all_entry_tests(fit.transition, covariance, dims, confidence)
+    everything = all_entry_tests(fit.transition, covariance, confidence)
     rows, columns = dims[effect], fit.lags * dims[cause]
     return EntryTests(*(part[effect, cause, :rows, :columns] for part in everything))
 
 
 def test_wald_vs_quadratic_form(fitted):
     _, fit, covariance = fitted
-    tests = wald_tests(fit.transition, covariance, DIMS)
+    tests = wald_tests(fit.transition, covariance)
     for m, n in ((0, 1), (1, 0)):
         a = block_entries(fit, DIMS, m, n).reshape(-1)
-        V = block_cov(covariance, DIMS, 2, m, n)
+        V = covariance.block(m, n)
         W = a @ np.linalg.inv(V) @ a
         np.testing.assert_allclose(tests.statistic[m, n], W, rtol=1e-9)
         assert tests.df[m, n] == len(a) == 4
         nu = covariance.df[m, n]
         hotelling = 1 - stats.f.cdf(W * (nu - 3) / (4 * nu), 4, nu - 3)
         np.testing.assert_allclose(tests.p_value[m, n], hotelling, rtol=1e-6)
-        np.testing.assert_allclose(denominator_df(covariance)[m, n], nu - 3)
+        np.testing.assert_allclose(covariance.test_df[m, n], nu - 3)
     assert np.isnan(np.diag(tests.p_value)).all()
     assert np.isnan(np.diag(tests.statistic)).all()
     assert tests.reason == {}
@@ -86,7 +78,7 @@ def test_wald_vs_quadratic_form(fitted):
 
 def test_large_df_meets_chi_square(fitted):
     _, fit, covariance = fitted
-    tests = wald_tests(fit.transition, with_cov(covariance, covariance.cov, 1e9), DIMS)
+    tests = wald_tests(fit.transition, with_cov(covariance, covariance.cov, 1e9))
     np.testing.assert_allclose(
         tests.p_value[0, 1], stats.chi2.sf(tests.statistic[0, 1], 4), rtol=1e-6
     )
@@ -96,7 +88,7 @@ def test_p_value_is_never_zero(fitted):
     """Where the float underflows the smallest normal number stands in; it can still be sorted."""
     _, fit, covariance = fitted
     certain = with_cov(covariance, covariance.cov * 1e-12, 1e6)
-    tests = wald_tests(fit.transition, certain, DIMS)
+    tests = wald_tests(fit.transition, certain)
     assert tests.p_value[0, 1] == tests.p_value[1, 0] == TINY
     assert (entry_tests(fit, certain, DIMS, 0, 1, 0.95).p_value == TINY).all()
 
@@ -106,7 +98,7 @@ def test_no_valid_covariance_is_nan_with_a_reason(fitted):
     _, fit, covariance = fitted
     cov = covariance.cov.copy()
     cov[0, 1] = np.diag([1.0, 1.0, 1.0, -1e-6, *np.zeros(cov.shape[-1] - 4)])
-    tests = wald_tests(fit.transition, with_cov(covariance, cov), DIMS)
+    tests = wald_tests(fit.transition, with_cov(covariance, cov))
     assert np.isnan(tests.p_value[0, 1])
     assert np.isnan(tests.statistic[0, 1])
     assert tests.reason == {
@@ -122,7 +114,7 @@ def test_no_valid_covariance_is_nan_with_a_reason(fitted):
 def test_entries_vs_student_t(fitted):
     _, fit, covariance = fitted
     found = entry_tests(fit, covariance, DIMS, 1, 0, 0.9)
-    block, V = block_entries(fit, DIMS, 1, 0), block_cov(covariance, DIMS, 2, 1, 0)
+    block, V = block_entries(fit, DIMS, 1, 0), covariance.block(1, 0)
     student = stats.t(covariance.df[1, 0])
     for (i, j), value in np.ndenumerate(block):
         se = np.sqrt(V[2 * i + j, 2 * i + j])
@@ -355,7 +347,7 @@ def test_detectable_strength_shrinks_with_the_standard_error():
 def test_detectable_strength_of_an_edge_in_the_facts(fitted):
     source, _, covariance = fitted
     facts = infer(source, formula_config(lags=2, alpha=0.01)).facts
-    V = block_cov(covariance, DIMS, 2, 1, 0)
+    V = covariance.block(1, 0)
     assert facts["detectable_strength"]["c0 -> c1"] == detectable_strength(
         V, covariance.df[1, 0] - 3, 0.01
     )
@@ -378,7 +370,7 @@ def test_homoskedastic_is_refused_with_gaps_and_doubted_with_noise():
 
 def test_more_entries_than_degrees_of_freedom_are_not_tested(fitted):
     _, fit, covariance = fitted
-    tests = wald_tests(fit.transition, with_cov(covariance, covariance.cov, 3.5), DIMS)
+    tests = wald_tests(fit.transition, with_cov(covariance, covariance.cov, 3.5))
     assert np.isnan(tests.p_value[0, 1])
     assert tests.reason[0, 1].startswith("4 entries cannot be tested with 4 degrees of freedom")
 
@@ -419,9 +411,9 @@ def test_any_estimate_with_any_covariance_can_be_tested():
     se = np.array([[0.1, 0.1], [0.05, 0.1]])
     no_block = np.zeros((2, 2), dtype=bool)
     covariance = BlockCovariance(
-        (se**2)[..., None, None], np.full((2, 2), 30.0), np.ones((2, 2), dtype=int), 0, no_block
+        (se**2)[..., None, None], np.full((2, 2), 30.0), (1, 1), 1, 0, no_block
     )
-    tests = wald_tests(A, covariance, (1, 1))
+    tests = wald_tests(A, covariance)
     np.testing.assert_allclose(tests.statistic[1, 0], 16.0)
     np.testing.assert_allclose(tests.p_value[1, 0], 2 * stats.t.sf(4.0, 30), rtol=1e-9)
 
