@@ -75,6 +75,8 @@ def check_issued(
     certificate: Certificate, root: Certificate, kit: Path, now: datetime, path: Path
 ) -> None:
     """Refuse a certificate, read from `path`, of another authority, name, right or time."""
+    from cryptography.exceptions import InvalidSignature
+
     for found, place in ((root, root_path(kit)), (certificate, path)):
         if now >= found.not_valid_after_utc:
             renewal = f"renew it with 'fedgranger federation renew {kit}'"
@@ -85,11 +87,13 @@ def check_issued(
                 f"{place}: is not valid before {found.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; "
                 f"this machine's clock says {now:%Y-%m-%d %H:%M}: set it right"
             )
-    if not _is_issued_by(certificate, root):
+    try:
+        certificate.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
         raise RunError(
             f"{path}: was not signed by this federation's authority; ask its organiser to sign "
             "your request"
-        )
+        ) from None
     wanted, found = common_name_of(kit), common_name(certificate.subject)
     if found != wanted:
         raise RunError(f"{path}: is the certificate of '{found}', not of '{wanted}'")
@@ -183,16 +187,6 @@ def _rights(certificate: Certificate) -> list[str]:
 
     found = certificate.subject.get_attributes_for_oid(NameOID.UNSTRUCTURED_NAME)
     return [str(attribute.value) for attribute in found]
-
-
-def _is_issued_by(certificate: Certificate, root: Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        certificate.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _fits(key: Path, certificate: Certificate) -> bool:

@@ -57,13 +57,19 @@ class Federation:
         """
         try:
             if self._session is None:
-                self._session = _login(self._kit)
+                self._session = self._login()
             with contextlib.redirect_stdout(io.StringIO()):
                 return getattr(self._session, method)(*words)
         except Exception:
             if not is_optional:
                 self.close()
             return None
+
+    def _login(self) -> Any:
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            return new_secure_session(admin_name(), str(self._kit), timeout=LOGIN_SECONDS)
 
     def close(self) -> None:
         """End the session; an open one keeps the process alive."""
@@ -255,12 +261,3 @@ def _fetch(federation: Federation, job: str, out: Path | None) -> dict[str, Any]
                 if path.name != OUTCOME:
                     shutil.copy(path, out / path.name)
         return outcome
-
-
-def _login(kit: Path) -> Any:
-    from nvflare.fuel.flare_api.flare_api import new_secure_session
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        return new_secure_session(
-            username=admin_name(), startup_kit_location=str(kit), timeout=LOGIN_SECONDS
-        )
