@@ -80,7 +80,8 @@ def test_wald_statistic_vs_test_causality(both, effect, cause):
     Ours keeps the n − L P degrees of freedom of one equation, so p-values are a little larger.
     """
     ours, theirs, lags = both
-    tests = wald_tests(ours.transition, homoskedastic(ours, DIMS))
+    covariance = homoskedastic(ours, DIMS)
+    tests = wald_tests(ours.transition, covariance)
     wald, f = (
         theirs.test_causality(
             caused=own(effect).tolist(), causing=own(cause).tolist(), kind=kind, signif=0.05
@@ -92,5 +93,5 @@ def test_wald_statistic_vs_test_causality(both, effect, cause):
     np.testing.assert_allclose(
         tests.statistic[effect, cause] / tests.df[effect, cause], f.test_statistic, rtol=1e-8
     )
-    assert f.df[1] == 6 * tests.df_denominator[effect, cause]
+    assert f.df[1] == 6 * covariance.test_df[effect, cause]
     assert tests.p_value[effect, cause] >= f.pvalue
