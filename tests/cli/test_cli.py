@@ -85,7 +85,7 @@ def test_fit_writes_the_run_folder(run):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
     steps = manifest["training"]["passes"] * 599
-    tests = 8 * 5 + 17 * 600  # error covariance and own lags once, a state and a flag per step
+    tests = 8 * 6 + 1 + 17 * 600  # error covariance, own lags and noise once; states and flags
     passes = 16 * manifest["training"]["passes"]
     assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + passes + 33 * steps
     assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
@@ -120,7 +120,7 @@ def test_config_file_and_precedence(data, tmp_path):
     config = tmp_path / "options.toml"
     config.write_text(
         "state_dim = {client1 = 1, client2 = 2, client3 = 2}\npasses = 9\nwindow = 4\n"
-        'tolerance = 0.0\nmissing = "mask"\n'
+        'tolerance = 0.0\nmissing = "mask"\ntest = "none"\n'
     )
     result = call("fit", data, "--out", tmp_path / "run", "--config", config, "--passes", 2)
     assert result.exit_code == 0, result.stderr
@@ -160,7 +160,7 @@ def test_every_option_changes_something(data, short_run, tmp_path, option, value
     value = str(data / value) if option == "models" else value
     result = call(
         "fit", data, "--out", tmp_path / "run", "--state-dim", 2, "--passes", 1, "--tolerance", 0,
-        f"--{option}", value,
+        "--test", "none", f"--{option}", value,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert not np.array_equal(fg.Result.load(tmp_path / "run").granger, short_run.granger)
@@ -406,8 +406,9 @@ def test_simulate_counter_leaves_out_the_model_of_its_client(tmp_path):
     assert sorted(models) == ["client2", "client3"]
 
 
+@pytest.mark.slow  # two studies of six fits each
 def test_study_of_recordings_is_resumable(tmp_path):
-    fg.simulate(3, 1500, seed=3)[0].write(tmp_path / "data")
+    fg.simulate(3, 900, seed=3)[0].write(tmp_path / "data")
     options = ["--panels", 2, "--sizes", "1.0", "--state-dim", 2, "--out", tmp_path / "out"]
     first = call("study", "recordings", tmp_path / "data", *options)
     assert first.exit_code == 0, first.stderr
@@ -424,6 +425,10 @@ def test_study_of_recordings_is_resumable(tmp_path):
     other = call("study", "recordings", tmp_path / "data", *options, "--seed", 1)
     assert other.exit_code == 2
     assert "other data or options" in other.stderr
+
+
+def test_study_of_recordings_refuses_wrong_options(tmp_path):
+    fg.simulate(3, 300, seed=3)[0].write(tmp_path / "data")
     for wrong in (["--models", "m.json"], ["--sizes", "x"], ["--test", "debised"]):
         found = call("study", "recordings", tmp_path / "data", *wrong, "--out", tmp_path / "b")
         assert found.exit_code == 2, wrong

@@ -66,6 +66,7 @@ def test_three_clients_as_processes_find_what_one_process_finds(federation, pane
         assert not any(str(federation.folder / "data").encode() in text for text in texts)
 
 
+@pytest.mark.slow  # a minute of computing, like the other attacks on real processes
 def test_an_altered_client_gets_nothing_and_changes_no_bit(federation, quiet):
     out = federation.folder / "attacked"
     victim, third, server = (Victim(federation, n) for n in ("client2", "client3", "server"))

@@ -22,7 +22,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("out") / "reproduced"
 
 
-LONG = ("aleatoric", "epistemic")
+LONG = ("aleatoric", "epistemic", "cross-covariances")
+"""Figures that take more than ten seconds even when quick."""
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ OPTIONS = {
     "auto": {"test": "auto", "copies": 20},
     "readings": {"test": "readings", "copies": 20, "solver": "none"},
     "asymptotic": {"test": "asymptotic"},
-    "uncertainty": {"test": "debiased", "uncertainty": "blockwise", "passes": 2},
+    "uncertainty": {"test": "debiased", "uncertainty": "blockwise", "state_dim": 1, "passes": 2},
 }
 
 
@@ -28,7 +28,10 @@ def panel():
 def test_runs_in_one_process(panel, name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fg.fit(panel, fg.RunConfig(**OPTIONS[name])).save(tmp_path)
+        small = fg.simulate(2, 150, seed=1)[0]
+        fg.fit(small if name == "uncertainty" else panel, fg.RunConfig(**OPTIONS[name])).save(
+            tmp_path
+        )
     written = json.loads((tmp_path / "manifest.json").read_text())
     assert mismatches(written, Manifest) == []
 
