@@ -110,8 +110,11 @@ def _factors(setup: Setup, noise: MeasurementNoise) -> Array:
     num_steps = len(setup.client_data[0].values)
     out = np.zeros((num_steps + setup.window + 1, len(setup.client_data), d, d))
     for m, stream in enumerate(setup.client_data):
-        root = noise.bases[m] * np.sqrt(noise.variances[m]) * stream.is_observed[:, None, None]
-        size = len(noise.bases[m])
+        cov = noise.between(m, 0, num_steps, full=True)
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        size = cov.shape[1]
+        root = noise.bases[m] @ root * stream.is_observed[:, None, None]
         out[:num_steps, m, :size, :size] = root
     return jnp.asarray(out)
 

@@ -174,7 +174,7 @@ def random_system(rng, p, d, q, **changes):
     return system | changes
 
 
-def random_windows(rng, p, d, q, *, rounds, window, missing=False):
+def random_windows(rng, p, d, q, *, rounds, window, full, missing=False):
     """Rounds of data with noise of changing size.
 
     With `missing`: a sample that is not there, a round without any, and a gap in time.
@@ -187,7 +187,8 @@ def random_windows(rng, p, d, q, *, rounds, window, missing=False):
         follows[-1] = False
     has_next = observed[:-1] & observed[1:] & follows
     root = rng.normal(size=(T, d, d))
-    V = 0.3 * root @ root.swapaxes(1, 2) * np.eye(d)
+    V = 0.3 * root @ root.swapaxes(1, 2)
+    V = V if full else V * np.eye(d)
     V *= observed[:-1, None, None]
     series = {
         "y": rng.normal(size=(T, d)) * observed[:-1, None],
@@ -206,9 +207,9 @@ def row_params_of(system):
     return RowParams(*(jnp.asarray(system[key]) for key in KEYS))
 
 
-def row_window_of(system, window):
+def row_window_of(system, window, *, full):
     """The same inputs in the recursion's form."""
-    V = np.diagonal(window["V"], axis1=1, axis2=2)
+    V = window["V"] if full else np.diagonal(window["V"], axis1=1, axis2=2)
     return row_window(
         jnp.asarray(window["y"]),
         jnp.asarray(window["g"]),

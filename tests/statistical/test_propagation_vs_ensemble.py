@@ -92,7 +92,7 @@ def predicted(study):
     """All quantities of every client, whole matrices, at every mark."""
     setup, config, _, noise = inputs(study)
     params = row_params(setup, config, noise)
-    start = prior_rows(setup, config, level=study.level, split=False)
+    start = prior_rows(setup, config, level=study.level, split=False, full_noise=False)
     out = []
     for client in range(study.num_clients):
         rows = np.array([client])

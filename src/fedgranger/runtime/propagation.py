@@ -79,7 +79,7 @@ def propagate(
     sizes, variances = [], []
     with jax.enable_x64(True):
         params = row_params(setup, config, prepared)
-        state = prior_rows(setup, config, level=level, split=split)
+        state = prior_rows(setup, config, level=level, split=split, full_noise=prepared.is_full)
         rounds = _Rounds(setup, prepared)
         pieces = _advance_to_each(params, state, rounds, marks)
         for mark, (now, found) in zip(marks, pieces, strict=True):
@@ -138,7 +138,8 @@ class _Rounds:
         columns = d + p * (M - 1)
         factors, products = 40 * p * columns * W, p * d * p * columns
         self.limit = max(CHUNK_BYTES // (8 * M * (factors + products)), 1)
-        fitting = CHUNK_BYTES // (8 * M * (2 * d + p * M) * W)
+        row = d * (1 + d if noise.is_full else 2) + p * M
+        fitting = CHUNK_BYTES // (8 * M * row * W)
         self._size = min(max(fitting, self.limit), setup.num_rounds)
         self._begin, self._windows = 0, self._read(0)
 
@@ -173,11 +174,12 @@ def _check_bounded(
             ~(variances[-1] <= LARGEST_GROWTH * np.maximum(half, variances[0]))
         )
     for m in suspects.tolist():
-        row = single_row(setup, config, m, rounds=CHECKED_ROUNDS, noise=noise)
-        moments = update_moments(row.params, row.windows)
-        found = stability.analyse(moments, gain_noise(row.params, row.windows, moments))
-        if found.largest_factor <= 1:
-            stability.check(found, row.params, setup.names[m])
+        with jax.enable_x64(True):
+            row = single_row(setup, config, m, rounds=CHECKED_ROUNDS, noise=noise)
+            moments = update_moments(row.params, row.windows)
+            found = stability.analyse(moments, gain_noise(row.params, row.windows, moments))
+            if found.largest_factor <= 1:
+                stability.check(found, row.params, setup.names[m])
     if not np.isfinite(variances[-1]).all():
         worst = setup.names[int(np.argmin(np.isfinite(variances[-1])))]
         raise UnstableRecursionError(

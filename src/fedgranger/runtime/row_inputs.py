@@ -26,7 +26,7 @@ def run_noise(
     if covs is None:
         covs = {client.name: client.model.measurement_cov for client in setup.client_data}
     dims = [client.model.num_sensors for client in setup.client_data]
-    return measurement_noise(covs, setup.names, dims)
+    return measurement_noise(covs, setup.names, dims, len(setup.client_data[0].values))
 
 
 def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowParams:
@@ -65,13 +65,18 @@ def row_windows(
     states = windows.filtered_states  # (round, client, window, p)
     stacked = states.transpose(0, 2, 1, 3).reshape(num_rounds, W, M * p)
     bases = pad_stack([noise.bases[m] for m in rows], (d, d))
-    variances = pad_stack([noise.variances[m] for m in rows], (d,))
+    start, stop = first_round * W, (first_round + num_rounds) * W
+    full = noise.is_full
+    covs = np.zeros((num_rounds * W, len(rows), *((d, d) if full else (d,))))
+    for k, m in enumerate(rows.tolist()):
+        part = noise.between(m, start, min(stop, len(setup.client_data[m].values)), full=full)
+        covs[(slice(0, len(part)), k, *(slice(0, size) for size in part.shape[1:]))] = part
     others = _other_columns(setup)[rows]
     return _row_windows(
         windows.measurements[:, rows] @ bases,
         np.stack([stacked[..., columns] for columns in others], axis=1),
         windows.local_targets[:, rows],
-        np.broadcast_to(variances[:, None], (num_rounds, len(rows), W, d)),
+        np.swapaxes(covs.reshape(num_rounds, W, len(rows), *covs.shape[2:]), 1, 2),
         windows.has_next[:, rows],
         windows.is_observed[:, rows],
         np.take_along_axis(np.asarray(setup.params.server.coupling)[rows], others, axis=1),
@@ -81,7 +86,9 @@ def row_windows(
 _row_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
 
 
-def prior_rows(setup: Setup, config: RunConfig, *, level: str, split: bool) -> RowsState:
+def prior_rows(
+    setup: Setup, config: RunConfig, *, level: str, split: bool, full_noise: bool
+) -> RowsState:
     """The priors of all rows; see `prior_state`."""
     M, (p, d) = len(setup.client_data), setup.padded_dims
     real = [np.ones((s.model.state_dim, s.model.num_sensors)) for s in setup.client_data]
@@ -97,6 +104,7 @@ def prior_rows(setup: Setup, config: RunConfig, *, level: str, split: bool) -> R
         jnp.asarray(config.granger_prior_scale**2 * granger),
         groups=1 if level == "joint" else M - 1,
         split=split,
+        full_noise=full_noise,
     )
 
 

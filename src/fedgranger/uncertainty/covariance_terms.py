@@ -143,9 +143,7 @@ def multiply(shape: tuple[int, int, int], *products: Products) -> DenseTerms:
     return DenseTerms(augmentation, cross)
 
 
-def _kron(
-    left: Float[Array, "p p"], right: NoiseCov | Float[Array, "d d"]
-) -> Float[Array, "p d p d"]:
+def _kron(left: Float[Array, "p p"], right: NoiseCov) -> Float[Array, "p d p d"]:
     """[i, j, k, l] = L_ik R_jl, R a matrix or the diagonal of one."""
     if right.ndim == 2:
         return left[:, None, :, None] * right[None, :, None, :]

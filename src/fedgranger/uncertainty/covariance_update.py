@@ -33,7 +33,7 @@ from fedgranger.uncertainty.covariance_terms import (
     add_step_terms,
     sum_terms,
 )
-from fedgranger.uncertainty.inputs import Gains, NoiseCov, RowWindow, times_noise
+from fedgranger.uncertainty.inputs import Gains, NoiseCov, RowWindow, attenuate, times_noise
 
 
 class Projections(NamedTuple):
@@ -92,25 +92,44 @@ def project(gain: Gains, window: RowWindow, cov: RowCov) -> Projections:
 
 def attenuate_cov(gain: Gains, cov: RowCov) -> RowCov:
     r"""The part of \(\bar F \Sigma \bar F^\top\) that keeps the shape of Σ."""
-    right = fused_einsum("kbl,ajbl->ajkl", gain.attenuation, cov.augmentation)
+    theta = cov.augmentation
+    if gain.attenuation is not None:
+        theta = _attenuate_left(gain, fused_einsum("kbl,ajbl->ajkl", gain.attenuation, theta))
+    else:
+        theta = _attenuate_left(gain, _attenuate_left(gain, theta).transpose(2, 3, 0, 1))
     return RowCov(
-        fused_einsum("iaj,ajkl->ijkl", gain.attenuation, right),
-        gain.granger_decay * fused_einsum("iaj,ajkl->ijkl", gain.attenuation, cov.cross),
+        theta,
+        gain.granger_decay * _attenuate_left(gain, cov.cross),
         gain.granger_decay**2 * cov.granger,
     )
+
+
+def _attenuate_left(gain: Gains, cov: Float[Array, "p d p s"]) -> Float[Array, "p d p s"]:
+    """Apply `attenuate` to the first two axes of a covariance."""
+    if gain.attenuation is not None:
+        return fused_einsum("iaj,ajkl->ijkl", gain.attenuation, cov)
+    p, d, _, size = cov.shape
+    moved = attenuate(gain, cov.reshape(p, d, -1).transpose(0, 2, 1))
+    return moved.transpose(0, 2, 1).reshape(p, d, p, size)
 
 
 def mean_map_terms(gain: Gains, window: RowWindow, projected: Projections) -> StepTerms:
     r"""The rank-structured part of \(\bar F \Sigma \bar F^\top\), with a leading step axis."""
     y, g = window.measurements, window.causes
-    on_y = fused_einsum("iaj,takj->tikj", gain.attenuation, projected.theta_alpha)
+
+    def attenuated(values: Float[Array, "t p p d"]) -> Float[Array, "t p p d"]:
+        moved = values.transpose(1, 0, 2, 3)
+        flat = attenuate(gain, moved.reshape(len(moved), -1, moved.shape[3]))
+        return flat.reshape(moved.shape).transpose(1, 0, 2, 3)
+
+    on_y = attenuated(projected.theta_alpha)
     on_y = on_y + 0.5 * fused_einsum("uj,uitk->tikj", y, projected.alpha_alpha)
     cross_on_y = gain.granger_decay * projected.granger_alpha.transpose(0, 2, 1, 3)
     cross_on_y = cross_on_y + fused_einsum("tiuk,ul->tikl", projected.alpha_beta, g)
     granger_on_g = gain.granger_decay * projected.granger_beta
     granger_on_g = granger_on_g + 0.5 * fused_einsum("ul,uktm->tkml", g, projected.beta_beta)
-    on_g = fused_einsum("iaj,takj->tikj", gain.attenuation, projected.theta_beta)
-    return StepTerms(on_y, on_g, cross_on_y, granger_on_g, jnp.zeros(gain.N.shape))
+    on_g, zero = attenuated(projected.theta_beta), jnp.zeros(gain.N.shape)
+    return StepTerms(on_y, on_g, cross_on_y, granger_on_g, zero)
 
 
 class StepMoments(NamedTuple):
@@ -163,8 +182,11 @@ def second_order_cov(
 
     The centred \(\varepsilon\varepsilon^\top\) with its noises paired crosswise.
     """
-    noisy = fused_einsum("kb,ia,bjal->ijkl", N, N, cov)
-    return noisy * noise[None, :, None, None] * noise[None, None, None]
+    if noise.ndim == 1:
+        noisy = fused_einsum("kb,ia,bjal->ijkl", N, N, cov)
+        return noisy * noise[None, :, None, None] * noise[None, None, None]
+    noisy = jnp.einsum("bmar,mj,rl->bjal", cov, noise, noise)
+    return fused_einsum("kb,ia,bjal->ijkl", N, N, noisy)
 
 
 def update_terms(gain: Gains, window: RowWindow, cov: RowCov) -> StepTerms:
@@ -173,7 +195,10 @@ def update_terms(gain: Gains, window: RowWindow, cov: RowCov) -> StepTerms:
 
     def own(step: RowWindow, N: Array, B: Array, theta_alpha: Array, error: Array) -> StepTerms:
         V = step.noise
-        state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
+        if V.ndim == 1:
+            state = (jnp.diagonal(cov.augmentation, axis1=1, axis2=3) * V[None, None]).sum(axis=-1)
+        else:
+            state = jnp.einsum("ijkl,jl->ik", cov.augmentation, V)
         error_state = times_noise(theta_alpha.transpose(1, 0, 2), V)
         moments = StepMoments(error, error_state, state, state)
         return step_noise_terms(step.measurements, step.causes, N, B, moments)

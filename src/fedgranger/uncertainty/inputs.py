@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedgranger.linalg.fused import fused_einsum
 
-NoiseCov = Float[Array, " d"]
-"""Covariance V of one measurement's noise, in the basis in which it is diagonal."""
+NoiseCov = Float[Array, " d"] | Float[Array, "d d"]
+"""Covariance V of one measurement's noise: its diagonal, or all of it."""
 
 
 class RowParams(eqx.Module):
@@ -33,12 +33,6 @@ class RowParams(eqx.Module):
     granger_ridge: Float[Array, "*batch"]
     coupling: Float[Array, "*batch total_dim"]
 
-    @property
-    def step_sizes(self) -> tuple[float, float, float]:
-        """η1, η2 and γ of a single row."""
-        sizes = (self.local_step_size, self.feedback_step_size, self.server_step_size)
-        return float(sizes[0]), float(sizes[1]), float(sizes[2])
-
 
 class RowWindow(eqx.Module):
     r"""Means, noise and weights of the time steps of one round.
@@ -47,7 +41,7 @@ class RowWindow(eqx.Module):
         measurements: \(\bar y_t\), zero where missing.
         causes: \(g_t\), the states the row listens to, zero elsewhere.
         local_targets: \((CA)^\top \bar\nu_t\) with \(\nu_t = y_{t+1} - CA h_{c,t}\).
-        noise: \(V_t\), diagonal; zero where missing.
+        noise: \(V_t\), diagonal (window, d) or full (window, d, d); zero where missing.
         paired_weights: share of step t in the client's gradient (0 without y⁺).
         observed_weights: share of step t in the server's gradient (0 without y).
     """
@@ -55,7 +49,7 @@ class RowWindow(eqx.Module):
     measurements: Float[Array, "*batch window obs_dim"]
     causes: Float[Array, "*batch window total_dim"]
     local_targets: Float[Array, "*batch window state_dim"]
-    noise: Float[Array, "*batch window obs_dim"]
+    noise: Float[Array, "*batch window obs_dim"] | Float[Array, "*batch window obs_dim obs_dim"]
     paired_weights: Float[Array, "*batch window"]
     observed_weights: Float[Array, "*batch window"]
 
@@ -83,7 +77,7 @@ def row_window(
     measurements: Float[Array, "*batch window obs_dim"],
     causes: Float[Array, "*batch window total_dim"],
     local_targets: Float[Array, "*batch window state_dim"],
-    noise: Float[Array, "*batch window obs_dim"],
+    noise: Float[Array, "*batch window obs_dim"] | Float[Array, "*batch window obs_dim obs_dim"],
     has_next: Bool[Array, "*batch window"],
     is_observed: Bool[Array, "*batch window"],
     coupling: Float[Array, "*batch total_dim"],
@@ -91,11 +85,13 @@ def row_window(
     """Turn flags into weights as the learner does, and mask what is not there."""
     observed = is_observed.astype(measurements.dtype)
     paired = has_next.astype(measurements.dtype)
+    full = noise.ndim == measurements.ndim + 1
+    masked = noise * (observed[..., None, None] if full else observed[..., None])
     return RowWindow(
         measurements,
         causes * coupling[..., None, :],
         local_targets,
-        noise * observed[..., None],
+        masked,
         paired / jnp.maximum(paired.sum(axis=-1, keepdims=True), 1.0),
         observed / jnp.maximum(observed.sum(axis=-1, keepdims=True), 1.0),
     )
@@ -103,7 +99,14 @@ def row_window(
 
 def times_noise(values: Float[Array, "*batch d"], noise: NoiseCov) -> Float[Array, "*batch d"]:
     """Multiply the last axis by V."""
-    return values * noise.reshape((1,) * (values.ndim - 1) + noise.shape)
+    if noise.ndim == 1:
+        return values * noise.reshape((1,) * (values.ndim - 1) + noise.shape)
+    return values @ noise
+
+
+def noise_matrix(noise: NoiseCov) -> Float[Array, "d d"]:
+    """V as a matrix."""
+    return jnp.diag(noise) if noise.ndim == 1 else noise
 
 
 class Gains(NamedTuple):
@@ -113,9 +116,9 @@ class Gains(NamedTuple):
     Â, with \(\varphi = \theta y\), \(\rho = \hat A g\).
 
     `decay` and `granger_decay` are the factors by which ridge shrinks θ and Â (1: no ridge).
-    `local_gram` and `feedback_gram` are \((CA)^\top CA\) and \(A^\top A\). `attenuation` is
-    \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\): what ridge and the noise of the regressors
-    leave of θ (errors in variables), \(X \mapsto (1 - s) X - \sum_t N_t X V_t\).
+    `local_gram` and `feedback_gram` are \((CA)^\top CA\) and \(A^\top A\); `local_noise` and
+    `feedback_noise` are \(2\eta \sum_t w_t V_t\) of the client's own and of the server's gradient.
+    `attenuation` is \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\), for diagonal noise.
     """
 
     N: Float[Array, "window p p"]
@@ -126,7 +129,9 @@ class Gains(NamedTuple):
     granger_decay: Float[Array, ""]
     local_gram: Float[Array, "p p"]
     feedback_gram: Float[Array, "p p"]
-    attenuation: Float[Array, "p p d"]
+    local_noise: NoiseCov
+    feedback_noise: NoiseCov
+    attenuation: Float[Array, "p p d"] | None
 
 
 def round_gains(params: RowParams, window: RowWindow) -> Gains:
@@ -139,10 +144,13 @@ def round_gains(params: RowParams, window: RowWindow) -> Gains:
     decay = 1 - 2 * eta1 * params.augmentation_ridge * window.is_active
     local_noise = jnp.tensordot(paired, window.noise, 1)
     feedback_noise = jnp.tensordot(observed, window.noise, 1)
-    lost = (
-        own[:, :, None] * local_noise[None, None]
-        + feedback[:, :, None] * feedback_noise[None, None]
-    )
+    attenuation = None
+    if window.noise.ndim == 2:
+        lost = (
+            own[:, :, None] * local_noise[None, None]
+            + feedback[:, :, None] * feedback_noise[None, None]
+        )
+        attenuation = decay * jnp.eye(len(A))[:, :, None] - lost
     return Gains(
         paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
         observed[:, None, None] * A.T[None],
@@ -152,8 +160,22 @@ def round_gains(params: RowParams, window: RowWindow) -> Gains:
         1 - 2 * gamma * params.granger_ridge * window.is_active,
         own,
         feedback,
-        decay * jnp.eye(len(A))[:, :, None] - lost,
+        local_noise,
+        feedback_noise,
+        attenuation,
     )
+
+
+def attenuate(gain: Gains, values: Float[Array, "p r d"]) -> Float[Array, "p r d"]:
+    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first and the last axis.
+
+    What ridge and the noise of the regressors leave of θ (errors in variables).
+    """
+    if gain.attenuation is not None:
+        return fused_einsum("abj,brj->arj", gain.attenuation, values)
+    lost = jnp.einsum("ab,brj,jl->arl", gain.local_gram, values, gain.local_noise)
+    lost = lost + jnp.einsum("ab,brj,jl->arl", gain.feedback_gram, values, gain.feedback_noise)
+    return gain.decay * values - lost
 
 
 def apply_mean_map(
@@ -167,7 +189,6 @@ def apply_mean_map(
         "tab,tbr->tar", gain.N, phi
     )
     beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
-    kept = fused_einsum("abj,brj->arj", gain.attenuation, theta)
-    new_theta = kept + fused_einsum("tar,tj->arj", alpha, y)
+    new_theta = attenuate(gain, theta) + fused_einsum("tar,tj->arj", alpha, y)
     new_granger = gain.granger_decay * granger + fused_einsum("tar,tl->arl", beta, g)
     return new_theta, new_granger

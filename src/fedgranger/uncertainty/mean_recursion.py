@@ -23,6 +23,7 @@ from fedgranger.uncertainty.inputs import (
     NoiseCov,
     RowParams,
     RowWindow,
+    attenuate,
     round_gains,
     times_noise,
 )
@@ -92,13 +93,15 @@ class RowMean(NamedTuple):
     data_cov: DataCov
 
 
-def initial_mean(augmentation: Float[Array, "p d"], granger: Float[Array, "p q"]) -> RowMean:
+def initial_mean(
+    augmentation: Float[Array, "p d"], granger: Float[Array, "p q"], *, full_noise: bool = False
+) -> RowMean:
     """Start from a prior's mean; there was no measurement before."""
     (p, d), q = augmentation.shape, granger.shape[1]
-    vector, matrix = jnp.zeros(d), jnp.zeros((p, d))
+    noise, vector, matrix = jnp.zeros((d, d) if full_noise else d), jnp.zeros(d), jnp.zeros((p, d))
     factors, columns = jnp.zeros((NUM_FACTORS, p, d)), jnp.zeros((NUM_FACTORS, d))
-    data_cov = DataCov(jnp.zeros(p), vector, factors, columns, matrix, vector, matrix, jnp.zeros(q))
-    return RowMean(augmentation, granger, LastStep(jnp.zeros(()), vector, vector), data_cov)
+    data_cov = DataCov(jnp.zeros(p), noise, factors, columns, matrix, vector, matrix, jnp.zeros(q))
+    return RowMean(augmentation, granger, LastStep(jnp.zeros(()), vector, noise), data_cov)
 
 
 def target_gain(params: RowParams, weight: Float[Array, ""]) -> Float[Array, "p d"]:
@@ -140,7 +143,7 @@ def next_means(
     DV = times_noise(target_gain(params, last_step.weight), window.noise[0])
     K = times(gain.N[0], DV)
 
-    kept = fused_einsum("abj,bj->aj", gain.attenuation, theta) + errors.T @ y
+    kept = attenuate(gain, theta[:, None])[:, 0] + errors.T @ y
     new_theta = kept - (previous @ y[0]) * K - jnp.outer(K @ previous, y[0])
     pull = fused_einsum("tab,tb->ta", gain.B, y @ theta.T) - gain.c[:, None] * (g @ granger.T)
     from_target = jnp.outer(times(gain.B[0], DV @ previous), g[0])

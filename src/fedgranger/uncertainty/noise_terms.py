@@ -36,6 +36,7 @@ from fedgranger.uncertainty.inputs import (
     Gains,
     RowParams,
     RowWindow,
+    noise_matrix,
     round_gains,
     times_noise,
 )
@@ -64,8 +65,8 @@ class NoiseFactors(NamedTuple):
         first: moments that decide what the noise of the first step does.
         terms: other short factors (leading step axis).
         products: those of the first step.
-        more: those of the noise that θ already held, when a round has one step, or of all later
-            steps (leading step axis).
+        more: those of the noise that θ already held, when that is simple (one step, diagonal
+            noise), or of all later steps (leading step axis).
     """
 
     first: StepMoments
@@ -101,8 +102,8 @@ def noise_factors(
     """Compute what is multiplied to get the terms of a round."""
     gain, errors, target = moments
     first, own, products = first_step_terms(params, window, gain, mean, target, errors[0])
-    if len(gain.N) == 1:
-        held, more = target_noise_terms(window, gain, mean.last_step, target)
+    if gain.attenuation is not None and len(gain.N) == 1:
+        held, more = target_noise_terms(window, gain, gain.attenuation, mean.last_step, target)
         terms = jax.tree.map(lambda part: part[None], sum_terms(own, held))
         return NoiseFactors(first, terms, products, more)
 
@@ -127,7 +128,7 @@ def noise_terms(
     steps = jax.tree.map(lambda all_, one: all_.at[0].add(one), factors.terms, first)
     (p, d), q = mean.augmentation.shape, g.shape[1]
     shape = (p, d, q)
-    if len(gain.N) == 1:
+    if gain.attenuation is not None and len(gain.N) == 1:
         return NoiseTerms(gain, steps, multiply(shape, factors.products, factors.more))
 
     held = _held_cov(params, mean, window)
@@ -173,7 +174,7 @@ def _later_step(
     is_second = (t == 1).astype(y.dtype)
     noisy_theta = times_noise(theta, V)
 
-    state = jnp.einsum("ijkl,jl->ik", held.augmentation, jnp.diag(V)) + noisy_theta @ theta.T
+    state = jnp.einsum("ijkl,jl->ik", held.augmentation, noise_matrix(V)) + noisy_theta @ theta.T
     error_state = times_noise(projected.theta_alpha[t].transpose(1, 0, 2), V)
     error_state = (
         error_state

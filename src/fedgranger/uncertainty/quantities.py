@@ -26,6 +26,7 @@ from fedgranger.uncertainty.covariance_terms import RowCov
 from fedgranger.uncertainty.inputs import (
     RowParams,
     RowWindow,
+    noise_matrix,
     round_gains,
     times_noise,
 )
@@ -94,7 +95,7 @@ def prior_quantities(params: RowParams, cov: RowCov, window: RowWindow) -> Quant
     theta_state = jnp.einsum("ijal,l->ija", cov.augmentation, y)
     granger_state = jnp.einsum("ajkl,j->kla", cov.cross, y)
     state_cov = jnp.einsum("ija,j->ia", theta_state, y)
-    state_cov = state_cov + jnp.einsum("ijkl,jl->ik", cov.augmentation, jnp.diag(V))
+    state_cov = state_cov + jnp.einsum("ijkl,jl->ik", cov.augmentation, noise_matrix(V))
     return Quantities(
         cov.augmentation,
         cov.granger,

@@ -71,7 +71,7 @@ class Sizes(NamedTuple):
     granger: Float[Array, "*batch row p q"]
 
 
-@partial(jax.jit, static_argnames=("groups", "split"))
+@partial(jax.jit, static_argnames=("groups", "split", "full_noise"))
 def prior_state(
     augmentation: Float[Array, "row p d"],
     granger: Float[Array, "row p q"],
@@ -80,6 +80,7 @@ def prior_state(
     *,
     groups: int,
     split: bool = True,
+    full_noise: bool = False,
 ) -> RowsState:
     """Start from independent priors of θ and Â with these means and variances of their entries.
 
@@ -101,7 +102,8 @@ def prior_state(
         jnp.zeros((rows, p, d, p, q)),
         granger_cov.reshape(rows, groups, p, q // groups, p, q // groups),
     )
-    return RowsState(jax.vmap(initial_mean)(augmentation, granger), cov, cov if split else None)
+    mean = jax.vmap(lambda a, b: initial_mean(a, b, full_noise=full_noise))(augmentation, granger)
+    return RowsState(mean, cov, cov if split else None)
 
 
 def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> RowsState:

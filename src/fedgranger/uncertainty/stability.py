@@ -84,7 +84,12 @@ def check(stability: Stability, params: RowParams, client: str) -> None:
             f"(spectral radius {max(stability.joint, stability.mean_square):.6f}); use a ridge "
             "above 0 or fewer sensors"
         )
-    stable = [f"{factor * size:.3g}" for size in params.step_sizes]
+    sizes = (
+        float(params.local_step_size),
+        float(params.feedback_step_size),
+        float(params.server_step_size),
+    )
+    stable = [f"{factor * size:.3g}" for size in sizes]
     raise UnstableRecursionError(
         f"client '{client}': the step sizes diverge (spectral radius {stability.joint:.4g} in the "
         f"mean, {stability.mean_square:.4g} in the mean square); local_step_size {stable[0]}, "

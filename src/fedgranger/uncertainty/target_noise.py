@@ -27,6 +27,7 @@ from fedgranger.uncertainty.inputs import (
     RowParams,
     RowWindow,
     apply_mean_map,
+    noise_matrix,
     times_noise,
 )
 from fedgranger.uncertainty.mean_recursion import DataCov, LastStep, RowMean, target_gain
@@ -76,7 +77,7 @@ def target_noise_cov(
     r"""Covariance of \(D\varepsilon_0 y_p^\top\): what Cov(θ) has more than Cov(θ')."""
     D = target_gain(params, last_step.weight)
     Q = inner(times_noise(D, noise), D)
-    data = jnp.outer(last_step.measurement, last_step.measurement) + jnp.diag(last_step.noise)
+    data = jnp.outer(last_step.measurement, last_step.measurement) + noise_matrix(last_step.noise)
     return Q[:, None, :, None] * data[None, :, None, :]
 
 
@@ -142,6 +143,7 @@ def first_step_terms(
     # cubic part: (N D V Dᵀ Nᵀ) ⊗ (V E[y_p y_pᵀ] V)
     cubic = fused_einsum("ia,ab,kb->ik", N, target.gram, N)
     seen = times_noise(last_step.measurement, V)
+    cubic_noise = V * last_step.noise * V if V.ndim == 1 else V @ last_step.noise @ V
     # 2γ Σ_t w_t E[e y_pᵀ] ȳ_t g_tᵀ
     to_granger = jnp.einsum(
         "ij,tj,tl,t->il", target.error_data, window.measurements, window.causes, gain.c
@@ -157,7 +159,7 @@ def first_step_terms(
         jnp.zeros_like(N),
     )
     products = Products(
-        kron=((cubic, V * last_step.noise * V),),
+        kron=((cubic, cubic_noise),),
         outer=((on_K, K), (K, on_K)),
         columns=((seen, cubic[:, :, None] * seen[None, None]),),
         crosswise=((half, half), *pairs, *((b, a) for a, b in pairs)),
@@ -243,15 +245,16 @@ def _error_pairs(
 def target_noise_terms(
     window: RowWindow,
     gain: Gains,
+    attenuation: Float[Array, "p p d"],
     last_step: LastStep,
     target: TargetMoments,
 ) -> tuple[StepTerms, Products]:
     r"""Return \(\bar F\,\mathrm{Cov}(D\varepsilon_0 y_p^\top)\,\bar F^\top\).
 
-    For windows of one step; otherwise `mean_map_terms` does it.
+    For windows of one step and diagonal noise; otherwise `mean_map_terms` does it.
     """
     y, g, N, B = window.measurements[0], window.causes[0], gain.N[0], gain.B[0]
-    Q, data_y, F = target.gram, target.data_rows[0], gain.attenuation
+    Q, data_y, F = target.gram, target.data_rows[0], attenuation
     u_square = y @ data_y
     on_y = -fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, None]
     on_y = on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, :, None] * y[None, None]

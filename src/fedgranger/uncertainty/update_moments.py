@@ -65,7 +65,11 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
                 "keeps the prior; use a positive one"
             )
     A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
-    eta1, eta2, gamma = params.step_sizes
+    eta1, eta2, gamma = (
+        float(params.local_step_size),
+        float(params.feedback_step_size),
+        float(params.server_step_size),
+    )
     active = np.asarray(windows.is_active)
     num_rounds = max(int(active.sum()), 1)
     paired, observed, between, causes, drift = (
@@ -92,10 +96,12 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
 def _sums(windows: RowWindow) -> tuple[Array, ...]:
     y, g = windows.measurements, windows.causes
     wp, wo = windows.paired_weights, windows.observed_weights
-    noise = windows.noise[..., None] * jnp.eye(y.shape[-1])[None, None]
+    noise = windows.noise
+    eye = jnp.eye(y.shape[-1])[None, None]
+    full = noise if noise.ndim == y.ndim + 1 else noise[..., None] * eye
     return (
-        jnp.einsum("rt,rtj,rtl->jl", wp, y, y) + jnp.einsum("rt,rtjl->jl", wp, noise),
-        jnp.einsum("rt,rtj,rtl->jl", wo, y, y) + jnp.einsum("rt,rtjl->jl", wo, noise),
+        jnp.einsum("rt,rtj,rtl->jl", wp, y, y) + jnp.einsum("rt,rtjl->jl", wp, full),
+        jnp.einsum("rt,rtj,rtl->jl", wo, y, y) + jnp.einsum("rt,rtjl->jl", wo, full),
         jnp.einsum("rt,rtj,rtl->jl", wo, y, g),
         jnp.einsum("rt,rtj,rtl->jl", wo, g, g),
         jnp.einsum("rt,rti,rtj->ij", wp, windows.local_targets, y),
@@ -166,7 +172,8 @@ def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, in
     wp, wo = np.asarray(windows.paired_weights[:, 0]), np.asarray(windows.observed_weights[:, 0])
     sides = tuple(np.asarray(x[:, 0]) * wo[:, None] for x in (windows.measurements, windows.causes))
     A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
-    eta1, eta2, gamma = params.step_sizes
+    eta1, eta2 = float(params.local_step_size), float(params.feedback_step_size)
+    gamma = float(params.server_step_size)
     between = -2 * np.sqrt(eta2 * gamma) * A.T
     feedback = np.block([[2 * eta2 * A.T @ A, between], [between.T, 2 * gamma * np.eye(p)]])
     own = np.zeros((2 * p, 2 * p))

@@ -28,10 +28,10 @@ prior_quantities = jax.jit(paper.prior_quantities)
 class Case:
     """A run of some rounds and the exact moments when the next one begins."""
 
-    def __init__(self, *, W=1, rounds=3, noisy=True):
+    def __init__(self, *, W=1, full=False, rounds=3, noisy=True):
         rng = np.random.default_rng(4)
         self.system = random_system(rng, P, D, Q)
-        windows = random_windows(rng, P, D, Q, rounds=rounds, window=W)
+        windows = random_windows(rng, P, D, Q, rounds=rounds, window=W, full=full)
         if (
             W == 2 and rounds == 3
         ):  # fewer nodes; noise is left at a last, a first and the next step
@@ -46,6 +46,7 @@ class Case:
         self.mean = initial_mean(
             jnp.asarray(prior_mean[:n].reshape(P, D)),
             jnp.asarray(prior_mean[n:].reshape(P, Q)),
+            full_noise=full,
         )
         self.cov = RowCov(
             jnp.asarray(prior[:n, :n].reshape(P, D, P, D)),
@@ -53,9 +54,9 @@ class Case:
             jnp.asarray(prior[n:, n:].reshape(1, P, Q, P, Q)),
         )
         for window in windows[:-1]:
-            inputs = row_window_of(self.system, window)
+            inputs = row_window_of(self.system, window, full=full)
             self.mean, self.cov = one_round(self.params, self.mean, self.cov, inputs)
-        self.window = row_window_of(self.system, windows[-1])
+        self.window = row_window_of(self.system, windows[-1], full=full)
         self.found = quantities(self.params, self.mean, self.cov, self.window)
         _, S = whole_run(self.system, prior_mean, prior, windows)
         names = ("theta", "granger", "y", "state", "gradient")
@@ -78,17 +79,18 @@ PAIRS = {
     "gradient_cov": ("gradient", "gradient"),
 }
 SETTINGS = [
-    (1, 1),
-    (1, 2),
-    (1, 3),
-    pytest.param(2, 3, marks=pytest.mark.slow),
+    (1, False, 1),
+    (1, False, 2),
+    (1, True, 3),
+    pytest.param(1, False, 3, marks=pytest.mark.slow),
+    pytest.param(2, False, 3, marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize("quantity", paper.QUANTITIES)
-@pytest.mark.parametrize(("W", "rounds"), SETTINGS)
-def test_quantity_vs_quadrature(quantity, W, rounds):
-    case = make(W=W, rounds=rounds)
+@pytest.mark.parametrize(("W", "full", "rounds"), SETTINGS)
+def test_quantity_vs_quadrature(quantity, W, full, rounds):
+    case = make(W=W, full=full, rounds=rounds)
     expected = case.exact(*PAIRS[quantity])
     got = np.reshape(getattr(case.found, quantity), expected.shape)
     np.testing.assert_allclose(got, expected, atol=1e-10)
@@ -157,9 +159,9 @@ def test_printed_forms_are_off():
     assert relative(Gamma_printed, Gamma) > 0.001  # no Cov(Â, y_p)
 
 
-@pytest.mark.parametrize("W", [1, 2])
-def test_prior_share_vs_difference_with_and_without_covariance(W):
-    case = make(W=W)
+@pytest.mark.parametrize(("W", "full"), [(1, False), (1, True), (2, False)])
+def test_prior_share_vs_difference_with_and_without_covariance(W, full):
+    case = make(W=W, full=full)
     nothing = jax.tree.map(jnp.zeros_like, case.cov)
     without = quantities(case.params, case.mean, nothing, case.window)
     share = prior_quantities(case.params, case.cov, case.window)

@@ -49,9 +49,11 @@ def random_prior(rng, p=P, d=D, q=Q, variance=0.1):
     return rng.normal(size=size), variance * root @ root.T
 
 
-def split_prior(mean, cov, p=P, d=D, q=Q):
+def split_prior(mean, cov, p=P, d=D, q=Q, *, full=False):
     n = p * d
-    state = initial_mean(jnp.asarray(mean[:n].reshape(p, d)), jnp.asarray(mean[n:].reshape(p, q)))
+    state = initial_mean(
+        jnp.asarray(mean[:n].reshape(p, d)), jnp.asarray(mean[n:].reshape(p, q)), full_noise=full
+    )
     parts = (cov[:n, :n], (p, d, p, d)), (cov[:n, n:], (p, d, p, q)), (cov[n:, n:], (1, p, q, p, q))
     return state, RowCov(*(jnp.asarray(part.reshape(shape)) for part, shape in parts))
 
@@ -71,22 +73,22 @@ def flat_mean(state):
     return np.concatenate([np.ravel(state.augmentation), np.ravel(state.granger)])
 
 
-def run(system, windows, mean, cov):
+def run(system, windows, mean, cov, *, full=False):
     """States and covariances after every round."""
     d, p = system["CA"].shape
     params = row_params_of(system)
-    state, row_cov = split_prior(mean, cov, p, d, len(system["coupling"]))
+    state, row_cov = split_prior(mean, cov, p, d, len(system["coupling"]), full=full)
     out = []
     for window in windows:
-        state, row_cov = one_round(params, state, row_cov, row_window_of(system, window))
+        state, row_cov = one_round(params, state, row_cov, row_window_of(system, window, full=full))
         out.append((state, row_cov))
     return out
 
 
-def typical(seed=0, *, rounds=4, window=1, missing=False, **changes):
+def typical(seed=0, *, rounds=4, window=1, full=False, missing=False, **changes):
     rng = np.random.default_rng(seed)
     system = random_system(rng, P, D, Q, **changes)
-    windows = random_windows(rng, P, D, Q, rounds=rounds, window=window, missing=missing)
+    windows = random_windows(rng, P, D, Q, rounds=rounds, window=window, full=full, missing=missing)
     return system, windows, *random_prior(rng)
 
 
@@ -95,19 +97,22 @@ def silent(windows):
 
 
 CASES = [
-    pytest.param(W, missing, marks=[pytest.mark.slow] if W == 3 else [])
+    pytest.param(W, full, missing, marks=[pytest.mark.slow] if W == 3 else [])
     for W in (1, 2, 3)
+    for full in (False, True)
     for missing in (False, True)
 ]
 
 
-@pytest.mark.parametrize(("W", "missing"), CASES)
-def test_recursion_vs_quadrature(W, missing):
+@pytest.mark.parametrize(("W", "full", "missing"), CASES)
+def test_recursion_vs_quadrature(W, full, missing):
     """Noise changes from step to step in all cases; ridge acts on both sides."""
-    system, windows, mean, cov = typical(1, window=W, missing=missing)
+    system, windows, mean, cov = typical(1, window=W, full=full, missing=missing)
     exact = second_moments(system, mean, cov, windows)
     size = len(mean)
-    for (state, row_cov), (m, S) in zip(run(system, windows, mean, cov), exact, strict=True):
+    for (state, row_cov), (m, S) in zip(
+        run(system, windows, mean, cov, full=full), exact, strict=True
+    ):
         np.testing.assert_allclose(flat_mean(state), m[:size], atol=1e-10)
         np.testing.assert_allclose(dense(row_cov), S[:size, :size], atol=1e-10)
         np.testing.assert_allclose(state.last_step.measurement, m[size:], atol=1e-10)
@@ -115,15 +120,15 @@ def test_recursion_vs_quadrature(W, missing):
         np.testing.assert_allclose(np.concatenate(data_cov), S[:size, size:], atol=1e-10)
 
 
-@pytest.mark.parametrize("W", [1, 2])
-def test_parameter_cov_vs_quadrature_over_the_whole_run(W):
+@pytest.mark.parametrize(("W", "full"), [(1, False), (1, True), (2, False)])
+def test_parameter_cov_vs_quadrature_over_the_whole_run(W, full):
     """Here the noise of all rounds is integrated at once, without the split θ' + D ε y_pᵀ."""
-    system, windows, mean, cov = typical(2, rounds=3, window=W)
+    system, windows, mean, cov = typical(2, rounds=3, window=W, full=full)
     if W == 2:  # fewer nodes; noise is left at a last, a first and the next step
         windows[0]["V"][0] = windows[1]["V"][1] = 0.0
     m, S = whole_run(system, mean, cov, windows)
-    state, row_cov = run(system, windows[:-1], mean, cov)[-1]
-    window = row_window_of(system, windows[-1])
+    state, row_cov = run(system, windows[:-1], mean, cov, full=full)[-1]
+    window = row_window_of(system, windows[-1], full=full)
     now = quantities(row_params_of(system), state, row_cov, window)
     found = RowCov(now.augmentation_cov, row_cov.cross, now.granger_cov)
     size = len(mean)
@@ -326,15 +331,24 @@ def test_permuted_causes_permute_the_blocks(W):
         )
 
 
+def test_full_noise_path_vs_diagonal_path():
+    system, windows, mean, cov = typical(window=3)
+    first, second = run(system, windows, mean, cov), run(system, windows, mean, cov, full=True)
+    for (_, a), (_, b) in zip(first, second, strict=True):
+        np.testing.assert_allclose(dense(a), dense(b), rtol=1e-11, atol=1e-13)
+
+
 def two_rows(rounds=4, *, prior=0.3):
     """Two unlike rows, stacked for `advance_rounds`."""
     rng = np.random.default_rng(5)
     systems = [random_system(rng, P, D, Q) for _ in range(2)]
-    windows = [random_windows(rng, P, D, Q, rounds=rounds, window=1) for _ in range(2)]
+    windows = [random_windows(rng, P, D, Q, rounds=rounds, window=1, full=False) for _ in range(2)]
     stack = lambda *leaves: jnp.stack(leaves)  # noqa: E731
     params = jax.tree.map(stack, *(row_params_of(system) for system in systems))
     by_round = [
-        jax.tree.map(stack, *(row_window_of(s, w) for s, w in zip(systems, pair, strict=True)))
+        jax.tree.map(
+            stack, *(row_window_of(s, w, full=False) for s, w in zip(systems, pair, strict=True))
+        )
         for pair in zip(*windows, strict=True)
     ]
     state = prior_state(
@@ -441,7 +455,7 @@ def test_means_do_not_depend_on_the_covariance():
 def test_update_is_linear_in_the_covariance():
     system, windows, mean, cov = typical(window=3)
     params: RowParams = row_params_of(system)
-    window: RowWindow = row_window_of(system, windows[0])
+    window: RowWindow = row_window_of(system, windows[0], full=False)
     _, first = split_prior(mean, cov)
     _, second = split_prior(*random_prior(np.random.default_rng(9)))
     both = jax.tree.map(lambda a, b: 2 * a + b, first, second)

@@ -50,7 +50,8 @@ def test_averages_vs_kron(options):
     assert found.num_rounds == len(gains)
 
 
-def test_noise_enters_the_gain_as_its_second_moment():
+@pytest.mark.parametrize("full", [False, True], ids=["diagonal", "full"])
+def test_noise_enters_the_gain_as_its_second_moment(full):
     """E over ±σ_j on each sensor of the dense gain: exact, since it is quadratic in the noise."""
     row = make_row(noise=0.4, num_rounds=5)
     sigma = np.sqrt(np.asarray(row.windows.noise)[0, 0])
@@ -59,6 +60,9 @@ def test_noise_enters_the_gain_as_its_second_moment():
         for signs in np.ndindex(2, 2, 2)
         for signs in [2 * np.array(signs) - 1]
     ]
+    if full:
+        as_matrix = row.windows.noise[..., None] * jnp.eye(3)[None, None]
+        row = row._replace(windows=dataclasses.replace(row.windows, noise=as_matrix))
     found = update_moments(*row)
     expected = np.mean(gains, axis=(0, 1))
     scaled = found.scale[:, None] * expected / found.scale
