@@ -235,9 +235,16 @@ def test_batches_of_new_data_are_differenced_across_their_ends(run, batch):
     from fedgranger.rca import OnlineAnalysis, gather
 
     result, panel = fg.Result.load(run / "run"), odd_panel("counter", 40, seed=2)
-    analysis = OnlineAnalysis(result)
-    parts = [analysis._examine(panel.slice(k, min(k + batch, 40))) for k in range(0, 40, batch)]
-    found = np.concatenate([part.surprise for part in parts])
+    analysis, parts = OnlineAnalysis(result), []
+
+    class Alarms:
+        def feed(self, reports, starts):
+            parts.append(np.stack([report.surprise for report in reports.values()], axis=1))
+
+    analysis._alarms = Alarms()
+    for k in range(0, 40, batch):
+        analysis.feed(panel.slice(k, min(k + batch, 40)))
+    found = np.concatenate(parts)
     np.testing.assert_allclose(found, gather(result, panel).surprise, rtol=1e-12)
 
 
@@ -254,12 +261,12 @@ def test_a_refused_test_names_the_option(monkeypatch, reason):
     """Whatever sensor makes the estimate explode, those that may wander are named."""
     from fedgranger.data.sensor_preparation import propose
     from fedgranger.errors import InferenceError
-    from fedgranger.runtime import edge_tests
+    from fedgranger.federation import protocol
 
     def refuse(*_):
         raise InferenceError(reason)
 
-    monkeypatch.setattr(edge_tests, "infer", refuse)
+    monkeypatch.setattr(protocol, "infer", refuse)
     result = fg.fit(odd_panel("slow"), fg.RunConfig(state_dim=1, solver="none"))
     said = result.manifest["inference"]["reason"]
     assert said.endswith("--difference auto,a.x") == ("stationary" in reason)

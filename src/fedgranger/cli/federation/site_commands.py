@@ -18,7 +18,6 @@ from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
-from fedgranger.flare.own_data import read_series
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
@@ -53,6 +52,8 @@ def start(
     given: dict[str, Any],
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
+    from fedgranger.flare.own_data import read_series
+
     require_flare()
     role, name = role_of(kit)
     if role == "admin":
@@ -113,6 +114,7 @@ def read_and_check(
 ) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
     """Read a client's policy and data as its runs will, before anybody else is involved."""
     from fedgranger.federation.policy import POLICY_FILE, read_policy
+    from fedgranger.flare.own_data import read_series
 
     name = _client_of(kit)
     if data is None:
