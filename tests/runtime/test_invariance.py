@@ -89,6 +89,7 @@ def test_restricted_couplings_stay_zero_and_others_learn():
     assert (strengths.drop(("client1", "client2")) == 0).all()
 
 
+@pytest.mark.slow  # 40 000 passes over the data
 def test_seed_and_prior_matter_only_at_the_start():
     """Different priors end in the same place: the limit does not depend on them."""
     panel, _ = fg.simulate(2, 300, sensor_dims=4, measurement_var=3.0, seed=4)

@@ -121,6 +121,7 @@ def test_what_the_latent_test_promises_is_found():
     assert abs(share - 0.8) < 2.6 * error, (share, error)
 
 
+@pytest.mark.slow  # a Monte Carlo study
 def test_what_the_readings_promise_is_found():
     """Three times 10 data sets: 80 % within 2.6 Monte Carlo errors (7 % each)."""
     config = RunConfig(test="readings", copies=40, lags=1)

@@ -38,17 +38,20 @@ def test_noise_that_makes_the_step_sizes_diverge_is_refused_with_ones_that_work(
     assert np.isfinite(mended.table["total"]).all()
 
 
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_overflow_ends_the_run_with_an_error(panel):
     with pytest.raises(UnstableRecursionError, match="diverge"):
         run(panel, 1e12)
 
 
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_a_slow_start_from_a_tiny_prior_is_not_called_divergence(panel):
     found = run(panel, 0.01, augmentation_prior_scale=1e-8, granger_prior_scale=1e-8)
     assert np.isfinite(found.table["total"]).all()
 
 
-@pytest.mark.parametrize("blocks", [1, pytest.param(30_000, marks=pytest.mark.slow)])
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
+@pytest.mark.parametrize("blocks", [1, 30_000])
 def test_result_does_not_depend_on_how_rounds_are_gathered(panel, monkeypatch, blocks):
     whole = run(panel, 0.1)
     monkeypatch.setattr(propagation, "CHUNK_BYTES", blocks)

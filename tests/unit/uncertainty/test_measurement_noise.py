@@ -159,6 +159,7 @@ def test_rotated_basis_vs_full_path(small_run):
         )
 
 
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_default_noise_is_the_models_own(small_run):
     setup, config = small_run
     own = {stream.name: stream.model.measurement_cov for stream in setup.client_data}

@@ -365,6 +365,7 @@ def part(tree, index):
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_rounds_in_two_pieces_vs_single_steps():
     params, state, windows = two_rows(rounds=8)
     end, first = advance_and_measure(params, state, part(windows, slice(0, 4)), 2)
