@@ -21,10 +21,10 @@ COMMON = ["--state-dim", "2", "--seed", "0"]
 JOBS = {
     "training": (
         {"num_clients": 6, "num_steps": 4000},
-        ["--solver", "sgd", "--passes", "10", "--tolerance", "0", "--test", "none"],
+        ["--solver", "sgd", "--passes", "100", "--tolerance", "0", "--test", "none"],
     ),
     "edge_tests": (
-        {"num_clients": 6, "num_steps": 20_000},
+        {"num_clients": 6, "num_steps": 60_000},
         ["--solver", "newton", "--passes", "1", "--test", "debiased", "--lags", "1"],
     ),
     "uncertainty": (
