@@ -1,6 +1,7 @@
 """At a client's own site: preview, consent, the word to a run, the audit log, and who may call."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,14 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger.client.params import known_models, read_models, write_models
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.audit_log import AuditLog, read_lines, verify
 from fedgranger.federation.codec import Packet, decode, encode
 from fedgranger.federation.policy import SitePolicy, policy_text
 from fedgranger.federation.preview import explained, make_preview
 from fedgranger.federation.questions import ALLOWED, WAITING
+from fedgranger.federation.secret import data_hash
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.own_data import read_series
 from fedgranger.flare.settings import ClientSettings, write_settings
@@ -93,6 +96,56 @@ def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
     series, notes = read_series("pump", settings, SitePolicy())
     assert set(series.client.treatment.differenced) == {"s1", "meter"}
     assert any("'s1'" in note for note in notes)
+
+
+def models_of(kit, number, names=("pump",)):
+    """A file with the true local model of simulated client `number` under these names."""
+    truth = fg.simulate(2, 301, seed=0, sensor_dims=(8, 5))[1]
+    model = known_models(truth)[f"client{number}"]
+    file = kit.parent / "models.json"
+    write_models(file, dict.fromkeys(names, model))
+    return file
+
+
+def test_a_site_declares_its_own_model(kit, monkeypatch):
+    from fedgranger.cli.federation import site_commands
+    from fedgranger.flare.settings import read_settings
+
+    monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
+    monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)
+    file = models_of(kit, 1)
+    command("start", kit, "--data", data_of(kit), "--models", file)
+    settings = read_settings(kit, "pump")
+    series, _ = read_series("pump", settings, SitePolicy())
+    np.testing.assert_array_equal(series.model.matrices[0], read_models(file)["pump"].matrices[0])
+    plain, _ = read_series("pump", replace(settings, models=None), SitePolicy())
+    assert plain.model is None
+    assert data_hash(b"s", series) != data_hash(b"s", plain), "another model is another question"
+    text = command("preview", kit, "--data", data_of(kit), "--models", file)
+    assert "2 states leave per time step" in text
+
+
+def test_a_limited_period_keeps_what_was_done_to_the_sensors_and_the_model(kit):
+    settings = ClientSettings(str(counter_of(kit)), difference="auto,s1")
+    whole, _ = read_series("pump", settings, SitePolicy())
+    model = read_models(models_of(kit, 1))["pump"]
+    part = SitePolicy(first_time=100, last_time=200).within(whole._replace(model=model))
+    assert len(part.time) == 101
+    assert part.client.treatment == whole.client.treatment
+    assert set(part.client.treatment.differenced) == {"s1", "meter"}
+    assert part.model is model
+
+
+@pytest.mark.parametrize(
+    ("number", "names", "sentence"),
+    [
+        (1, ("other",), "has no model of client 'pump'; add one"),
+        (2, ("pump",), "the given local model is for 5 sensors but the data have 8"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(kit, number, names, sentence):
+    file = models_of(kit, number, names)
+    assert sentence in command("preview", kit, "--data", data_of(kit), "--models", file, code=2)
 
 
 def test_settings_of_an_older_kit_are_read(kit):

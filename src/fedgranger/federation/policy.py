@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,8 @@ class SitePolicy:
                 f"client '{client.name}': its policy's first_time and last_time leave "
                 f"{int(keep.sum())} of {len(time)} rows; at least two are needed"
             )
-        cut = type(client)(client.name, client.sensors, client.values[keep], client.observed[keep])
-        return LocalSeries(cut, time[keep], series.interval)
+        cut = replace(client, values=client.values[keep], observed=client.observed[keep])
+        return series._replace(client=cut, time=time[keep])
 
 
 def read_policy(path: Path) -> SitePolicy:
