@@ -67,7 +67,7 @@ def compare(
 
 
 def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None:
-    out.print(found.headline, soft_wrap=True)
+    print_line(found.headline)
     out.print(f"[dim]1:[/] {escape(str(first))}   [dim]2:[/] {escape(str(second))}", soft_wrap=True)
     rows = _shown(found.edges, all_pairs)
     if len(rows):

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from fedgranger.cli.console import friendly, out
+from fedgranger.cli.console import friendly, out, print_line
 from fedgranger.cli.tables import headline
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.results import Result
@@ -227,7 +227,7 @@ def _stopped(run: Path, log: Log) -> str:
 
 def _show_result(run: Path) -> None:
     result = Result.load(run)
-    out.print(headline(result), soft_wrap=True)
+    print_line(headline(result))
     seconds = sum(
         value
         for key, value in result.manifest.get("timings", {}).items()
