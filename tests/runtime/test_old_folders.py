@@ -1,4 +1,4 @@
-"""A run folder that version 0.1.0 wrote still opens, with every command that reads one.
+"""A run folder that version 0.1.0 wrote still opens, with the commands that read one.
 
 `run_0_1_0` was written by commit 4d76166: two simulated clients, 300 steps, `fit --solver newton
 --state-dim 1`.
