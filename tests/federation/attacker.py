@@ -13,7 +13,7 @@ from fedgranger.federation.store import Store
 from tests.configs import formula_config
 
 NUM_STEPS = 120
-PANEL = fg.simulate(2, NUM_STEPS, sensor_dims=8, state_dims=2, seed=3)[0]
+PANEL, TRUTH = fg.simulate(2, NUM_STEPS, sensor_dims=8, state_dims=2, seed=3)
 CLIENT = PANEL["client1"]
 DEFAULT = formula_config(solver="none")
 
@@ -45,7 +45,8 @@ PREPARED = {}
 
 def prepare(series, grid, options, start):
     """Keep what was prepared: it depends on nothing else, and sequences repeat it."""
-    key = (grid, options.to_text(), options.config.solver != "none" and start((1, 1)).tobytes())
+    theta = options.config.solver != "none" and start((1, 1)).tobytes()
+    key = (grid, options.to_text(), theta, series.model is None)
     if key not in PREPARED:
         PREPARED[key] = prepare_party(series, grid, options, start)
     return PREPARED[key]
@@ -61,9 +62,9 @@ class Attacker:
         self.kinds, self.codes = [], []
         self.restart()
 
-    def restart(self):
+    def restart(self, model=None):
         self.party = Party(
-            LocalSeries(CLIENT, np.arange(NUM_STEPS)),
+            LocalSeries(CLIENT, np.arange(NUM_STEPS), model=model),
             Site(Store(self.disk), self.policy, self.secret, lambda: 0.0),
             prepare,
         )

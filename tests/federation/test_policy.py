@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.client.params import known_models
 from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, RunError
@@ -23,7 +24,7 @@ from fedgranger.federation.requests import read_edges
 from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from tests.configs import formula_config
-from tests.federation.attacker import NUM_STEPS, Attacker, options
+from tests.federation.attacker import NUM_STEPS, TRUTH, Attacker, options
 from tests.federation.loopback_run import Federation
 
 OPEN = SitePolicy(**UNLIMITED)
@@ -179,6 +180,26 @@ def test_questions_survive_restarts_and_count_per_data_set(tmp_path):
     with pytest.raises(PolicyError, match=r"answers 2 question\(s\) about the same data"):
         questions(tmp_path, policy).check("run", "c", {}, 0.0)
     questions(tmp_path, policy, "other data").check("run", "c", {}, 0.0)
+
+
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_another_model_is_another_question_about_the_same_data(allowed):
+    """Its states are other combinations of the same sensors, whoever chose them."""
+    server = Attacker(SitePolicy(questions=allowed))
+    server.offer(options())
+    assert server.begin(1).kind == "hello"
+    server.restart(known_models(TRUTH)["client1"])
+    server.offer(options())
+    answer = server.begin(2)
+    if allowed == 2:
+        assert answer.kind == "hello"
+        assert answer.values["is_declared"]
+    else:
+        assert answer.kind == "refusal"
+        assert "answers 1 question(s) about the same data" in answer.values["sentence"]
+    server.restart()
+    server.offer(options())
+    assert server.begin(3).kind == "hello", "the first question again"
 
 
 def test_a_damaged_record_answers_nothing(tmp_path):

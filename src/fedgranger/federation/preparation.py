@@ -67,7 +67,7 @@ class PermittedClient:
 
     Attributes:
         series: its data, within the period that the policy allows.
-        data_hash: tells its data from others.
+        data_hash: tells its data, with the model declared for them, from others.
         questions: what it has been asked about them.
         question: name of the last one that was allowed; empty: none.
         prepare: identifies, computes the states and builds the learner.
@@ -76,7 +76,8 @@ class PermittedClient:
     def __init__(self, series: LocalSeries, site: Site, prepare: Preparation) -> None:
         self.series, self._site, self.prepare = series, site, prepare
         self.data_hash = data_hash(site.secret, series)
-        self.questions = Questions(site.store, site.policy, self.data_hash)
+        measured = data_hash(site.secret, series._replace(model=None))
+        self.questions = Questions(site.store, site.policy, measured)
         self.question = ""
         self._prepared: tuple[tuple[TimeGrid, str], ClientSide] | None = None
         self._permitted: tuple[str, TimeGrid, str] | None = None
@@ -99,7 +100,8 @@ class PermittedClient:
         options = ClientOptions.from_text(text)
         self.check_options(options)
         largest = self._site.policy.largest_for(self.series.client.num_sensors)
-        question, now = question_of(options, grid, largest), self._site.clock()
+        question = question_of(options, grid, largest, self.series.model)
+        now = self._site.clock()
         details = {"options": text, "period": period_text(grid)}
         self.questions.check(run, question, details, now)
         if prepared is None:

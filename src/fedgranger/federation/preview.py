@@ -66,7 +66,7 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
     per_round = state_bytes(p) * (steps - 1)
     default, after = _shares(prepared, rounds)
     return Preview(
-        question_of(asked, grid, largest),
+        question_of(asked, grid, largest, series.model),
         steps,
         p,
         d,

@@ -1,10 +1,10 @@
 """What a site has been asked about its data, kept so that nobody can ask for more in small pieces.
 
 A question is everything that decides what a client's states are: the options of its states, the
-period, and with rounds also the options of the rounds. Every further question shows other linear
-combinations of the same sensors, so a site answers a fixed number of them per data set; the same
-question again gets the same bits. Of FedGC's rounds every new θ counts. The record survives
-restarts and other runs; one that is damaged allows nothing.
+local model that its site declares, the period, and with rounds also the options of the rounds.
+Every further question shows other linear combinations of the same sensors, so a site answers a
+fixed number of them per data set; the same question again gets the same bits. Of FedGC's rounds
+every new θ counts. The record survives restarts and other runs; one that is damaged allows nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgranger.client.params import LocalModel
 from fedgranger.data.time_axis import TimeGrid
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
@@ -52,16 +53,26 @@ class WaitingError(PolicyError):
     """The run waits until somebody at the site allows it."""
 
 
-def question_of(options: ClientOptions, grid: TimeGrid, largest_state_dim: int) -> str:
-    """Name a question by its content; limits above the site's own make no difference."""
+def question_of(
+    options: ClientOptions,
+    grid: TimeGrid,
+    largest_state_dim: int,
+    model: LocalModel | None = None,
+) -> str:
+    """Name a question by its content; limits above the site's own make no difference.
+
+    `model` is the one that the site declares.
+    """
     states = options.states
     if states["state_dim"] == "auto":
         states["max_state_dim"] = min(states["max_state_dim"], largest_state_dim)
     else:
         states["max_state_dim"] = 0
     content = [states, options.rounds, [str(part) for part in grid]]
-    text = json.dumps(content, sort_keys=True).encode()
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
+    name = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8)
+    for matrix in () if model is None else model.matrices:
+        name.update(np.ascontiguousarray(matrix).tobytes())
+    return name.hexdigest()
 
 
 class Questions:
