@@ -1,7 +1,8 @@
 r"""Debiased transition estimate from the clients' least-squares states.
 
 Each client's state has measurement error of known covariance E, white in time and independent
-of the other clients'. With x the lagged states,
+of the other clients' (noise that a client added to its states is part of it here). With x the
+lagged states,
 
 $$G_0 = E[xx^\top] - I_L \otimes E, \qquad \hat A = E[s^+ x^\top] G_0^{-1}$$
 
@@ -153,9 +154,13 @@ def _check_regular(
         values = np.linalg.eigvalsh(G0[np.ix_(own, own)] / np.outer(scale, scale))
         if values[0] <= COLLINEAR:
             weak = int((values <= COLLINEAR).sum())
+            is_added = bool(source.added_covs) and source.added_covs[m].any()
+            kind, remedy = "measurement noise is", "or better sensors"
+            if is_added:
+                kind, remedy = "measurement and added noise are", "or less added noise"
             raise InferenceError(
-                f"client '{name}': measurement noise is as large as the signal in {weak} of "
-                f"{len(own)} states; use fewer states for it or better sensors",
+                f"client '{name}': {kind} as large as the signal in {weak} of "
+                f"{len(own)} states; use fewer states for it {remedy}",
                 client=name,
             )
     scale = np.sqrt(np.diag(G0))

@@ -44,12 +44,13 @@ class LagMomentCheck(NamedTuple):
     """A and E as the lags show them, and whether any fit.
 
     Attributes:
-        error_covs: E_m per client; symmetric, not forced to be positive.
+        error_covs: E_m per client, with what it added to its states; symmetric, not forced to be
+            positive.
         transition: A.
         statistic: J, χ² with `df` degrees of freedom under the model.
         df: equations minus unknowns.
         p_value: of J.
-        own_p_value: of D, that the clients' own E is the one that the lags show.
+        own_p_value: of D, that the clients' own E (and what they added) is what the lags show.
         state_covs: covariance of each client's states, noise included.
     """
 

@@ -48,6 +48,8 @@ class LatentFit(NamedTuple):
 def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
     """Estimate with measurement error taken out of the states' moments.
 
+    Noise that clients added to their states is taken out with `noise_correction = false` too.
+
     Raises:
         InferenceError: the data do not allow the estimate, with the reason and a remedy.
     """
@@ -153,7 +155,8 @@ def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
             "clients that merely share a signal can come out as edges"
         )
     if config.covariance == "homoskedastic" and source.error_cov.any():
-        notes.append("the homoskedastic covariance ignores measurement noise; use 'sandwich'")
+        kind = "added noise" if not source.sensor_cov.any() else "measurement noise"
+        notes.append(f"the homoskedastic covariance ignores {kind}; use 'sandwich'")
     M = len(source.dims)
     tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
     return common_facts("debiased", NULL, fit.lags, config) | {

@@ -1,11 +1,14 @@
-r"""The measurement noise that is taken out of the states' moments: E of every client.
+r"""The noise that is taken out of the states' moments: E of every client, and what it added, N.
+
+N is known exactly and always taken out. The two questions below are about E alone; the states hold
+both.
 
 **Does E agree with the lags?** A client's E comes from its sensors at one time step (or from the
 user). The states from step to step say something about it too (`lag_moments`): J asks whether any
 white E fits them, D whether the clients' own does. Where some E fits but not theirs, sensor noise
 is part of the dynamics (a controller acts on the reading), a declared R is wrong, or a client had
 no way to know it (a single sensor). The E that the lags show is then used for all clients, its
-negative directions set to zero:
+negative directions set to zero (they show E + N, so N is taken off first):
 
 $$\min_{A, E} g^\top S^{-1} g, \qquad
   g = (\Gamma_1 - A(\Gamma_0 - E),\; \Gamma_2 - A\,\Gamma_1)$$
@@ -13,7 +16,8 @@ $$\min_{A, E} g^\top S^{-1} g, \qquad
 **Does E fit the joint spectrum?** Each client has limited its own E to what its own spectrum
 allows. Together the states may be more predictable than each client's alone, so once more the
 largest common share c with \(S(\omega) - c\,\mathrm{blockdiag}(E_1, \dots, E_M) \succeq 0\) is
-used, unless sampling error explains it (`linalg.noise_floor`). The corrected moments are then those
+used, unless sampling error explains it (`linalg.noise_floor`; where noise was added, what
+\(S(\omega) - N\) has room for). The corrected moments are then those
 of a process, and the estimate of order one has no root outside the unit circle.
 """
 
@@ -69,7 +73,10 @@ def choose_noise(source: StateSource) -> NoiseChoice:
         return NoiseChoice(source, is_possible=False)
     if check.own_p_value >= CONTRADICTED:
         return NoiseChoice(source)
-    covs = tuple(map(_nonnegative, check.error_covs, check.state_covs))
+    shown = check.error_covs
+    if source.added_covs:
+        shown = tuple(both - N for both, N in zip(shown, source.added_covs, strict=True))
+    covs = tuple(map(_nonnegative, shown, check.state_covs))
     pairs = zip(source.names, source.error_covs, covs, strict=True)
     shares = {name: _share(own, shown) for name, own, shown in pairs}
     by_client = ", ".join(
@@ -107,7 +114,7 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
     Only unbroken stretches at which no client is missing count; where there are too few of them,
     or the states are collinear, nothing contradicts E and the share is 1.
     """
-    if not source.error_cov.any():
+    if not source.sensor_cov.any():
         return NoiseFloor(1.0, 1.0, 1.0)
     if not all(chunk.observed.all() for chunk in source.chunks()):
         source = complete_rows(source)
@@ -118,13 +125,14 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
             moments = LagMoments(
                 found.before_cov, found.lag_cov, found.after_cov, found.effective_pairs
             )
-            return noise_floor(moments, source.error_cov)
+            added_cov = source.added_cov if source.added_covs else None
+            return noise_floor(moments, source.sensor_cov, added_cov)
         lags -= 1
     return NoiseFloor(1.0, 1.0, 1.0)
 
 
 def limit_errors(source: StateSource, share: float) -> StateSource:
-    """Multiply E by the share, except where the user declared it."""
+    """Multiply E by the share, except where the user declared it; N stays what it is."""
     if share >= 1:
         return source
     covs = zip(source.names, source.error_covs, strict=True)

@@ -54,10 +54,11 @@ def _doubted_by_lags(source: StateSource) -> set[str]:
         return set()
     if found.p_value < CONTRADICTION:
         return set(source.names)
-    pairs = zip(source.names, source.error_covs, found.error_covs, strict=True)
+    added = source.added_covs or tuple(np.zeros_like(E) for E in source.error_covs)
+    pairs = zip(source.names, source.error_covs, found.error_covs, added, strict=True)
     return {
         name
-        for name, declared, lagged in pairs
+        for name, declared, lagged, N in pairs
         if declared.any()
-        and np.trace(np.linalg.solve(declared, lagged)) / len(declared) < MUCH_LESS
+        and np.trace(np.linalg.solve(declared, lagged - N)) / len(declared) < MUCH_LESS
     }

@@ -3,7 +3,8 @@ r"""What the server expects of the clients' states in normal operation.
 Two one-step predictions of each client's states, by ridge regression on training moments: from
 its own states alone, and with those of its possible causes. When an anomaly reaches a client
 through others, the second prediction fails less than the first, each in units of its usual error:
-the others explain a share of it.
+the others explain a share of it. Noise that clients add to their states is left in: new states
+carry the same, so what was usual stays usual.
 """
 
 from __future__ import annotations

@@ -46,6 +46,9 @@ class StateSource(NamedTuple):
         periods: steps of all cycles that clients took out of their data.
         declared: clients whose E was given by the user and is not to be changed.
         noise_shares: what each client says of its noise (`messages.StateHello`); empty: nothing.
+        added_covs: N_m per client, the covariance of the noise that it added to its states before
+            it sent them; empty: none. Known exactly, white and independent of everything, also in
+            a control loop, so it is always taken out and nothing limits or doubts it.
         before: the last steps before the first one, where time is a circle; else there are none.
         weighting: of time steps in the latent test, for data whose statistics drift: `ewma` halves
             every `weighting_span` steps back, `window` keeps the last `weighting_span` steps only.
@@ -60,6 +63,7 @@ class StateSource(NamedTuple):
     periods: tuple[int, ...] = ()
     declared: tuple[str, ...] = ()
     noise_shares: tuple[float, ...] = ()
+    added_covs: tuple[np.ndarray, ...] = ()
     before: Callable[[int], StateChunk] | None = None
     weighting: str = "none"
     weighting_span: int | float = 0
@@ -84,9 +88,21 @@ class StateSource(NamedTuple):
         return np.repeat(np.arange(len(self.dims)), self.dims)
 
     @property
-    def error_cov(self) -> Float[np.ndarray, "state state"]:
+    def sensor_cov(self) -> Float[np.ndarray, "state state"]:
         """E of all clients, block diagonal: their measurement errors are independent."""
         return np.asarray(scipy.linalg.block_diag(*self.error_covs))
+
+    @property
+    def added_cov(self) -> Float[np.ndarray, "state state"]:
+        """N of all clients, block diagonal; zero where nothing was added."""
+        if not self.added_covs:
+            return np.zeros((self.total_dim, self.total_dim))
+        return np.asarray(scipy.linalg.block_diag(*self.added_covs))
+
+    @property
+    def error_cov(self) -> Float[np.ndarray, "state state"]:
+        """E + N, all that is white in the states and not of their dynamics."""
+        return self.sensor_cov + self.added_cov if self.added_covs else self.sensor_cov
 
 
 def complete_rows(source: StateSource) -> StateSource:
@@ -128,6 +144,7 @@ def select_clients(source: StateSource, kept: Sequence[int]) -> StateSource:
         names=tuple(source.names[m] for m in clients),
         dims=tuple(source.dims[m] for m in clients),
         error_covs=tuple(source.error_covs[m] for m in clients),
+        added_covs=tuple(source.added_covs[m] for m in clients if source.added_covs),
         chunks=chunks,
         before=None,
         own_lags=tuple(source.own_lags[m] for m in clients),

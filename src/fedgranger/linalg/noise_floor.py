@@ -11,6 +11,10 @@ with \(B(\omega) = I - \sum_k B_k e^{-i\omega k}\) and V from an autoregression.
 is a minimum over directions and frequencies, it falls below 1 by sampling error alone. It counts
 only when it lies below what series of the same length show whose spectrum holds all of E:
 \(S_0 = E + (S - E)_+\), periodograms drawn from it with a fixed seed.
+
+Where white noise of known covariance N was added to the series, S holds E + N. Whether sampling
+error explains what is missing is then asked of E + N together; if it does not, what gives way is E
+alone: the largest c with \(S(\omega) - N - c E \succeq 0\).
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class NoiseFloor(NamedTuple):
     Attributes:
         share: c, the share of E to use: 1 unless the data contradict it.
         largest: ĉ as estimated, 1 at most.
-        bound: ĉ above this is within sampling error of 1.
+        bound: ĉ (of E + N) above this is within sampling error of 1.
     """
 
     share: float
@@ -73,11 +77,17 @@ def order_for(num_steps: int | float, dim: int) -> int:
     return min(MAX_ORDER, affordable)
 
 
-def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> NoiseFloor:
+def noise_floor(
+    moments: LagMoments,
+    error_cov: np.ndarray,
+    added_cov: np.ndarray | None = None,
+    seed: int = 0,
+) -> NoiseFloor:
     """Estimate the share and decide whether sampling error explains it.
 
     Free of the coordinates of the series. Moments that are not regular (a series without
-    innovation) allow no E. `seed` is that of the draws; the same data give the same answer.
+    innovation) allow no E. `added_cov` is N, None: nothing was added. `seed` is that of the draws;
+    the same data give the same answer.
 
     Example:
         >>> white = LagMoments(np.eye(1), np.zeros((1, 1)), np.eye(1), 500)
@@ -94,13 +104,16 @@ def noise_floor(moments: LagMoments, error_cov: np.ndarray, seed: int = 0) -> No
     scaled = LagMoments(
         before, whiten @ moments.lag @ wide.T, np.eye(len(root)), moments.num_windows
     )
-    E = symmetrise(whiten @ error_cov @ whiten.T)
-    largest = plain_share(scaled, E)
-    if largest >= 1:
+    E = total = symmetrise(whiten @ error_cov @ whiten.T)
+    N = None if added_cov is None else symmetrise(whiten @ added_cov @ whiten.T)
+    if N is not None:
+        total = E + N
+    of_total = plain_share(scaled, total)
+    if of_total >= 1:
         return NoiseFloor(1.0, 1.0, 1.0)
-    bound = _bound(scaled, E, np.random.default_rng(seed))
-    share = 1.0 if largest >= bound else max(largest, SMALLEST_SHARE)
-    return NoiseFloor(share, max(largest, SMALLEST_SHARE), bound)
+    bound = _bound(scaled, total, np.random.default_rng(seed))
+    largest = max(of_total if N is None else _share_beside(scaled, E, N), SMALLEST_SHARE)
+    return NoiseFloor(1.0 if of_total >= bound else largest, largest, bound)
 
 
 def plain_share(moments: LagMoments, error_cov: np.ndarray) -> float:
@@ -111,6 +124,17 @@ def plain_share(moments: LagMoments, error_cov: np.ndarray) -> float:
     shaped = np.linalg.solve(np.linalg.cholesky(V), _transfer(B, len(V)) @ half)
     gram = np.conj(np.swapaxes(shaped, 1, 2)) @ shaped
     return float(1 / max(np.linalg.eigvalsh(gram)[:, -1].max(), np.finfo(float).tiny))
+
+
+def _share_beside(moments: LagMoments, error_cov: np.ndarray, added_cov: np.ndarray) -> float:
+    """Largest c with S − N − c E ⪰ 0, 1 at most; 0 where S − N itself is not positive."""
+    values, vectors = np.linalg.eigh(error_cov)
+    half = vectors * np.sqrt(np.maximum(values, 0.0))
+    rest = _spectrum(moments) - added_cov
+    if np.linalg.eigvalsh(rest)[:, 0].min() <= 0:
+        return 0.0
+    gram = half.T @ np.linalg.solve(rest, np.broadcast_to(half + 0j, rest.shape))
+    return float(1 / max(np.linalg.eigvalsh(gram)[:, -1].max(), 1.0))
 
 
 def _autoregression(moments: LagMoments) -> tuple[np.ndarray, np.ndarray]:
@@ -127,14 +151,18 @@ def _transfer(B: np.ndarray, dim: int) -> np.ndarray:
     return np.eye(dim) - np.einsum("fk,ikj->fij", phases, B.reshape(dim, lags, dim))
 
 
+def _spectrum(moments: LagMoments) -> np.ndarray:
+    """S(ω) at all frequencies, (frequency, P, P)."""
+    B, V = _autoregression(moments)
+    inverse = np.linalg.inv(_transfer(B, len(V)))
+    return inverse @ V @ np.conj(np.swapaxes(inverse, 1, 2))
+
+
 def _bound(moments: LagMoments, error_cov: np.ndarray, rng: np.random.Generator) -> float:
     """Where ĉ of series that do hold all of E ends: mean minus three deviations, in logarithms."""
     dim = len(moments.after)
     lags = moments.before.shape[0] // dim
-    B, V = _autoregression(moments)
-    inverse = np.linalg.inv(_transfer(B, dim))
-    S = inverse @ V @ np.conj(np.swapaxes(inverse, 1, 2))
-    values, vectors = np.linalg.eigh(S - error_cov)
+    values, vectors = np.linalg.eigh(_spectrum(moments) - error_cov)
     excess = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.conj(np.swapaxes(vectors, 1, 2))
     values, vectors = np.linalg.eigh(error_cov + excess)
     half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -148,3 +148,22 @@ def test_twice_the_true_error_binds():
 )
 def test_order(steps, dim, order):
     assert order_for(steps, dim) == order
+
+
+def test_added_noise_leaves_what_is_left_for_the_error():
+    """Analytic: a white series of variance 1 with N = 0.6 has room for 0.4."""
+    white = LagMoments(np.eye(1), np.zeros((1, 1)), np.eye(1), 500)
+    N = np.array([[0.6]])
+    assert noise_floor(white, np.array([[4.0]]), N).share == pytest.approx(0.1, rel=1e-9)
+    assert noise_floor(white, np.array([[0.3]]), N).share == 1.0
+    assert noise_floor(white, np.array([[1.0]]), 2 * N).largest == SMALLEST_SHARE
+    nothing = noise_floor(white, np.array([[4.0]]), 0 * N)
+    assert nothing == pytest.approx(noise_floor(white, np.array([[4.0]])), rel=1e-9)
+
+
+def test_added_noise_vs_share_of_the_series_without_it():
+    """White noise adds N to S at every frequency, so S - N has the share of the plain series."""
+    A, Q, E, N = np.array([[0.9, 0.2], [0.0, 0.5]]), np.eye(2), 20 * np.eye(2), np.diag([1.0, 3.0])
+    plain = noise_floor(exact_moments(A, Q, np.zeros((2, 2)), 10), E)
+    noisy = noise_floor(exact_moments(A, Q, N, 10), E, N)
+    assert noisy.largest == pytest.approx(plain.largest, rel=0.02)
