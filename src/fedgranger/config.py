@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tomli_w
 
@@ -21,6 +21,9 @@ from fedgranger.option_fields import (
     whole,
 )
 from fedgranger.periods import Period, read_period
+
+if TYPE_CHECKING:
+    from fedgranger.privacy.terms import PrivacyTerms
 
 Auto = Literal["auto"]
 AUTO = ("auto",)
@@ -245,7 +248,76 @@ class EdgeTestOptions(Options):
 
 
 @dataclass(frozen=True)
-class RunConfig(EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOptions):
+class PrivacyOptions(Options):
+    """How much a run may tell about single measurements, and to whom."""
+
+    subject = "privacy"
+    privacy: str = choice(
+        "none",
+        ("none", "to-server", "to-clients"),
+        'whose curiosity noise protects from. "to-server": every client adds it to what it sends, '
+        'so the server, and whoever it tells, learn little of single measurements; "to-clients": '
+        "the server is trusted and adds it to the gradients it sends back, so that a client learns "
+        'little of the others; "none": no noise. FedGC\'s rounds are then asked for by name '
+        "(solver = 'newton')",
+    )
+    epsilon: float = number(
+        8.0, "ε of the whole run, for one client's data; smaller is more private", above=0
+    )
+    delta: float = number(1e-5, "δ at which ε is stated", above=0, below=1)
+    added_noise: float | Auto = number(
+        "auto",
+        "standard deviation of the noise on a state, in units of the state's own (of a gradient: "
+        'of its clipping bound), or "auto": what ε and δ ask for. A number is used whatever ε is; '
+        "the run says what it costs",
+        above=0,
+        words=AUTO,
+    )
+    neighbours: str = choice(
+        "event",
+        ("event", "window", "record"),
+        "what must be hard to tell: what one client measured at one time step (event), in "
+        "neighbour_steps consecutive ones (window), or at all (record)",
+    )
+    neighbour_steps: int = whole(10, "time steps of neighbours = 'window'", least=1)
+    clip: float | Auto = number(
+        "auto",
+        "largest norm of a client's state, in units of the state's own standard deviation; larger "
+        'ones are shortened. "auto": 1 in 1000 Gaussian states',
+        above=0,
+        words=AUTO,
+    )
+    private_rounds: int = whole(
+        8, "among how many rounds of FedGC their part of ε is shared", least=1
+    )
+
+    @property
+    def terms(self) -> PrivacyTerms | None:
+        """What the noise must be like; None without privacy."""
+        if self.privacy == "none":
+            return None
+        from fedgranger.privacy.sensitivity import Neighbours  # help does without SciPy
+        from fedgranger.privacy.terms import PrivacyTerms
+
+        is_auto = self.added_noise == "auto"
+        steps = self.neighbour_steps if self.neighbours == "window" else 1
+        return PrivacyTerms(
+            self.epsilon if is_auto else None,
+            self.delta,
+            None if is_auto else float(self.added_noise),
+            Neighbours(self.neighbours, steps),
+            None if self.clip == "auto" else float(self.clip),
+            self.private_rounds,
+        )
+
+    @property
+    def client_terms(self) -> PrivacyTerms | None:
+        """The same where the clients are to add it."""
+        return self.terms if self.privacy == "to-server" else None
+
+
+@dataclass(frozen=True)
+class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOptions):
     """Options of `fedgranger.fit`; the same names are keys of a TOML file and CLI options.
 
     `fedgranger fit --help` and docs/options.md have them all with their defaults.
@@ -253,6 +325,8 @@ class RunConfig(EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOption
 
     def check_together(self) -> None:
         """Check what concerns several options."""
+        if self.privacy != "none":
+            self._check_private()
         needs_rounds = self.test in ("asymptotic", "none") or self.uncertainty != "none"
         if self.solver == "none" and needs_rounds:
             raise ConfigError(
@@ -262,6 +336,22 @@ class RunConfig(EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOption
         if self.weighting != "none" and self.weighting_span < 1:
             raise ConfigError(
                 f"weighting_span is {self.weighting_span}; it must be a whole number of at least 1"
+            )
+
+    def _check_private(self) -> None:
+        """With noise FedGC's rounds are asked for by name, and are few."""
+        if self.solver == "auto" and self.privacy == "to-server":
+            object.__setattr__(self, "solver", "none")
+        if self.training_solver == "sgd":
+            raise ConfigError(
+                f"privacy='{self.privacy}' has no step-wise training, and none of its options: "
+                "every step would be a release of its own; use solver='newton', a few rounds, or "
+                "'none'"
+            )
+        if self.test == "asymptotic" or self.uncertainty != "none":
+            raise ConfigError(
+                f"privacy='{self.privacy}' has test='auto', 'debiased', 'readings' or 'none' and "
+                "no uncertainty along training: both need data that no client would send"
             )
 
     @property
@@ -277,6 +367,11 @@ class RunConfig(EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOption
             return self.solver
         about_steps = any(getattr(self, name) != default for name, default in _STEP_OPTIONS.items())
         return "sgd" if about_steps or self.test == "asymptotic" else "newton"
+
+    @property
+    def last_round(self) -> int:
+        """Number of the last round of exact solves; a private run has few."""
+        return self.passes if self.privacy == "none" else self.private_rounds - 1
 
     def to_toml(self) -> str:
         """Return the options as TOML text, in tables by subject."""

@@ -128,6 +128,42 @@ class NormalFacts(TypedDict, total=False):
     reason: str
 
 
+class ReleaseFacts(TypedDict):
+    """One kind of message with noise: how often it was told, μ of one, ε of all of them."""
+
+    message: str
+    times: int
+    size: float
+    epsilon: float
+
+
+class ClientPrivacy(TypedDict):
+    """What was told of one client's data.
+
+    Attributes:
+        epsilon: ε of all messages together.
+        added_noise: standard deviation of the noise on a state in units of the state's own; None
+            where states had none.
+        clipped_share: share of states that were clipped, as the client told it.
+    """
+
+    epsilon: float
+    added_noise: float | None
+    clipped_share: float
+    messages: list[ReleaseFacts]
+    not_covered: list[str]
+
+
+class PrivacyFacts(TypedDict):
+    """What the noise of a run costs; `epsilon` is of the client about whom most was told."""
+
+    direction: str
+    neighbours: str
+    delta: float
+    epsilon: float
+    clients: dict[str, ClientPrivacy]
+
+
 class Manifest(TypedDict):
     """The whole."""
 
@@ -143,6 +179,7 @@ class Manifest(TypedDict):
     config: dict[str, Any]
     inference: InferenceFacts
     normal: NormalFacts
+    privacy: NotRequired[PrivacyFacts]
     run: NotRequired[str]
     left_out: NotRequired[list[str]]
     command: NotRequired[str]

@@ -56,9 +56,9 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Raised whenever a kind or a field changes."""
-OLDEST_PROTOCOL = 6
+OLDEST_PROTOCOL = 7
 """The oldest version of the other side that this side understands."""
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
@@ -92,8 +92,8 @@ CONTENTS: Mapping[str, Content] = {
     "range": Content({**_OWN_TIME, "rounds": str, "data": str}, {"stretches": ("i8", 2)}),
     "begin": Content({"epoch": int, "round": int, **_TIME_AXIS}, {"stretches": ("i8", 2)}),
     "hello": Content(
-        {"own_lags": int, "is_declared": bool, "noise_share": float},
-        {"error_cov": ("f8", 2), "periods": ("i8", 1)},
+        {"own_lags": int, "is_declared": bool, "noise_share": float, "clipped_share": float},
+        {"error_cov": ("f8", 2), "periods": ("i8", 1), "added_cov": ("f8", 2)},
     ),
     "join": Content({"epoch": int, "total_dim": int}),
     "train": Content({"epoch": int}),
@@ -178,6 +178,10 @@ class StateHello(eqx.Module):
         is_declared: somebody at the site declared the noise, so E is not to be changed.
         noise_share: share of a declared E that the spectrum of its states has room for; of an
             identified one, the share that was kept for that reason.
+        added_cov: N, covariance of the noise that the client added to the states; zero where it
+            added none.
+        clipped_share: share of the states that were shortened to the bound of a private run, with
+            noise of its own.
     """
 
     error_cov: Float[Array, "state_dim state_dim"]
@@ -185,13 +189,16 @@ class StateHello(eqx.Module):
     periods: Int[Array, " num_periods"]
     is_declared: Bool[Array, ""]
     noise_share: Float[Array, ""]
+    added_cov: Float[Array, "state_dim state_dim"]
+    clipped_share: Float[Array, ""]
 
 
 class StateMessage(eqx.Module):
     """Sent once per time step for the edge tests; needs no round and no answer.
 
     Attributes:
-        states: least-squares states (CᵀR⁻¹C)⁻¹CᵀR⁻¹y; zero where missing.
+        states: least-squares states (CᵀR⁻¹C)⁻¹CᵀR⁻¹y, in a private run shortened and with noise;
+            zero where missing.
         is_observed: the measurement was there.
     """
 
@@ -229,9 +236,9 @@ def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
 
     Example:
         >>> hello_bytes(2)
-        (40, 49)
+        (40, 89)
     """
-    return 8 * (state_dim**2 + 1), 8 * (state_dim**2 + 2 + num_periods) + 1
+    return 8 * (state_dim**2 + 1), 8 * (2 * state_dim**2 + 3 + num_periods) + 1
 
 
 PASS_REPORT_BYTES = 16

@@ -1,5 +1,7 @@
 """A server that asks one client whatever it likes, and keeps all that it gets; for tests."""
 
+import contextlib
+
 import numpy as np
 
 import fedgranger as fg
@@ -36,6 +38,9 @@ class Memory:
     def flush(self, name):
         pass
 
+    def locked(self):
+        return contextlib.nullcontext()
+
     def flush_folder(self):
         pass
 
@@ -43,12 +48,12 @@ class Memory:
 PREPARED = {}
 
 
-def prepare(series, grid, options, start):
+def prepare(series, grid, options, start, noise):
     """Keep what was prepared: it depends on nothing else, and sequences repeat it."""
     theta = options.config.solver != "none" and start((1, 1)).tobytes()
-    key = (grid, options.to_text(), theta, series.model is None)
+    key = (grid, options.to_text(), theta, series.model is None, noise.secret)
     if key not in PREPARED:
-        PREPARED[key] = prepare_party(series, grid, options, start)
+        PREPARED[key] = prepare_party(series, grid, options, start, noise)
     return PREPARED[key]
 
 

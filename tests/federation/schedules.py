@@ -8,7 +8,7 @@ import sys
 import jax
 
 from tests.configs import formula_config
-from tests.federation.simulated import Case, Faults, WatchCase, World
+from tests.federation.simulated import Case, Faults, PrivateCase, WatchCase, World
 
 ALL_FAULTS = {"drop", "repeat", "slow", "crash", "full_disk"}
 
@@ -22,6 +22,12 @@ def make_cases():
         "edges": Case(formula_config(solver="newton", passes=1, state_dim=1)),
         "default": Case(formula_config(solver="none", state_dim=1), message_steps=15),
         "watch": WatchCase(formula_config(solver="none", state_dim=1, period="none")),
+        "private": PrivateCase(
+            formula_config(
+                solver="newton", state_dim=1, privacy="to-server", epsilon=1e4, private_rounds=3
+            ),
+            message_steps=15,
+        ),
         "three": Case(formula_config(solver="newton", passes=2, **short), num_clients=3),
     }
 
@@ -34,6 +40,8 @@ def case_of(seed):
         return "default"
     if seed % 10 == 7:
         return "watch"
+    if seed % 10 == 3:
+        return "private"
     return "sgd" if seed % 10 == 0 else ("newton", "pieces")[seed % 2]
 
 

@@ -4,6 +4,7 @@ Everything that happens follows from one seed, so a failing schedule can be repl
 are the real ones (`Coordinator`, `Party`, `Store`); only bytes, files and seconds are simulated.
 """
 
+import contextlib
 import errno
 import heapq
 import warnings
@@ -15,12 +16,14 @@ import numpy as np
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.questions import Site
+from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import Store
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watcher import Watcher
@@ -74,6 +77,9 @@ class Disk:
         self.seen[target] = self.seen.pop(source)
         self.renames.append((source, target))
         self.world.maybe_crash()
+
+    def locked(self):
+        return contextlib.nullcontext()
 
     def flush_folder(self):
         self.world.maybe_crash()
@@ -217,7 +223,7 @@ class Case:
         self.names = self.panel.names
         self.prepare = cache(
             lambda name, grid: seeded_preparation(config)(
-                self.series(name), grid, self.options.for_client(name), None
+                self.series(name), grid, self.options.for_client(name), None, None
             )
         )
         self.reference = self.undisturbed()
@@ -248,7 +254,8 @@ class Case:
     def left_at_sites(self, world):
         """What every site keeps of its normal operation."""
         kept = {name: load_normal(Store(disk), "run") for name, disk in world.disks.items()}
-        return {name: own and own.identity for name, own in kept.items()}
+        charged = {name: charges(disk) for name, disk in world.disks.items()}
+        return {name: (own and own.identity, charged[name]) for name, own in kept.items()}
 
     def is_same(self, found, world):
         """Whether a run found what the undisturbed one did, and left the same at the sites."""
@@ -261,6 +268,60 @@ class Case:
             pairs = zip(found.reference, wanted.reference, strict=True)
             same = same and all(np.array_equal(one, other) for one, other in pairs)
         return same and self.left_at_sites(world) == self.kept
+
+
+def charges(disk):
+    """What a site's ledger on its disk has, and for which μ; nothing twice."""
+    entries = ReleaseLedger(Store(disk), SitePolicy(**UNLIMITED)).entries()
+    found = {(entry.message, entry.content): entry.size for entry in entries}
+    assert len(found) == len(entries)
+    return found
+
+
+class PrivateCase(Case):
+    """Messages with noise: whatever left is in the ledger by then, and never with other noise."""
+
+    def party(self, name, disk, clock, told):
+        party = super().party(name, disk, clock, told)
+        handle = party.handle
+
+        def checked(payload):
+            answer = handle(payload)
+            self.check(name, decode(answer), SafeDisk(disk), told)
+            return answer
+
+        party.handle = checked
+        return party
+
+    def check(self, name, answer, disk, left):
+        """`left` holds what has left this client in this world, by what it is."""
+        kinds = [message for message, _ in charges(disk)]
+        arrays = {key: value.tobytes() for key, value in answer.arrays.items()}
+        if answer.kind in ("hello", "states"):
+            assert kinds.count("states") == kinds.count("clipped") == 1
+        if answer.kind == "message":
+            arrays.pop("filtered_states")  # sent once only
+            assert kinds.count("augmented") > answer.values["round"]
+            assert kinds.count("feedback") >= answer.values["round"]
+            assert kinds.count("filtered") == kinds.count("moments") == 1
+        for key, content in arrays.items():
+            place = (answer.kind, answer.values.get("round"), answer.values.get("piece"), key)
+            before = [old for where, old in left if where == place]
+            assert before in ([], [content]), f"{name}: other noise for {place}"
+            if not before:
+                left.append((place, content))
+
+
+class SafeDisk:
+    """What would be there after a crash at this moment."""
+
+    def __init__(self, disk):
+        self._files = dict(disk.safe)
+        for source, target in disk.renames:  # none is pending once a record is written
+            raise AssertionError((source, target))
+
+    def read(self, name):
+        return self._files.get(name)
 
 
 class WatchCase(Case):

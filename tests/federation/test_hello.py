@@ -6,8 +6,12 @@ import pytest
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.federation.validation import check_answer
 
-VALUES = {"own_lags": 2, "is_declared": False, "noise_share": 0.5}
-ARRAYS = {"error_cov": np.diag([0.2, 0.0]), "periods": np.array([24])}
+VALUES = {"own_lags": 2, "is_declared": False, "noise_share": 0.5, "clipped_share": 0.0}
+ARRAYS = {
+    "error_cov": np.diag([0.2, 0.0]),
+    "periods": np.array([24]),
+    "added_cov": np.zeros((2, 2)),
+}
 
 
 def check(values=None, arrays=None):
@@ -31,6 +35,10 @@ def test_an_honest_one_is_taken():
         ({}, {"error_cov": np.array([[1.0, 2.0], [2.0, 1.0]])}, "not symmetric positive"),
         ({}, {"error_cov": np.array([[1.0, 0.5], [0.0, 1.0]])}, "not symmetric positive"),
         ({}, {"error_cov": np.ones((1, 2))}, "its matrix does not fit"),
+        ({}, {"added_cov": np.array([[1.0, 2.0], [2.0, 1.0]])}, "noise covariance is not"),
+        ({}, {"added_cov": np.zeros((1, 1))}, "its matrix does not fit"),
+        ({"clipped_share": 1.1}, {}, "share of clipped states"),
+        ({"clipped_share": -0.1}, {}, "share of clipped states"),
         ({}, {"periods": np.array([24, 24])}, "periods are not"),
         ({}, {"periods": np.array([1])}, "periods are not"),
     ],

@@ -183,12 +183,12 @@ def test_parties_that_prepare_at_once_answer_one_question():
         server.disk = servers[0].disk
         server.restart()
 
-    def prepare_late(series, grid, told, start):
+    def prepare_late(series, grid, told, *drawn):
         for k, other in enumerate(servers[1:], 1):  # the others begin and end meanwhile
             other.offer(options(state_dim=k))
             other.begin(1, num_steps=NUM_STEPS - k)
             other.upload(1)
-        return prepare(series, grid, told, start)
+        return prepare(series, grid, told, *drawn)
 
     servers[0].party._client.prepare = prepare_late
     servers[0].offer(options())

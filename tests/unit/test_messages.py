@@ -35,7 +35,13 @@ def test_hello_bytes_vs_arrays(p):
     for count in (0, 2):
         periods = jnp.zeros(count, dtype=jnp.int64)
         told = StateHello(
-            jnp.zeros((p, p)), jnp.asarray(1), periods, jnp.asarray(True), jnp.asarray(1.0)
+            jnp.zeros((p, p)),
+            jnp.asarray(1),
+            periods,
+            jnp.asarray(True),
+            jnp.asarray(1.0),
+            jnp.zeros((p, p)),
+            jnp.asarray(0.0),
         )
         assert hello_bytes(p, count) == (payload(hello), payload(told))
 
@@ -63,6 +69,9 @@ def test_nothing_else_is_sent():
         ClientHello: ["self_transition", "state_gain"],
         ClientMessage: ["filtered_states", "augmented_states", "is_observed"],
         ServerMessage: ["gradients"],
-        StateHello: ["error_cov", "own_lags", "periods", "is_declared", "noise_share"],
+        StateHello: [
+            *("error_cov", "own_lags", "periods", "is_declared", "noise_share"),
+            *("added_cov", "clipped_share"),
+        ],
         StateMessage: ["states", "is_observed"],
     }

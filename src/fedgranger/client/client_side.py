@@ -8,16 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
-from fedgranger.client.learner import Learner
+from fedgranger.client.learner import Learner, make_learner
 from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
+from fedgranger.client.private_learner import PrivateLearner
+from fedgranger.client.private_states import PrivateStates, protect_states
 from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
 from fedgranger.messages import StateHello, StateMessage
 from fedgranger.normal_operation import Season
+from fedgranger.privacy.release import SecretNoise
 
 
 class ClientSide(NamedTuple):
@@ -26,7 +29,8 @@ class ClientSide(NamedTuple):
     Attributes:
         data: on the common axis, without what repeats.
         model: the local model; stays here.
-        states: least-squares states, zero where missing.
+        states: least-squares states as they are sent, in a private run with noise; zero where
+            missing.
         is_observed: the measurement was there.
         hello: what it sends before them.
         season: what repeats and was removed; of it only the whole steps leave.
@@ -35,6 +39,7 @@ class ClientSide(NamedTuple):
         notes: sentences on the season, for the people at the site.
         for_rounds: filtered states and step sizes, for FedGC's rounds; None when the run has none.
         learner: its part of the rounds, with its θ⁰; None until it is made.
+        protected: how the states were clipped and what noise they got; None without privacy.
     """
 
     data: ClientData
@@ -48,6 +53,7 @@ class ClientSide(NamedTuple):
     notes: tuple[str, ...]
     for_rounds: PreparedClient | None
     learner: Learner | None = None
+    protected: PrivateStates | None = None
 
 
 def set_up_client(
@@ -59,16 +65,35 @@ def set_up_client(
     interval: float | None = None,
     model: LocalModel | None = None,
     is_filtered: bool = True,
+    noise: SecretNoise | None = None,
 ) -> ClientSide:
     """Take out what repeats, identify unless the local model is known, and compute the states.
 
     The data are on the common time axis; without an interval (ticks per step) the median step is
-    used. With `is_filtered` filtered states are wanted too, for FedGC's rounds.
+    used. With `is_filtered` filtered states are wanted too, for FedGC's rounds. `noise` is what
+    only this client can draw; a private run needs it.
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
     states, observed = _states(data, model)
-    share = noise_share(data, starts, model)
+    terms, sent = config.client_terms, None
+    if terms is None:
+        share = noise_share(data, starts, model)
+    else:  # from here on nothing sees the states without noise
+        sizes = terms.sizes(
+            model.state_dim,
+            len(states),
+            has_tests=config.test != "none",
+            has_rounds=config.solver != "none",
+        )
+        share = 1.0 if model.is_declared else model.noise_share
+        if noise is None:
+            raise RuntimeError("a private run needs a source of noise")
+        if config.test == "none":
+            states = np.zeros_like(states)
+        else:
+            sent = protect_states(states, observed, model, terms, sizes, noise, data.treatment)
+            states = sent.states
     whole = StateMessage(jnp.asarray(states), jnp.asarray(observed))
     window = resolve_window(config, len(time) - 1)
     return ClientSide(
@@ -76,13 +101,43 @@ def set_up_client(
         model,
         states,
         observed,
-        hello=state_hello(whole, model, starts, period_steps(season), share),
+        hello=state_hello(
+            whole,
+            model,
+            starts,
+            period_steps(season),
+            share,
+            None if sent is None else sent.added_cov,
+            0.0 if sent is None else sent.clipped_share,
+        ),
         season=season,
         starts=starts,
         interval=float(np.median(step_lengths(time))),
         notes=notes,
         for_rounds=prepare_client(data, starts, config, window, model) if is_filtered else None,
+        protected=sent,
     )
+
+
+def with_learner(
+    side: ClientSide,
+    config: RunConfig,
+    message_steps: int,
+    start: np.ndarray,
+    noise: SecretNoise | None = None,
+) -> ClientSide:
+    """Add the client's part of FedGC's rounds, from this θ⁰."""
+    prepared = side.for_rounds
+    if prepared is None:
+        return side
+    if config.client_terms is None:
+        window = resolve_window(config, len(side.starts) - 1)
+        return side._replace(learner=make_learner(prepared, config, window, message_steps, start))
+    if noise is None:
+        raise RuntimeError("a private run needs a source of noise")
+    learner = PrivateLearner(side.data, side.starts, prepared, config, message_steps, start, noise)
+    prepared = prepared._replace(hello=learner.hello())
+    return side._replace(learner=learner, for_rounds=prepared)
 
 
 def resolve_window(config: RunConfig, num_pairs: int) -> int:

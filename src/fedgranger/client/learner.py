@@ -16,6 +16,7 @@ from fedgranger.client.prepared_client import PreparedClient, augment_params
 from fedgranger.config import RunConfig
 from fedgranger.convergence import correction_size
 from fedgranger.messages import ServerMessage
+from fedgranger.privacy.release import Release
 
 _descend = jax.jit(augment.step)
 
@@ -68,6 +69,14 @@ class Learner(ABC):
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
     ) -> ClientMemory:
         """θ for round `round_index` from the server's gradients of the round before."""
+
+    def augmentation(self, memory: ClientMemory) -> np.ndarray:
+        """θ of measurements in the model's units."""
+        return memory.augmentation
+
+    def releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
+        """What this round's messages tell with noise, for the ledger."""
+        return ()
 
     @abstractmethod
     def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:

@@ -54,10 +54,13 @@ def state_hello(
     starts: np.ndarray,
     periods: np.ndarray,
     noise_share: float,
+    added_cov: np.ndarray | None = None,
+    clipped_share: float = 0.0,
 ) -> StateHello:
     """What a client sends once before its least-squares states, which are all in `message`.
 
-    `periods` are the whole steps after which what it took out of its data repeats.
+    `periods` are the whole steps after which what it took out of its data repeats; `added_cov` is
+    the covariance of the noise that it added to the states, None: none.
     """
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
     order = own_order(np.asarray(message.states), np.asarray(message.is_observed), starts)
@@ -67,6 +70,8 @@ def state_hello(
         jnp.asarray(periods),
         jnp.asarray(model.is_declared),
         jnp.asarray(noise_share),
+        jnp.asarray(np.zeros_like(E) if added_cov is None else added_cov),
+        jnp.asarray(clipped_share),
     )
 
 

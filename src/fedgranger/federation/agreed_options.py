@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedgranger.config import RunConfig
+from fedgranger.config import PrivacyOptions, RunConfig
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, number, whole
 
@@ -24,6 +24,8 @@ ROUND_OPTIONS = (
     "augmentation_ridge",
 )
 """What its part of FedGC's rounds depends on."""
+PRIVACY_OPTIONS = tuple(PrivacyOptions.names())
+"""What its noise depends on."""
 
 
 def check_run_name(name: object) -> str:
@@ -97,6 +99,8 @@ class FederationOptions(ExchangeOptions):
         if config.solver != "none":
             values |= {key: getattr(config, key) for key in ROUND_OPTIONS}
             values["solver"] = config.training_solver  # the client does not know all options
+        if config.client_terms is not None:
+            values |= {key: getattr(config, key) for key in PRIVACY_OPTIONS}
         return ClientOptions(RunConfig(**values), self.message_steps)
 
     @classmethod
@@ -139,6 +143,13 @@ class ClientOptions:
             return {}
         return {key: getattr(self.config, key) for key in ROUND_OPTIONS}
 
+    @property
+    def noise(self) -> dict[str, Any]:
+        """The options that its noise depends on; none where it adds none."""
+        if self.config.client_terms is None:
+            return {}
+        return {key: getattr(self.config, key) for key in PRIVACY_OPTIONS}
+
     def capped(self, largest: int) -> ClientOptions:
         """The same with so many states at most."""
         dim = min(self.config.max_state_dim, largest)
@@ -147,7 +158,7 @@ class ClientOptions:
     def to_text(self) -> str:
         """The options as JSON, the same text for the same options."""
         common = {"test": self.config.test, "message_steps": self.message_steps}
-        return json.dumps({**common, **self.states, **self.rounds}, sort_keys=True)
+        return json.dumps({**common, **self.states, **self.rounds, **self.noise}, sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> ClientOptions:
@@ -161,7 +172,9 @@ class ClientOptions:
         size = values.pop("message_steps", None)
         if type(size) is not int or size < 1:
             raise ConfigError("message_steps must be a whole number of at least 1")
-        known = {"test", *STATE_OPTIONS, *(ROUND_OPTIONS if "solver" in values else ())}
+        known = {"test", *STATE_OPTIONS}
+        known |= {*ROUND_OPTIONS} if "solver" in values else set()
+        known |= {*PRIVACY_OPTIONS} if "privacy" in values else set()
         if set(values) != known or isinstance(values["state_dim"], dict):
             raise ConfigError("the options are not those that a client is told")
         config = RunConfig.from_mapping({"solver": "none", **values})

@@ -31,8 +31,13 @@ def hello(prepared: ClientSide) -> Answer:
         "own_lags": int(sent.own_lags),
         "is_declared": bool(sent.is_declared),
         "noise_share": float(sent.noise_share),
+        "clipped_share": float(sent.clipped_share),
     }
-    arrays = {"error_cov": np.asarray(sent.error_cov), "periods": np.asarray(sent.periods)}
+    arrays = {
+        "error_cov": np.asarray(sent.error_cov),
+        "periods": np.asarray(sent.periods),
+        "added_cov": np.asarray(sent.added_cov),
+    }
     return "hello", values, arrays
 
 

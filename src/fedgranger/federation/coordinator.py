@@ -17,6 +17,7 @@ from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import Store
+from fedgranger.federation.training_rounds import BudgetSpent
 from fedgranger.federation.validation import check_answer, check_length, check_sender
 
 LARGEST_RESTARTS = 1000
@@ -152,7 +153,11 @@ class Coordinator:
     def _refused(self, client: str, packet: Packet) -> None:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
-        if code in ("data", "policy"):
+        if code == "budget" and self.phase == "step":
+            self._log(f"client '{client}': {sentence[:300]}")
+            self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence[:300]}")))
+            return
+        if code in ("data", "policy", "budget"):
             raise RunStopped(f"client '{client}': {sentence[:300]}")
         if code == "stale":
             raise RunStopped(

@@ -40,7 +40,10 @@ class LocalClient:
     @property
     def augmentation(self) -> np.ndarray | None:
         """θ after the rounds that went through this client; None when there were none."""
-        return None if self._memory is None else self._memory.augmentation
+        learner = self.prepared.learner
+        if self._memory is None or learner is None:
+            return None
+        return learner.augmentation(self._memory)
 
     def answer(
         self, kind: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]

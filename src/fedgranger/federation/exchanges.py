@@ -91,6 +91,7 @@ def collect_states(
 
     dims = tuple(participants.dims.values())
     covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
+    added = tuple(np.asarray(hellos[name].arrays["added_cov"]) for name in names)
     own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
     return StateSource(
         names,
@@ -102,6 +103,7 @@ def collect_states(
         periods=tuple(int(step) for name in names for step in hellos[name].arrays["periods"]),
         declared=tuple(name for name in names if hellos[name].values["is_declared"]),
         noise_shares=tuple(float(hellos[name].values["noise_share"]) for name in names),
+        added_covs=added if any(cov.any() for cov in added) else (),
     )
 
 

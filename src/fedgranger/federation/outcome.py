@@ -76,6 +76,8 @@ def to_result(
         normal["monitors"] = "sites"
     manifest["run"], manifest["left_out"] = coordinator.plan.run, list(left_out)
     manifest["inference"], manifest["normal"] = cast("InferenceFacts", facts), normal
+    if found.privacy is not None:
+        manifest["privacy"] = found.privacy
     return Result(
         found.clients,
         found.dims,
@@ -131,6 +133,7 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> Tra
     if training.granger is None:
         return {**NOT_TRAINED}
     exact = config.training_solver == "newton"
+    private = "" if config.privacy == "none" else _private_status(training, config)
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
     window = num_pairs if exact or config.window == "full" else int(config.window)
     passes = training.rounds if exact else training.rounds // -(-num_pairs // window)
@@ -143,8 +146,20 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> Tra
         "converged": bool(distance <= tolerance),
         "criterion": CRITERION,
         "distance": distance if np.isfinite(distance) else None,
-        "status": _status(passes, distance, tolerance, exact=exact),
+        "status": private or _status(passes, distance, tolerance, exact=exact),
     }
+
+
+def _private_status(training: Training, config: RunConfig) -> str:
+    """Rounds with noise do not converge: they end when their part of ε is told."""
+    if training.note:
+        return (
+            f"training ended after {training.rounds} rounds, its estimate is kept: {training.note}"
+        )
+    return (
+        f"ended after {training.rounds} rounds: ε is shared among {config.private_rounds} messages "
+        "of every client, and with noise no round is the last by itself"
+    )
 
 
 def _status(passes: int, distance: float, tolerance: float, *, exact: bool) -> str:

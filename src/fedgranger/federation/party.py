@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.learner import Learner
-from fedgranger.client.own_normal import learn_own_normal
+from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError
@@ -30,8 +29,9 @@ from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.followed_run import FollowedRun, load_run
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
+from fedgranger.federation.release_ledger import BudgetError, period_of
 from fedgranger.federation.requests import RefusalError, read_edges, read_grid, reason_of, refuse
-from fedgranger.federation.watch_records import keep_normal
+from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 
 Edges = list[tuple[str, str, float, float]]
@@ -178,9 +178,22 @@ class Party:
         if learner.piece_length(round_index, wanted) < 1:
             raise RefusalError("invalid", f"there is no piece {wanted}")
         self._client.questions.show(memory.augmentation)
+        self._charge(learner, memory, round_index)
         return answers.round_message(
             learner, memory, round_index, wanted, want_filtered=bool(values["want_filtered"])
         )
+
+    def _charge(self, learner: Learner, memory: ClientMemory, round_index: int) -> None:
+        """Write down what a private round tells, before it does; refuse more than was agreed."""
+        terms = ClientOptions.from_text(self._followed.options).config.client_terms
+        if terms is None or self._followed.grid is None:
+            return
+        if round_index >= terms.rounds:
+            raise BudgetError(f"this run's privacy is shared among {terms.rounds} rounds of FedGC")
+        releases = learner.releases(memory, round_index)
+        now = self._site.clock()
+        period = period_of(self._followed.grid)
+        self._client.ledger.charge(self._followed.run, releases, period, now)
 
     def _learn(self, learner: Learner, round_index: int, packet: Packet) -> None:
         """Collect gradients; with the last piece θ of the round is computed and written."""
@@ -220,7 +233,8 @@ class Party:
         if self._followed.grid is not None:
             prepared = self._ready()
             try:
-                keep_normal(self._site.store, run, learn_own_normal(prepared))
+                config = ClientOptions.from_text(self._followed.options).config
+                learn_and_keep(self._site, run, prepared, self._followed.grid, config)
             except DataError as error:
                 self._site.log(f"run '{run}': new data cannot be watched: {error}")
         self._on_finish(edges)

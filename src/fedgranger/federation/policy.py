@@ -22,6 +22,7 @@ from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.option_fields import check_choice, unknown_key
+from fedgranger.privacy.sensitivity import Neighbours
 
 POLICY_FILE = "policy.toml"
 UNLIMITED: Mapping[str, Any] = {
@@ -61,6 +62,11 @@ class SitePolicy:
     ask: bool = False
     largest_message_steps: int = 50_000
     watch: bool = False
+    epsilon: float | int = math.inf
+    delta: float | int = 1e-5
+    neighbours: str = "event"
+    neighbour_steps: int = 1
+    covered_only: bool = False
 
     def __post_init__(self) -> None:
         """Check every value; the message names the key, the value and what is allowed."""
@@ -70,11 +76,12 @@ class SitePolicy:
             ("questions", 1),
             ("runs_per_day", 1),
             ("largest_message_steps", 1),
+            ("neighbour_steps", 1),
         ):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number >= {least}")
-        for name in ("standardise", "ask", "watch"):
+        for name in ("standardise", "ask", "watch", "covered_only"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false")
         ratio = self.smallest_sensors_per_state
@@ -83,6 +90,12 @@ class SitePolicy:
                 f"smallest_sensors_per_state is {ratio!r}; it must be a number of at least 1"
             )
         object.__setattr__(self, "smallest_sensors_per_state", float(ratio))
+        for name, largest in (("epsilon", math.inf), ("delta", 1.0)):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value <= largest:
+                raise ConfigError(f"{name} is {value!r}; it must be a number above 0")
+            object.__setattr__(self, name, float(value))
+        check_choice("neighbours", self.neighbours, ("event", "window", "record"))
         if not isinstance(self.tests, tuple):
             raise ConfigError(f"tests is {self.tests!r}; it must be a list of names")
         for name in self.tests:
@@ -90,12 +103,23 @@ class SitePolicy:
         for name in ("first_time", "last_time"):
             _moment(name, getattr(self, name))
 
+    @property
+    def near(self) -> Neighbours:
+        """Which records the budget is about."""
+        steps = self.neighbour_steps if self.neighbours == "window" else 1
+        return Neighbours(self.neighbours, steps)
+
     def largest_for(self, num_sensors: int) -> int:
         """The most states that may leave a site with so many sensors."""
         return min(self.largest_state_dim, int(num_sensors / self.smallest_sensors_per_state))
 
-    def check_options(self, options: ClientOptions, num_sensors: int) -> None:
-        """Refuse options that ask for too much, before anything is computed, naming the limit."""
+    def check_options(
+        self, options: ClientOptions, num_sensors: int, *, is_declared: bool = False
+    ) -> None:
+        """Refuse options that ask for too much, before anything is computed, naming the limit.
+
+        `is_declared`: the site declares its local model.
+        """
         config, largest = options.config, self.largest_for(num_sensors)
         if largest < 1:
             raise PolicyError("its policy lets no state out")
@@ -115,6 +139,16 @@ class SitePolicy:
             raise PolicyError(
                 "its policy allows no rounds of FedGC; use solver='none', or ask the site to raise "
                 "'rounds'"
+            )
+        if config.client_terms is None and (self.epsilon < math.inf or self.covered_only):
+            raise PolicyError(
+                "its policy lets states out with noise only; use privacy='to-server' and epsilon "
+                f"at most {self.epsilon:g}"
+            )
+        if self.covered_only and not (is_declared and config.period == "none"):
+            raise PolicyError(
+                "its policy lets out only what its privacy budget covers: the site must declare "
+                "its local model, and the run must have period='none'"
             )
         if options.message_steps > self.largest_message_steps:
             raise PolicyError(

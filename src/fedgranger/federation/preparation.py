@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedgranger.client.client_side import ClientSide, resolve_window, set_up_client
-from fedgranger.client.learner import make_learner
+from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site, question_of
+from fedgranger.federation.release_ledger import ReleaseLedger, period_of
 from fedgranger.federation.secret import data_hash, draw_start
+from fedgranger.privacy.release import Release, SecretNoise, seeded_secret
 
 Start = Callable[[tuple[int, int]], np.ndarray]
 """θ⁰ by its shape."""
-Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start], ClientSide]
+Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start, SecretNoise], ClientSide]
 
 
 def prepare_party(
-    series: LocalSeries, grid: TimeGrid, options: ClientOptions, start: Start
+    series: LocalSeries,
+    grid: TimeGrid,
+    options: ClientOptions,
+    start: Start,
+    noise: SecretNoise | None = None,
 ) -> ClientSide:
     """Put the data on the common time axis and prepare; filter only for FedGC's rounds."""
     config = options.config
@@ -38,24 +44,26 @@ def prepare_party(
             interval=float(grid.interval),
             model=series.model,
             is_filtered=config.solver != "none",
+            noise=noise,
         )
-        if found.for_rounds is None:
-            return found
-        window = resolve_window(config, grid.num_steps - 1)
         theta = start(found.model.augmentation_shape)
-        learner = make_learner(found.for_rounds, config, window, options.message_steps, theta)
-        return found._replace(learner=learner)
+        return with_learner(found, config, options.message_steps, theta, noise)
 
 
 def seeded_preparation(config: RunConfig) -> Preparation:
-    """The same with θ⁰ from the run's seed and prior, as in one process: for simulations only."""
+    """The same with θ⁰ and noise from the run's seed, as in one process: for simulations only."""
 
     def prepare(
-        series: LocalSeries, grid: TimeGrid, options: ClientOptions, _start: Start
+        series: LocalSeries,
+        grid: TimeGrid,
+        options: ClientOptions,
+        _start: Start,
+        _noise: SecretNoise,
     ) -> ClientSide:
         name = series.client.name
         start = functools.partial(initial_augmentation, name, config=config)
-        return prepare_party(series, grid, options, start)
+        noise = SecretNoise(seeded_secret(config.seed, name))
+        return prepare_party(series, grid, options, start, noise)
 
     return prepare
 
@@ -69,6 +77,7 @@ class PermittedClient:
         series: its data, within the period that the policy allows.
         data_hash: tells its data, with the model declared for them, from others.
         questions: what it has been asked about them.
+        ledger: what was told of them.
         question: name of the last one that was allowed; empty: none.
         prepare: identifies, computes the states and builds the learner.
     """
@@ -78,13 +87,18 @@ class PermittedClient:
         self.data_hash = data_hash(site.secret, series)
         measured = data_hash(site.secret, series._replace(model=None))
         self.questions = Questions(site.store, site.policy, measured)
+        self.ledger = ReleaseLedger(site.store, site.policy)
         self.question = ""
         self._prepared: tuple[tuple[TimeGrid, str], ClientSide] | None = None
         self._permitted: tuple[str, TimeGrid, str] | None = None
 
     def check_options(self, options: ClientOptions) -> None:
         """Refuse options that ask for more than the policy allows."""
-        self._site.policy.check_options(options, self.series.client.num_sensors)
+        self._site.policy.check_options(
+            options,
+            self.series.client.num_sensors,
+            is_declared=self.series.model is not None,
+        )
 
     def ready(self, run: str, text: str, grid: TimeGrid) -> ClientSide:
         """The data prepared for a run with these options on the agreed time axis.
@@ -107,7 +121,8 @@ class PermittedClient:
         if prepared is None:
             try:
                 start = functools.partial(draw_start, self._site.secret, self.data_hash)
-                prepared = self.prepare(self.series, grid, options.capped(largest), start)
+                noise = SecretNoise(self._site.secret)
+                prepared = self.prepare(self.series, grid, options.capped(largest), start, noise)
             except Exception:
                 self.questions.fail(question, now)
                 raise
@@ -115,6 +130,11 @@ class PermittedClient:
                 raise PolicyError(f"its policy allows {largest} states at most")
             for note in _notes(prepared, options, largest):
                 self._site.log(f"run '{run}'{note}")
+        releases = () if prepared.protected is None else prepared.protected.releases
+        if options.config.client_terms is None:
+            content = f"{self.data_hash} {question}"
+            releases = (Release("states without noise", content, lambda _: math.inf),)
+        self.ledger.charge(run, releases, period_of(grid), now)
         self.questions.take(run, question, now)
         self._prepared, self.question = (key, prepared), question
         self._permitted = (run, *key)
@@ -131,6 +151,9 @@ def _notes(prepared: ClientSide, options: ClientOptions, largest: int) -> list[s
             "might have been chosen"
         )
     notes += [f": {note}" for note in prepared.notes]
+    if prepared.protected is not None and prepared.protected.num_clipped:
+        share = prepared.protected.num_clipped / max(int(prepared.is_observed.sum()), 1)
+        notes.append(f": {100 * share:.2g} % of the states were shortened to the clipping bound")
     if prepared.learner is not None:
         notes.append(
             f" asks for rounds of FedGC: every round shows the server {dim} more combinations of "

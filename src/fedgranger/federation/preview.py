@@ -7,6 +7,8 @@ those weights, so this is an upper bound for linear prediction.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +21,16 @@ from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
 from fedgranger.messages import hello_bytes, state_bytes
+from fedgranger.privacy.release import SecretNoise, seeded_secret
+
+LARGEST_EPSILON = 1e6
+"""Stands for a budget without limit."""
 
 
 class Preview(NamedTuple):
     """What the default run and one with rounds would let out.
+
+    With a privacy budget, with noise that spends all of it at once, and without rounds.
 
     Attributes:
         question: name of the question that the default run asks.
@@ -55,11 +63,19 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
     steps = grid.num_steps
     largest = policy.largest_for(series.client.num_sensors)
     size = policy.largest_message_steps
-    asked = FederationOptions(RunConfig(solver="none"), message_steps=size).for_client(
-        series.client.name
-    )
-    policy.check_options(asked, series.client.num_sensors)
-    prepared = prepare_party(series, grid, asked.capped(largest), np.zeros)
+    config = RunConfig(solver="none")
+    if policy.epsilon < math.inf or policy.covered_only:  # the least noise that it lets out
+        most = min(policy.epsilon, LARGEST_EPSILON)
+        near = {"neighbours": policy.neighbours, "neighbour_steps": policy.neighbour_steps}
+        period = "none" if policy.covered_only else config.period
+        config = replace(
+            config, privacy="to-server", epsilon=most, delta=policy.delta, period=period, **near
+        )
+        rounds = 0
+    asked = FederationOptions(config, message_steps=size).for_client(series.client.name)
+    policy.check_options(asked, series.client.num_sensors, is_declared=series.model is not None)
+    noise = SecretNoise(seeded_secret(0, "preview"))
+    prepared = prepare_party(series, grid, asked.capped(largest), np.zeros, noise)
     p, d = prepared.model.augmentation_shape
     hello, state_hello = hello_bytes(p, len(prepared.season.lengths))
     once = state_hello + state_bytes(p) * steps

@@ -29,6 +29,7 @@ from fedgranger.federation.exchanges import (
     collect_states,
     request_on_grid,
 )
+from fedgranger.federation.privacy_facts import clipping_warnings, privacy_facts
 from fedgranger.federation.store import Store
 from fedgranger.federation.time_fields import check_clocks, read_time_range
 from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Training, train
@@ -37,6 +38,7 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.noise_warnings import declared_noise_warnings, noiseless_warnings
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
+from fedgranger.manifest_types import PrivacyFacts
 from fedgranger.server.trainer import Trainer
 
 DATA_RECORD = "data"
@@ -73,6 +75,7 @@ class ServerResult(NamedTuple):
         periods: whole steps of what each client took out of its data.
         reference: what the server expects of the states in normal operation; None without states.
         normal: facts about it, or the reason why there is none.
+        privacy: what the noise of the run costs; None: it had none.
     """
 
     clients: tuple[str, ...]
@@ -87,6 +90,7 @@ class ServerResult(NamedTuple):
     periods: dict[str, list[int]]
     reference: Reference | None = None
     normal: dict[str, Any] = {}  # noqa: RUF012  never changed
+    privacy: PrivacyFacts | None = None
 
 
 Tested = tuple[EdgeInference | None, dict[str, Any]]
@@ -152,8 +156,13 @@ def server_protocol(
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)
         tested = run_tests(config, source) if hooks.test is None else hooks.test(source, training)
         inference, facts = tested
+    rounds = config.private_rounds if training.note else training.rounds + 1
+    rounds = 0 if training.granger is None else rounds
+    privacy = privacy_facts(config, hellos, grid.num_steps, rounds)
+    facts["warnings"] += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)
-    yield participants.request("finish", {"edges": _edges_text(inference)})
+    shown = None if config.privacy == "to-clients" else inference
+    yield participants.request("finish", {"edges": _edges_text(shown)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return ServerResult(
         names,
@@ -168,6 +177,7 @@ def server_protocol(
         periods,
         reference,
         normal,
+        privacy,
     )
 
 

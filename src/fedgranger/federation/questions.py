@@ -69,6 +69,7 @@ def question_of(
     else:
         states["max_state_dim"] = 0
     content = [states, options.rounds, [str(part) for part in grid]]
+    content += [options.noise] if options.noise else []
     name = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8)
     for matrix in () if model is None else model.matrices:
         name.update(np.ascontiguousarray(matrix).tobytes())

@@ -16,6 +16,7 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet, digest, encode
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import WaitingError
+from fedgranger.federation.release_ledger import BudgetError
 from fedgranger.federation.time_fields import read_fraction, read_stretches
 
 CANNOT = "it cannot take part; its own log says why"
@@ -51,6 +52,9 @@ def reason_of(error: Exception, run: str, log: Callable[[str], None]) -> tuple[s
             "it asks for and lets it go on"
         )
         return "waiting", str(error)
+    if isinstance(error, BudgetError):
+        log(f"run '{run[:63]}' tells nothing more: {error}")
+        return "budget", str(error)
     if isinstance(error, PolicyError):
         log(f"run '{run[:63]}' was refused: {error}")
         return "policy", str(error)

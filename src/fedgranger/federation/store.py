@@ -6,8 +6,11 @@ simulation runs the same `Store` on a disk that loses whatever was not flushed.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -45,6 +48,10 @@ class Files(Protocol):
         """Force renames to the disk."""
         ...
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from changing what is read and then written."""
+        ...
+
 
 class DiskFiles:
     """A folder of the real disk, readable by its owner only."""
@@ -78,12 +85,26 @@ class DiskFiles:
         """Force renames to the disk."""
         flush_to_disk(self._folder)
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no other process holds the folder's lock; a crash releases it."""
+        descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
 
 class Store:
     """Named records of values and arrays."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold this while a record is read and then written; two runs may go on at once."""
+        return self._files.locked()
 
     def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Replace a record; when this returns, it survives a crash."""

@@ -13,6 +13,7 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import ConfigError, UnstableRecursionError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
+from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
 from fedgranger.server.trainer import RoundMessages, Rows, Trainer, make_trainer
 
@@ -29,6 +30,7 @@ class Training(NamedTuple):
         rounds: rounds of training.
         distance: how far from the limit at the end.
         failure: why it failed; empty: it did not.
+        note: why it ended before it had to; empty: it did not.
     """
 
     granger: np.ndarray | None
@@ -36,6 +38,11 @@ class Training(NamedTuple):
     rounds: int
     distance: float
     failure: str = ""
+    note: str = ""
+
+
+class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a rule
+    """A client tells nothing more; what there is of the estimate is kept."""
 
 
 NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
@@ -94,10 +101,18 @@ def train(
         values, arrays = resumed
         trainer.restore(values["trainer"], arrays)
         start, trace = int(values["round"]), values["trace"]
+    note, protect = "", None
+    if config.privacy == "to-clients":
+        noise = server_noise(record.store, config, is_local=options.is_local)
+        protect = GradientNoise(config, noise, num_pairs, len(names)).protect
     try:
-        rounds = yield from _exchange_rounds(participants, trainer, start, trace, record)
+        rounds = yield from _exchange_rounds(participants, trainer, start, trace, record, protect)
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error))
+    except BudgetSpent as error:
+        if not trace:
+            return NO_TRAINING._replace(failure=str(error))
+        rounds, note = int(trace[-1][0]), str(error)
     per_pass = 1 if config.training_solver == "newton" else -(-num_pairs // window)
     table = [
         (int(losses[0]) // per_pass, int(losses[0]), name, np.nan, loss)
@@ -105,7 +120,8 @@ def train(
         for name, loss in zip(names, losses[1:], strict=True)
     ]
     trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
-    return Training(_with_diagonal(trainer.granger, rows), trace_table, rounds, trainer.distance)
+    granger = _with_diagonal(trainer.granger, rows)
+    return Training(granger, trace_table, rounds, trainer.distance, note=note)
 
 
 def _window(config: RunConfig, num_pairs: int) -> int:
@@ -124,8 +140,9 @@ def _exchange_rounds(
     start: int,
     trace: list[list[float]],
     record: RoundRecord,
+    protect: Callable[[int, list[np.ndarray]], list[np.ndarray]] | None,
 ) -> Generator[Request, Answers, int]:
-    """Rounds until the trainer has enough; return how many."""
+    """Rounds until the trainer has enough; return how many. `protect` adds noise to gradients."""
     names = tuple(participants.dims)
     filtered: Sequence[np.ndarray] | None = None
     gradients: list[np.ndarray] | None = None
@@ -147,6 +164,7 @@ def _exchange_rounds(
             trace.append([float(round_index), *map(float, trainer.losses)])
         if gradients is None:
             return round_index
+        gradients = gradients if protect is None else protect(round_index, gradients)
         round_index += 1
 
 

@@ -46,7 +46,7 @@ def check_length(kind: str, shape: Shape, payload: bytes) -> None:
     """Refuse an answer that is longer than any to a request of this kind, before it is read."""
     if shape is None:
         square, stretches = 8 * LARGEST_STATE**2 + 8, 16 * MOST_STRETCHES
-        arrays = {"offer": stretches, "watch": stretches, "begin": square, "train": square}
+        arrays = {"offer": stretches, "watch": stretches, "begin": 2 * square, "train": square}
         largest = ENVELOPE_BYTES + arrays.get(kind, 0)
     else:
         steps, dim = shape
@@ -112,13 +112,17 @@ def _check_axis(packet: Packet) -> None:
 
 
 def _check_hello(packet: Packet) -> None:
-    E = packet.arrays["error_cov"]
-    p = len(E)
-    _demand(1 <= p <= LARGEST_STATE and E.shape == (p, p), "its matrix does not fit")
-    scale = float(np.abs(E).max())
-    is_cov = bool(np.abs(E - E.T).max() <= 1e-9 * scale)
-    is_cov = is_cov and bool(np.linalg.eigvalsh(E)[0] >= -1e-9 * scale)
-    _demand(is_cov, "its error covariance is not symmetric positive semidefinite")
+    p = len(packet.arrays["error_cov"])
+    for name, words in (("error_cov", "error covariance"), ("added_cov", "noise covariance")):
+        cov = packet.arrays[name]
+        _demand(1 <= p <= LARGEST_STATE and cov.shape == (p, p), "its matrix does not fit")
+        scale = float(np.abs(cov).max())
+        is_cov = bool(np.abs(cov - cov.T).max() <= 1e-9 * scale)
+        is_cov = is_cov and bool(np.linalg.eigvalsh(cov)[0] >= -1e-9 * scale)
+        _demand(is_cov, f"its {words} is not symmetric positive semidefinite")
+    _demand(
+        0 <= float(packet.values["clipped_share"]) <= 1, "its share of clipped states is not one"
+    )
     order = int(packet.values["own_lags"])
     _demand(1 <= order <= LARGEST_ORDER, "its number of own lags is out of range")
     share = float(packet.values["noise_share"])

@@ -16,15 +16,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.client.own_normal import OwnNormal
-from fedgranger.data.time_axis import LocalSeries, TimeGrid
+from fedgranger.client.client_side import ClientSide
+from fedgranger.client.own_normal import OwnNormal, learn_own_normal
+from fedgranger.client.private_monitor import MonitorNoise, monitor_noise, with_noisy_range
+from fedgranger.config import RunConfig
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time
 from fedgranger.federation.codec import digest, pack
 from fedgranger.federation.policy import PolicyError
+from fedgranger.federation.questions import Site
 from fedgranger.federation.secret import keyed_hash
 from fedgranger.federation.store import Store
 from fedgranger.normal_operation import Monitor, Season
+from fedgranger.privacy.release import SecretNoise
 
 NORMAL = "normal"
+NOISE = "noise_"
 REPORTED = "reported"
 
 
@@ -34,13 +40,15 @@ class KeptNormal(NamedTuple):
     Attributes:
         own: what the client learned.
         identity: the same for the same content: other readings of the sensors have another.
+        noise: on its reports, after a private run.
     """
 
     own: OwnNormal
     identity: str
+    noise: MonitorNoise | None = None
 
 
-def keep_normal(store: Store, run: str, own: OwnNormal) -> None:
+def keep_normal(store: Store, run: str, own: OwnNormal, noise: MonitorNoise | None = None) -> None:
     """Write it to the disk, whole or not at all."""
     fields = own.monitor.to_arrays()
     texts = {name: value.tolist() for name, value in fields.items() if value.dtype.kind == "U"}
@@ -50,6 +58,8 @@ def keep_normal(store: Store, run: str, own: OwnNormal) -> None:
         "season": None if own.season is None else own.season.to_mapping(),
         "interval": own.interval,
     }
+    if noise is not None:
+        numbers |= {f"{NOISE}{name}": np.asarray(one) for name, one in noise._asdict().items()}
     identity = digest(pack(values, numbers))
     store.save(f"{NORMAL}.{run}", {**values, "identity": identity}, numbers)
 
@@ -62,8 +72,27 @@ def load_normal(store: Store, run: str) -> KeptNormal | None:
     values, numbers = record
     texts = {name: np.array(value) for name, value in values["texts"].items()}
     season = None if values["season"] is None else Season.from_mapping(values["season"])
+    noise = None
+    if f"{NOISE}unit" in numbers:
+        unit, *scales = (numbers.pop(f"{NOISE}{name}") for name in MonitorNoise._fields)
+        noise = MonitorNoise(unit, *map(float, scales))
     own = OwnNormal(Monitor.from_arrays({**numbers, **texts}), season, values["interval"])
-    return KeptNormal(own, values["identity"])
+    return KeptNormal(own, values["identity"], noise)
+
+
+def learn_and_keep(
+    site: Site, run: str, side: ClientSide, grid: TimeGrid, config: RunConfig
+) -> None:
+    """Learn what is normal from a run's data and keep it; after a private run with its noise.
+
+    Raises:
+        DataError: it cannot be learned, or not be reported on.
+    """
+    own, noise = learn_own_normal(side), None
+    if config.client_terms is not None:
+        noise, secret = monitor_noise(side, config.client_terms), SecretNoise(site.secret)
+        own = with_noisy_range(own, side, grid_time(grid), noise, secret)
+    keep_normal(site.store, run, own, noise)
 
 
 class Reported(NamedTuple):

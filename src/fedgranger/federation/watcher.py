@@ -7,6 +7,7 @@ of what was reported: the server asks again from the first step and gets the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
+from fedgranger.client.private_monitor import protect_report
 from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import (
     LocalSeries,
@@ -29,8 +31,11 @@ from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import MessageError, Packet
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site
+from fedgranger.federation.release_ledger import ReleaseLedger, period_of
 from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
-from fedgranger.federation.watch_records import KeptNormal, ReportedSteps, load_normal
+from fedgranger.federation.watch_records import KeptNormal, Reported, ReportedSteps, load_normal
+from fedgranger.privacy.release import Release, SecretNoise
+from fedgranger.privacy.sensitivity import Neighbours
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
@@ -104,7 +109,7 @@ class Watcher:
             raise RefusalError("stale", f"the watch goes on with epoch {session.epoch}")
         if packet.kind == "alarm":
             return self._alarm(str(packet.values["alarm"]))
-        return _report(session, int(packet.values["piece"]))
+        return _report(session, int(packet.values["piece"]), SecretNoise(self._site.secret))
 
     def _offer(self, run: str) -> Answer:
         """Say when there are new data, and where the normal range ends."""
@@ -143,6 +148,7 @@ class Watcher:
         asks = {"options": "watch for root causes", "period": period_text(grid)}
         question = f"watch-{identity[:16]}"
         questions.check(packet.run, question, asks, now)
+        self._charge(offered, grid, done, now)
         self._reported.take(offered.series, identity, grid, epoch)
         questions.take(packet.run, question, now)
         self._session = _Session(
@@ -157,6 +163,23 @@ class Watcher:
         )
         self._site.log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
         return answers.DONE
+
+    def _charge(self, offered: _Offered, grid: TimeGrid, done: Reported | None, now: float) -> None:
+        """Write down what reports on the steps that were not reported yet are about to tell."""
+        period, noise = period_of(grid), offered.normal.noise
+        if done is not None and done.last >= period.first:
+            period = period._replace(first=done.last + done.interval)
+        if period.first > period.last:
+            return
+        treatment = offered.normal.own.monitor.treatment
+        kind = "monitor" if noise is not None else "monitor without noise"
+        content = f"{offered.normal.identity} {period.first} {period.last}"
+
+        def size(near: Neighbours) -> float:
+            return math.inf if noise is None else noise.size(near, treatment)
+
+        ledger = ReleaseLedger(self._site.store, self._site.policy)
+        ledger.charge(offered.run, [Release(kind, content, size)], period, now)
 
     def _alarm(self, text: str) -> Answer:
         alarm = read_alarm(text)
@@ -175,7 +198,7 @@ def _first(alarm: AlarmText) -> str:
     return f"'{row['client']}' comes first in {100 * (row['probability'] or 0):.0f} % of resamples"
 
 
-def _report(session: _Session, piece: int) -> Answer:
+def _report(session: _Session, piece: int, secret: SecretNoise) -> Answer:
     """One piece of the axis; the steps before it are its past."""
     first = piece * session.steps
     stop = min(first + session.steps, session.grid.num_steps)
@@ -184,6 +207,8 @@ def _report(session: _Session, piece: int) -> Answer:
     begin = max(0, first - PAST_STEPS)
     rows, data = slice(begin, stop), session.data
     part = replace(data, values=data.values[rows], observed=data.observed[rows])
-    own = session.normal.own
+    own, noise = session.normal.own, session.normal.noise
     message = own.report(part, session.time[rows], session.starts[rows], first - begin)
+    if noise is not None:
+        message = protect_report(message, session.time[first:stop], noise, secret)
     return answers.monitor(message, piece)

@@ -22,8 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
-from fedgranger.client.client_side import ClientSide, set_up_client
-from fedgranger.client.learner import make_learner
+from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
 from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
@@ -42,6 +41,7 @@ from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
 from fedgranger.normal_operation import Monitor
+from fedgranger.privacy.release import SecretNoise, seeded_secret
 from fedgranger.results import Result
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
@@ -229,7 +229,7 @@ class _LocalRun:
     ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
-        if found.source is None:
+        if found.source is None and found.privacy is None:
             reference, facts = learn_normal(state_source(self._seasonless, self._models), None)
         if reference is None:
             return {}, None, facts
@@ -260,13 +260,15 @@ class _LocalRun:
         )
         add_sensor_units(found.facts, self._models, manifest["data"]["clients"])
         manifest["inference"] = cast("InferenceFacts", found.facts)
+        if found.privacy is not None:
+            manifest["privacy"] = found.privacy
         return manifest
 
 
 def _prepare(
     regular: RegularPanel, name: str, config: RunConfig, model: LocalModel | None
 ) -> ClientSide:
-    panel = regular.panel
+    panel, noise = regular.panel, SecretNoise(seeded_secret(config.seed, name))
     found = set_up_client(
         panel[name],
         panel.time,
@@ -274,12 +276,12 @@ def _prepare(
         config,
         interval=regular.interval,
         model=model,
+        noise=noise,
     )
-    if config.training_solver != "newton" or config.solver == "none" or found.for_rounds is None:
+    if config.training_solver != "newton" or config.solver == "none":
         return found
     theta = initial_augmentation(name, found.model.augmentation_shape, config)
-    learner = make_learner(found.for_rounds, config, panel.num_steps, panel.num_steps, theta)
-    return found._replace(learner=learner)
+    return with_learner(found, config, panel.num_steps, theta, noise)
 
 
 def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel]) -> str:

@@ -219,7 +219,7 @@ class NewtonTrainer:
             gradients.append(2 * residual @ A)
         self._has_answered = True
         self.distance = float(max(distances))
-        if self.distance <= NEWTON_TOLERANCE or round_index >= self._config.passes:
+        if self.distance <= NEWTON_TOLERANCE or round_index >= self._config.last_round:
             return None
         return gradients
 

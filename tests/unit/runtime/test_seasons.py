@@ -152,12 +152,19 @@ def test_the_options_travel_and_make_another_question():
 @pytest.mark.parametrize("periods", [[0], [1], [-24], [24, 24], [2, 3, 4, 5, 6], [2**41]], ids=str)
 def test_the_server_refuses_periods_that_are_none(periods):
     def answer(steps):
-        arrays = {"error_cov": np.eye(1), "periods": np.array(steps, dtype=np.int64)}
+        arrays = {"error_cov": np.eye(1), "added_cov": np.zeros((1, 1))}
+        arrays["periods"] = np.array(steps, dtype=np.int64)
         check_answer(
             "begin",
             {},
             None,
-            Packet("hello", "r", "a", {"own_lags": 1, "noise_share": 1.0}, arrays),
+            Packet(
+                "hello",
+                "r",
+                "a",
+                {"own_lags": 1, "noise_share": 1.0, "clipped_share": 0.0},
+                arrays,
+            ),
         )
 
     answer([24, 168])

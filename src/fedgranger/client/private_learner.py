@@ -1,0 +1,272 @@
+r"""A client's part of private rounds of FedGC: everything that θ has seen was seen with noise.
+
+With z the measurements in units in which the local model gives them covariance I, clipped to norm
+B, a client's own equation (`augmentation_solver`) knows its data through few numbers:
+
+| what | told | one time step moves it by at most |
+|---|---|---|
+| filtered states of all steps | once | 2B × the filter's gain (`sensitivity.filtered`) |
+| E[zzᵀ] over steps with a successor, and over all, and E[(CA)ᵀν zᵀ] | never; θ depends on it | \
+√(2B⁴/n² + 2B⁴/m² + (4BV/n)²) |
+| E[g zᵀ] of a round, g the server's gradients | never; θ depends on it | 2B max‖g‖/m |
+| θz of all steps | every round | 2B ‖θ‖ |
+
+V bounds (CA)ᵀν, ν = y⁺ − CA h_c with the filtered states *as they were sent*; n and m are the
+numbers of steps. Each is a Gaussian release, so θ of every round is computed from what was told
+already, and the next augmented states tell of z alone. (That h_a is accounted for as if θ were
+given, without noise on what θ was solved from, is the flaw that the audit in
+tests/privacy/test_audit.py finds.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from fedgranger.client import augmentation_solver
+from fedgranger.client.kalman import FilteredData, filter_data, steady_gain
+from fedgranger.client.learner import ClientMemory, NewtonLearner
+from fedgranger.client.params import LocalModel
+from fedgranger.client.prepared_client import PreparedClient
+from fedgranger.client.private_states import moved_steps, state_unit
+from fedgranger.config import RunConfig
+from fedgranger.data.panel import ClientData
+from fedgranger.linalg.psd import symmetrise
+from fedgranger.linalg.spectral import window_moments
+from fedgranger.messages import ClientHello
+from fedgranger.privacy.noise import clip_rows
+from fedgranger.privacy.release import Release, SecretNoise
+from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered, memoryless
+from fedgranger.privacy.terms import Sizes
+
+
+class Units(NamedTuple):
+    """Cholesky factors of what the local model gives states, sensors and (CA)ᵀν for covariance."""
+
+    states: np.ndarray
+    sensors: np.ndarray
+    targets: np.ndarray
+
+
+class PrivateLearner(NewtonLearner):
+    """Exact solves from noisy moments; θ here maps z to the states."""
+
+    def __init__(
+        self,
+        client: ClientData,
+        starts: np.ndarray,
+        prepared: PreparedClient,
+        config: RunConfig,
+        message_steps: int,
+        start: np.ndarray,
+        noise: SecretNoise,
+    ) -> None:
+        terms = config.client_terms
+        if terms is None:
+            raise RuntimeError("the run is not private")
+        model, steps = prepared.data.model, len(client.values)
+        self._terms, self._noise, self._model = terms, noise, model
+        self._sizes: Sizes = terms.sizes(
+            model.state_dim, steps, has_tests=config.test != "none", has_rounds=True
+        )
+        self._size, self._num_pairs = message_steps, steps - 1
+        self._units = model_units(prepared.data, client)
+        self._bound = terms.bound(model.num_sensors)
+        self._treatment = client.treatment
+        observed = prepared.data.is_observed
+        z = np.zeros_like(client.values)
+        whole = scipy.linalg.solve_triangular(
+            self._units.sensors, prepared.data.scaled(0, steps)[observed].T, lower=True
+        ).T
+        z[observed], self.num_clipped = clip_rows(whole, self._bound)
+        self._z = z
+        self._filtered = self._release_filtered(client, starts)
+        self._solve = self._release_moments(prepared.data, config)
+        self._start = start @ self._units.sensors
+        self._augmented: tuple[bytes, np.ndarray, Release] | None = None
+
+    def hello(self) -> ClientHello:
+        """A_mm, and the gain of the filtered states as they are sent."""
+        states = self._filtered.states[:-1]
+        gain = window_moments(states, np.ones(len(states), dtype=np.bool_), len(states)).gain
+        return ClientHello(jnp.asarray(self._model.self_transition), jnp.asarray(gain))
+
+    def augmentation(self, memory: ClientMemory) -> np.ndarray:
+        """θ of measurements instead of z."""
+        L = self._units.sensors
+        return scipy.linalg.solve_triangular(L, memory.augmentation.T, lower=True, trans=1).T
+
+    def _near(self, neighbours: Neighbours) -> Neighbours:
+        return moved_steps(neighbours, self._treatment)
+
+    def _release_filtered(self, client: ClientData, starts: np.ndarray) -> _SentStates:
+        """h_c of the clipped measurements, with noise."""
+        model, L = self._model, self._units.states
+        values = model.centre + model.scale * (self._z @ self._units.sensors.T)
+        clipped = replace(client, values=values)
+        data = filter_data(clipped, model, starts)
+        K = steady_gain(model).gain
+        into = scipy.linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+        response = Filter(
+            into @ model.self_transition @ L,
+            into @ (np.eye(len(L)) - K @ model.observation_matrix) @ L,
+            into @ K @ self._units.sensors,
+        )
+
+        def moved(near: Neighbours) -> float:
+            return filtered(response, self._bound, self._near(near), data.is_observed, starts)
+
+        scale = moved(self._terms.neighbours) / self._sizes.filtered
+        states, name = self._noise.add("filtered", data.filtered_states, scale * L)
+        return _SentStates(
+            states, scale, data, Release("filtered", name, lambda near: moved(near) / scale)
+        )
+
+    def _release_moments(
+        self, data: FilteredData, config: RunConfig
+    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """The client's own equation from moments with noise."""
+        model, z = self._model, self._z[:-1]
+        CA, A = model.predicted_observation, model.self_transition
+        paired, observed = data.has_next[:-1], data.is_observed[:-1]
+        n, m = max(int(paired.sum()), 1), max(int(observed.sum()), 1)
+        y = self._z @ self._units.sensors.T
+        v = (y[1:] - self._filtered.states[:-1] @ CA.T) @ CA
+        V = self._terms.bound(model.state_dim)
+        unit = self._units.targets
+        whole = scipy.linalg.solve_triangular(unit, v.T, lower=True).T
+        v, _ = clip_rows(np.where(paired[:, None], whole, 0.0), V)
+        clean = np.concatenate(
+            [
+                (z[paired].T @ z[paired]) / n,
+                (z[observed].T @ z[observed]) / m,
+                (v.T @ z) / n,
+            ]
+        )
+        B = self._bound
+
+        def moved(near: Neighbours) -> float:
+            w = self._near(near).length(len(z))
+            squares, products = np.sqrt(2.0) * B**2 * w, 2 * B * V * min(w + 1, len(z))
+            return float(np.sqrt((squares / n) ** 2 + (squares / m) ** 2 + (products / n) ** 2))
+
+        scale = moved(self._terms.neighbours) / self._sizes.moments
+        noisy, name = self._noise.add("moments", clean, scale)
+        self._moments = Release("moments", name, lambda near: moved(near) / scale)
+        d = z.shape[1]
+        self._share = observed / m
+        sizes = [
+            1.0 if size == "auto" else float(size)
+            for size in (config.local_step_size, config.feedback_step_size)
+        ]
+        return augmentation_solver.prepare(
+            CA.T @ CA,
+            A.T @ A,
+            _above(noisy[:d], scale * np.sqrt(d)),
+            _above(noisy[d : 2 * d], scale * np.sqrt(d)),
+            unit @ noisy[2 * d :],
+            local_step_size=sizes[0],
+            feedback_step_size=sizes[1],
+            ridge=config.augmentation_ridge,
+        )
+
+    def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:
+        """Filtered and augmented states of one piece, both with noise."""
+        rows = slice(*self._span(round_index, piece))
+        augmented, _ = self._release_augmented(memory)
+        return {
+            "filtered_states": self._filtered.states[:-1][rows],
+            "augmented_states": augmented[rows],
+            "is_observed": self._filtered.data.is_observed[:-1][rows],
+        }
+
+    def releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
+        """What the messages of this round tell, with all that θ was solved from."""
+        once = (self._filtered.release, self._moments)
+        _, released = self._release_augmented(memory)
+        if round_index == 0:
+            return (*once, released)
+        length = self._near(self._terms.neighbours).length(self._num_pairs)
+        each = self._sizes.feedback / length
+
+        def size(near: Neighbours) -> float:
+            return each * self._near(near).length(self._num_pairs)
+
+        return (*once, Release("feedback", f"θ {released.content}", size), released)
+
+    def _release_augmented(self, memory: ClientMemory) -> tuple[np.ndarray, Release]:
+        """h_a of all steps: h_c as sent, and θz with noise where something was measured."""
+        theta, L = memory.augmentation, self._units.states
+        if self._augmented is not None and self._augmented[0] == theta.tobytes():
+            return self._augmented[1:]
+        observed = self._filtered.data.is_observed[:-1]
+        inside = scipy.linalg.solve_triangular(L, theta, lower=True)
+        norm = float(np.linalg.norm(inside, 2))
+
+        def moved(near: Neighbours) -> float:
+            return norm * memoryless(self._bound, self._near(near), self._num_pairs)
+
+        scale = moved(self._terms.neighbours) / self._sizes.augmented
+        noisy, name = self._noise.add("augmented", self._z[:-1][observed] @ theta.T, scale * L)
+        out = self._filtered.states[:-1].copy()
+        out[observed] += noisy
+        size = self._sizes.augmented
+        run = memoryless(1.0, self._near(self._terms.neighbours), self._num_pairs)
+        release = Release(
+            "augmented",
+            name,
+            lambda near: size * memoryless(1.0, self._near(near), self._num_pairs) / run,
+        )
+        self._augmented = (theta.tobytes(), out, release)
+        return out, release
+
+    def learn(
+        self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
+    ) -> ClientMemory:
+        """Solve for θ from gradients times z, with noise."""
+        g = np.concatenate(gradients)
+        clean = (self._share[:, None] * g).T @ self._z[:-1]
+        largest = float(np.sqrt((g**2).sum(axis=1).max())) * float(self._share.max())
+        length = self._near(self._terms.neighbours).length(self._num_pairs)
+        scale = 2 * self._bound * largest * length / self._sizes.feedback
+        noisy, _ = self._noise.add(f"feedback {round_index}", clean, scale)
+        theta = memory.augmentation
+        return ClientMemory(self._solve(theta, noisy), theta)
+
+
+class _SentStates(NamedTuple):
+    """Filtered states as sent, the deviation of their noise, and what they were made of."""
+
+    states: np.ndarray
+    scale: float
+    data: FilteredData
+    release: Release
+
+
+def model_units(data: FilteredData, client: ClientData) -> Units:
+    """Of a declared model what it implies, else of the data (which ε then does not cover)."""
+    model: LocalModel = data.model
+    observed = data.is_observed
+    y = data.scaled(0, len(client.values))[observed]
+    C, CA = model.observation_matrix, model.predicted_observation
+    states = state_unit(data.filtered_states[observed], model)
+    if model.is_declared:
+        P = scipy.linalg.solve_discrete_lyapunov(model.self_transition, model.process_cov)
+        sensors = symmetrise(C @ P @ C.T + model.measurement_cov)
+    else:
+        sensors = symmetrise(y.T @ y / max(len(y), 1))
+    sensors = _above(sensors, 1e-9 * float(np.trace(sensors)))
+    targets = symmetrise(CA.T @ sensors @ CA)
+    targets = _above(targets, 1e-9 * float(np.trace(targets)))
+    return Units(states, np.linalg.cholesky(sensors), np.linalg.cholesky(targets))
+
+
+def _above(matrix: np.ndarray, least: float) -> np.ndarray:
+    """The symmetric part, with no eigenvalue below a bound."""
+    values, vectors = np.linalg.eigh(symmetrise(matrix))
+    return symmetrise((vectors * np.maximum(values, least)) @ vectors.T)

@@ -1,0 +1,120 @@
+r"""The states of a private run: clipped, and Gaussian noise added, before anything else sees them.
+
+With L Lᵀ the covariance of the states that the local model implies, the client sends
+
+$$\tilde s_t = L\,(\mathrm{clip}_B(L^{-1} s_t) + x z_t), \qquad z_t \sim N(0, I)$$
+
+so that the noise has covariance \(N = x^2 L L^\top\), which the server takes out of its moments.
+One time step moves one message by at most 2B x⁻¹ noise deviations (`privacy.sensitivity`). How many
+own lags the states have, and everything else that is computed from them, is computed from what is
+sent. How many of them were clipped is sent with noise of its own.
+
+The noise is a function of the site's secret and of what it hides (`privacy.noise`): the same
+message again is the same bits, and tells nothing new.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fedgranger.client.params import LocalModel
+from fedgranger.client.state_noise import state_readout
+from fedgranger.data.treatment import Treatment
+from fedgranger.errors import ModelError
+from fedgranger.linalg.psd import symmetrise
+from fedgranger.linalg.spectral import spectral_radius
+from fedgranger.privacy.noise import clip_rows
+from fedgranger.privacy.release import Release, SecretNoise
+from fedgranger.privacy.sensitivity import Neighbours, memoryless
+from fedgranger.privacy.terms import PrivacyTerms, Sizes
+
+
+class PrivateStates(NamedTuple):
+    """What a client sends of its states.
+
+    Attributes:
+        states: with noise; zero where missing.
+        added_cov: N.
+        clipped_share: share of them that was clipped, with noise, between 0 and 1.
+        num_clipped: how many; stays at the client.
+        releases: what is told, for the ledger.
+        unit: L.
+        bound: B.
+        scale: x.
+    """
+
+    states: np.ndarray
+    added_cov: np.ndarray
+    clipped_share: float
+    num_clipped: int
+    releases: tuple[Release, ...]
+    unit: np.ndarray
+    bound: float
+    scale: float
+
+
+def moved_steps(neighbours: Neighbours, treatment: Treatment) -> Neighbours:
+    """How many steps of the prepared data move; a differenced sensor moves one step more."""
+    if not treatment.differenced or neighbours.kind == "record":
+        return neighbours
+    return Neighbours("window", neighbours.length(2**62) + 1)
+
+
+def protect_states(
+    states: np.ndarray,
+    observed: np.ndarray,
+    model: LocalModel,
+    terms: PrivacyTerms,
+    sizes: Sizes,
+    noise: SecretNoise,
+    treatment: Treatment,
+) -> PrivateStates:
+    """Clip a client's least-squares states and add noise of the size that the run asks for."""
+    steps, bound = len(states), terms.bound(model.state_dim)
+    unit = state_unit(states[observed], model)
+    whole = scipy.linalg.solve_triangular(unit, states[observed].T, lower=True).T
+    clipped, num_clipped = clip_rows(whole, bound)
+
+    def moved(neighbours: Neighbours) -> float:
+        return memoryless(bound, moved_steps(neighbours, treatment), steps)
+
+    def counted(neighbours: Neighbours) -> float:
+        return float(moved_steps(neighbours, treatment).length(steps))
+
+    scale = moved(terms.neighbours) / sizes.states
+    sent, name = noise.add("states", clipped @ unit.T, scale * unit)
+    out = np.zeros_like(states)
+    out[observed] = sent
+    count_scale = counted(terms.neighbours) / sizes.clipped
+    count, count_name = noise.add("clipped", np.array([float(num_clipped)]), count_scale)
+    return PrivateStates(
+        out,
+        symmetrise(scale**2 * unit @ unit.T),
+        float(np.clip(count[0] / max(int(observed.sum()), 1), 0.0, 1.0)),
+        num_clipped,
+        (
+            Release("states", name, lambda near: moved(near) / scale),
+            Release("clipped", count_name, lambda near: counted(near) / count_scale),
+        ),
+        unit,
+        bound,
+        scale,
+    )
+
+
+def state_unit(states: np.ndarray, model: LocalModel) -> np.ndarray:
+    """L: of a declared model the one that it implies, else of the states themselves."""
+    if not model.is_declared:
+        cov = np.atleast_2d(states.T @ states) / max(len(states), 1)
+        return np.linalg.cholesky(symmetrise(cov))
+    if spectral_radius(model.self_transition) >= 1:
+        raise ModelError(
+            "the declared self_transition has a root outside the unit circle, so its states have "
+            "no size that noise could be measured by; declare a stable one"
+        )
+    E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
+    cov = scipy.linalg.solve_discrete_lyapunov(model.self_transition, model.process_cov)
+    return np.linalg.cholesky(symmetrise(cov + E))
