@@ -16,7 +16,8 @@ Here a price is a multiple of what it must exceed, \(l_t = \kappa_n \lambda_{\ma
 where this is the n-th measurement of the window and of its segment, and
 \(\kappa_n = 1 + \beta + \dots + \beta^{n-1}\). The first one pays \(\lambda_{\max}\) itself (no
 earlier one needs its M), so one measurement alone is exact; \(\beta\) in (0, 1) is chosen to make
-the bound small. Every \(\beta\) gives a valid bound. Proofs and how close it comes: docs/theory/privacy.md.
+the bound small. Every \(\beta\) gives a valid bound. Proofs, and how close it comes:
+docs/theory/privacy.md.
 """
 
 from __future__ import annotations
