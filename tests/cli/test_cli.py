@@ -85,7 +85,7 @@ def test_fit_writes_the_run_folder(run):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"versions", "seed", "data", "timings", "bytes", "training", "command"} <= set(manifest)
     steps = manifest["training"]["passes"] * 599
-    tests = 8 * 6 + 1 + 17 * 600  # error covariance, own lags and noise once; states and flags
+    tests = 8 * 11 + 1 + 17 * 600  # two covariances, own lags and shares once; states and flags
     passes = 16 * manifest["training"]["passes"]
     assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + passes + 33 * steps
     assert manifest["bytes"]["client1"]["down_total"] == 16 * steps

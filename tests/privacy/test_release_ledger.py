@@ -23,13 +23,8 @@ from fedgranger.privacy.accounting import epsilon_of, mu_of
 from fedgranger.privacy.release import Release
 from tests.federation.attacker import Memory
 from tests.federation.loopback_run import OPEN
+from tests.privacy.charging import DAY, release
 from tests.privacy.private_parties import MODELS, PANEL, answers, federation, private_config
-
-DAY = Period(Fraction(0), Fraction(99), Fraction(1))
-
-
-def release(content="a", size=1.0):
-    return Release("states", content, lambda near: size * math.sqrt(near.length(10**6)))
 
 
 def ledger(disk=None, **policy):
@@ -96,26 +91,10 @@ def test_a_changed_relation_is_refused_while_a_budget_holds():
     ledger(disk, neighbours="window", neighbour_steps=3).charge("run", [release("b")], DAY, 0.0)
 
 
-CHARGE = """
-import sys
-from dataclasses import replace
-from tests.privacy.test_release_ledger import DAY, DiskFiles, OPEN, ReleaseLedger, Store, release
-from fedgranger.federation.release_ledger import BudgetError
-from pathlib import Path
-policy = replace(OPEN, epsilon=float(sys.argv[2]))
-ledger = ReleaseLedger(Store(DiskFiles(Path(sys.argv[1]))), policy)
-try:
-    ledger.charge("run", [release(sys.argv[3])], DAY, 0.0)
-    print("charged")
-except BudgetError:
-    print("refused")
-"""
-
-
 def test_processes_at_the_same_site_cannot_spend_the_same_budget(tmp_path):
     """A server that starts two runs at once: one of them is refused."""
     limit = str(epsilon_of(1.2, 1e-5))
-    command = [sys.executable, "-c", CHARGE, str(tmp_path), limit]
+    command = [sys.executable, "-m", "tests.privacy.charging", str(tmp_path), limit]
     started = [
         subprocess.Popen([*command, str(k)], stdout=subprocess.PIPE, text=True) for k in range(3)
     ]

@@ -29,6 +29,7 @@ from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
 from fedgranger.option_fields import check_choice
+from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
@@ -78,6 +79,7 @@ def fit(
     print_line(f"\n{training['status']}")
     if "step_size_reason" in training:
         print_line(f"step sizes: {training['step_size_reason']}")
+    print_privacy(result)
     out.print("\nwhat left each client:")
     sent = result.manifest["bytes"]
     out.print(ledger_table(sent) if runtime == "flare" else bytes_table(sent))
@@ -128,6 +130,18 @@ def print_answer(result: Result, limit: int | None) -> None:
     out.print(edge_table(edges, limit))
     for line in untested_lines(edges, result.test_facts()):
         print_line(line)
+
+
+def print_privacy(result: Result) -> None:
+    """What the noise of a private run is worth."""
+    facts = result.manifest.get("privacy")
+    if facts is not None:
+        print_line(f"privacy: {privacy_sentence(facts)}")
+        if result.manifest["runtime"] == "inprocess":
+            print_note(
+                "all parties were in one process: the run folder also holds what only clients "
+                "know (θ, notes on sensors, what is normal), without noise"
+            )
 
 
 def leave_if_untested(result: Result) -> None:

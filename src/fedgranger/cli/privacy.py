@@ -52,7 +52,7 @@ class _ShowByDefault(TyperGroup):
 privacy = typer.Typer(
     cls=_ShowByDefault,
     no_args_is_help=True,
-    help="Say what a run (or a site's kit) has told of single measurements: privacy FOLDER.",
+    help="Say what a run has told of single measurements, or would tell and still find.",
 )
 
 

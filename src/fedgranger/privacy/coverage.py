@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 ALWAYS = (
     "when a client measured and when not, its clock and version: taken as known",
     "which samples count as missing because they hold a code, or because a counter was reset",
@@ -18,6 +21,15 @@ SEASON = (
     "is covered)"
 )
 EDGES = "the edges and alarms that the server tells the clients"
+
+
+def privacy_sentence(facts: Mapping[str, Any]) -> str:
+    """What the noise of a run is worth, for the terminal and the page."""
+    whom = "the server and everybody else" if facts["direction"] == "to-server" else "other clients"
+    return (
+        f"noise was added against {whom}: ε = {facts['epsilon']:.3g} at δ = {facts['delta']:g} "
+        f"for {facts['neighbours']}; 'fedgranger privacy RUN' says what that does not cover"
+    )
 
 
 def not_covered(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.charts import error_quantiles
 from fedgranger.report.pairs import has_test, supported_edges
 from fedgranger.report.view import Column, Section, Table, Terms, section_of
@@ -90,6 +91,26 @@ def bytes_table(manifest: Mapping[str, Any]) -> Table | None:
     """What left each client, or None if it was not recorded."""
     clients = section_of(manifest, "bytes")
     return _client_table(clients, BYTE_LABELS, "Bytes sent and received, per client")
+
+
+def privacy_view(manifest: Mapping[str, Any]) -> Section | None:
+    """What noise hides, and what it does not; None without noise."""
+    facts = section_of(manifest, "privacy")
+    if not facts:
+        return None
+    lines = [line for client in facts["clients"].values() for line in client["not_covered"]]
+    rows = [
+        (name, part["message"], str(part["times"]), f"{part['size']:.3g}", f"{part['epsilon']:.3g}")
+        for name, client in facts["clients"].items()
+        for part in client["messages"]
+    ]
+    columns = [Column("client"), Column("message"), *(Column(n, True) for n in ("times", "μ", "ε"))]
+    sentence = privacy_sentence(facts)
+    return {
+        "sentence": sentence[0].upper() + sentence[1:],
+        "table": Table("What each message tells: its size μ, and ε of all times", columns, rows),
+        "not_covered": list(dict.fromkeys(lines)),
+    }
 
 
 def terms(part: Mapping[str, Any], labels: Mapping[str, str]) -> Terms:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from fedgranger.errors import RunError
 from fedgranger.report.charts import training_view
 from fedgranger.report.checks import audit_view, checks_view
-from fedgranger.report.facts import bytes_table, clients_view, fact_groups
+from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
 from fedgranger.report.pairs import check_edges, has_test, headline_view, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
 from fedgranger.report.view import Section, charts_of, section_of
@@ -83,6 +83,7 @@ def render_report(
         "checks": checks_view(pairs, entries, manifest),
         "client_pages": clients_view(clients, pairs, manifest),
         "sent": bytes_table(manifest),
+        "privacy": privacy_view(manifest),
         "facts": fact_groups(manifest),
     }
     couplings = config.get("couplings")

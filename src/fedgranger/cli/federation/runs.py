@@ -24,7 +24,7 @@ from fedgranger.cli.console import (
     print_warning,
 )
 from fedgranger.cli.federation.common import Kit, check_kit
-from fedgranger.cli.fit import check_folder, leave_if_untested, print_answer
+from fedgranger.cli.fit import check_folder, leave_if_untested, print_answer, print_privacy
 from fedgranger.cli.options import merge, with_options
 from fedgranger.cli.tables import SHOWN_SUSPECTS, ledger_table, print_rankings
 from fedgranger.config import RunConfig
@@ -144,6 +144,7 @@ def run(
         print_warning(sentence)
     for sentence in result.manifest["data"]["notes"]:
         print_note(sentence)
+    print_privacy(result)
     out.print("\nwhat crossed the wire:")
     out.print(ledger_table(result.manifest["bytes"]))
     per_round = 1000 * result.manifest["timings"]["seconds_per_round"]
