@@ -109,6 +109,10 @@ def places():
         ("a", "\x00b"),
         (4,),
         (1, 4),
+        ("a", "bsc"),
+        ("asb", "c"),
+        (b"1", b"2b3"),
+        (b"1b2", b"3"),
     ]
 
 
@@ -119,15 +123,17 @@ def test_different_places_never_meet():
 
 
 def test_shape_and_secret_are_part_of_the_place():
-    first = gaussian(SECRET, "x", shape=(4,))
-    for other in (
+    drawn = [
+        gaussian(SECRET, "x", shape=(4,)),
         gaussian(SECRET, "x", shape=(5,)),
-        gaussian(SECRET, "x", shape=(2, 2)).ravel(),
+        gaussian(SECRET, "x", shape=(2, 2)),
         gaussian(SECRET, "x", 2, shape=(2,)),
+        gaussian(SECRET, "x", 2, 2, shape=()),
         gaussian(SECRET[:-1], SECRET[-1:], "x", shape=(4,)),
         gaussian(bytes([1]) + SECRET[1:], "x", shape=(4,)),
-    ):
-        assert not np.isin(first, other).any()
+    ]
+    for one, other in itertools.combinations(drawn, 2):
+        assert not np.isin(one, other).any()
 
 
 def test_one_bit_makes_other_noise():
