@@ -158,7 +158,7 @@ def analyse_factors(rows: np.ndarray, state_dim: int) -> tuple[np.ndarray, np.nd
     variances, noise = rows.var(axis=0), np.ones(d)
     constant, before, iteration = d * np.log(2.0 * np.pi) + state_dim, -np.inf, 0
     W, root = np.zeros((state_dim, d)), np.sqrt(num_rows)
-    add, work = np.add.reduce, int(dgesdd_lwork(num_rows, d, compute_uv=True, full_matrices=False)[0])
+    work, add = int(dgesdd_lwork(num_rows, d, full_matrices=False)[0]), np.add.reduce
     while iteration < FACTOR_ITERATIONS:
         iteration += 1
         scale = np.sqrt(noise) + TINY
