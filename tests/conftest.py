@@ -2,10 +2,14 @@
 
 What JAX compiles is kept in a folder that all workers and the processes they start share, so that
 each function is compiled once for each shape. Workers share the cores, so each of them, and every
-process it starts, computes on one thread: small products on several wait for each other.
+process it starts, computes on one thread: small products on several wait for each other. Temporary
+folders are in memory where there is room: parties force every record to the disk, thousands of
+them, and each would take some 5 ms of waiting.
 """
 
 import os
+import shutil
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault(
@@ -15,6 +19,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
+import numpy as np
+import pytest
 import scipy.linalg  # noqa: F401  brings its own threads
 from threadpoolctl import threadpool_limits
 
@@ -23,6 +29,10 @@ threadpool_limits(1)  # for what was loaded before the variable was set
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+MEMORY = Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 WAITING = ("tests/federation/test_real_parties.py", "tests/federation/")
 """Tests that mostly wait for real processes; begun last they would keep one worker waiting."""
@@ -35,3 +45,26 @@ def pytest_collection_modifyitems(items):
         return next((k for k, start in enumerate(WAITING) if item.nodeid.startswith(start)), 9)
 
     items.sort(key=place)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _factor_analyses_are_made_once():
+    """Most tests fit the same few panels, and half of preparing a client is its factor analysis.
+
+    Remembered by all bits of what it gets; every call has arrays of its own.
+    """
+    from fedgranger.client import loadings
+
+    made = loadings.analyse_factors
+
+    @cache
+    def of_bits(content, shape, state_dim):
+        return made(np.frombuffer(content).reshape(shape), state_dim)
+
+    def remembered(rows, state_dim):
+        W, noise, num_iterations = of_bits(rows.tobytes(), rows.shape, state_dim)
+        return W.copy(), noise.copy(), num_iterations
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loadings, "analyse_factors", remembered)
+        yield

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 from fedgranger.errors import ConfigError
@@ -48,5 +50,12 @@ def draw(
     scale: float,
     df: float,
 ) -> Float[Array, ...]:
-    """Draw independent entries with that mean and standard deviation."""
-    return location + scale * FAMILIES[family](key, shape, df)
+    """Draw independent entries with that mean and standard deviation.
+
+    More than are needed: draw k does not depend on how many there are, and the generator is
+    compiled for every number of draws.
+    """
+    size = math.prod(shape)
+    rounded = 4 ** max(4, ((max(size, 1) - 1).bit_length() + 1) // 2)
+    draws = np.asarray(FAMILIES[family](key, (rounded,), df))[:size]
+    return jnp.asarray(location + scale * draws.reshape(shape))

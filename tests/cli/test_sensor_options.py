@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fedgranger.cli.app import app
 from tests.odd_sensors import odd_folder
 
-FAST = ("--state-dim", "2", "--solver", "none")
+FAST = ("--state-dim", "2", "--solver", "none", "--test", "debiased", "--lags", "1")
 pytestmark = pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
 
 

@@ -19,6 +19,28 @@ def panel():
     return fg.simulate(3, 301, seed=0)[0]
 
 
+ROUNDS = fg.RunConfig(solver="newton", test="none")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(panel, tmp_path_factory):
+    """A run of rounds in which nothing goes wrong; to be read only."""
+    federation = Federation(panel, tmp_path_factory.mktemp("undisturbed"), ROUNDS)
+    return federation, federation.run()
+
+
+@pytest.fixture(scope="module")
+def tested(panel, tmp_path_factory):
+    """The same with a test of its edges, and what every party was told of them."""
+    federation = Federation(
+        panel, tmp_path_factory.mktemp("tested"), formula_config(solver="newton")
+    )
+    told = {}
+    for name, party in federation.parties.items():
+        party._on_finish = lambda edges, name=name: told.__setitem__(name, edges)
+    return federation, federation.run(), told
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -75,18 +97,17 @@ def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_onc
     assert sent < 3 * (301 * (2 * 8 + 1) + 13 * 800)
 
 
-def test_small_messages_change_nothing(panel, tmp_path):
+def test_small_messages_change_nothing(panel, tmp_path, tested):
+    _, whole, _ = tested
     config = formula_config(solver="newton")
-    whole = Federation(panel, tmp_path / "whole", config).run()
-    pieces = Federation(panel, tmp_path / "pieces", config, message_steps=37).run()
+    pieces = Federation(panel, tmp_path, config, message_steps=37).run()
     np.testing.assert_allclose(pieces.training.granger, whole.training.granger, rtol=0, atol=1e-12)
     p_values = [found.inference.edges["p_value"] for found in (pieces, whole)]
     np.testing.assert_allclose(*p_values, rtol=1e-9)
 
 
-def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
-    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
-    federation.run()
+def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tested):
+    federation, _, _ = tested
     everything = b"".join(part for _, *pair in federation.wire for part in pair)
     for name, party in federation.parties.items():
         model = party._ready().model
@@ -103,9 +124,8 @@ def test_no_raw_value_and_no_unlisted_field_crosses_the_wire(panel, tmp_path):
         decode(request), decode(answer)  # only listed fields pass
 
 
-def test_clients_never_see_each_others_states(panel, tmp_path):
-    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
-    federation.run()
+def test_clients_never_see_each_others_states(panel, tested):
+    federation, _, _ = tested
     sent = {name: set() for name in panel.names}
     for name, _, answer in federation.wire:
         for array in decode(answer).arrays.values():
@@ -118,9 +138,8 @@ def test_clients_never_see_each_others_states(panel, tmp_path):
                 assert other == name or not got & sent[other]
 
 
-def test_ledger_counts_every_byte_that_was_sent(panel, tmp_path):
-    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
-    found = federation.run()
+def test_ledger_counts_every_byte_that_was_sent(panel, tested):
+    federation, found, _ = tested
     totals = federation.server.ledger.totals()
     for name in panel.names:
         down = [len(request) for client, request, _ in federation.wire if client == name]
@@ -180,21 +199,19 @@ def changed(**arrays):
         "other kind", "too short", "too wide", "filtered", "flags", "all missing",
     ],
 )  # fmt: skip
-def test_a_wrong_answer_is_refused_and_asked_for_again(panel, tmp_path, kind):
-    config = fg.RunConfig(solver="newton", test="none")
-    right = Federation(panel, tmp_path / "right", config).run()
-    federation = Federation(panel, tmp_path / "wrong", config, corrupt(kind))
+def test_a_wrong_answer_is_refused_and_asked_for_again(panel, tmp_path, undisturbed, kind):
+    _, right = undisturbed
+    federation = Federation(panel, tmp_path, ROUNDS, corrupt(kind))
     found = federation.run()
     np.testing.assert_array_equal(found.training.granger, right.training.granger)
     counts = federation.server.ledger.totals()["client2"]
     assert counts["refused"] + counts["repeated"] == 3
 
 
-def test_mutated_answers_and_requests_never_change_the_result(panel, tmp_path):
+def test_mutated_answers_and_requests_never_change_the_result(panel, tmp_path, undisturbed):
     """Bit flips, cuts and swaps on both ways of the wire of a real run; 1500 of them."""
     rng = np.random.default_rng(0)
-    config = fg.RunConfig(solver="newton", test="none")
-    right = Federation(panel, tmp_path / "right", config).run()
+    _, right = undisturbed
     count = {"mutated": 0}
     earlier = [b""]
 
@@ -219,14 +236,14 @@ def test_mutated_answers_and_requests_never_change_the_result(panel, tmp_path):
     def wrap(_, handle):
         return lambda payload: mutate(handle(mutate(payload)))
 
-    federation = Federation(panel, tmp_path / "wrong", config, wrap, wait_seconds=1e9)
+    federation = Federation(panel, tmp_path, ROUNDS, wrap, wait_seconds=1e9)
     found = federation.run()
     np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert count["mutated"] >= 1000
 
 
 def test_a_party_refuses_what_is_not_for_it(panel, tmp_path):
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", test="none"))
+    federation = Federation(panel, tmp_path, ROUNDS)
     federation.run()
     party = federation.parties["client1"]
     step = next(r for n, r, _ in federation.wire if n == "client1" and decode(r).kind == "step")
@@ -262,10 +279,9 @@ def test_what_is_wrong_with_a_clients_data_stays_at_its_site(tmp_path):
     assert any("factor" in line and "client1" in line for line in federation.log)
 
 
-def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
+def test_server_and_clients_go_on_where_they_were(panel, tmp_path, undisturbed):
     """Kill everything in the middle; new processes on the same disks make the same result."""
-    config = fg.RunConfig(solver="newton", test="none")
-    right = Federation(panel, tmp_path / "right", config).run()
+    _, right = undisturbed
 
     class Killed(BaseException):
         pass
@@ -282,8 +298,8 @@ def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
         return call
 
     with pytest.raises(Killed):
-        Federation(panel, tmp_path / "cut", config, wrap).run()
-    second = Federation(panel, tmp_path / "cut", config)
+        Federation(panel, tmp_path, ROUNDS, wrap).run()
+    second = Federation(panel, tmp_path, ROUNDS)
     found = second.run(second.coordinator("another"))
     np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert any(line.endswith("round 2") for line in second.log)
@@ -291,19 +307,17 @@ def test_server_and_clients_go_on_where_they_were(panel, tmp_path):
 
 
 def test_a_client_without_its_disk_makes_the_run_begin_again(panel, tmp_path):
-    config = fg.RunConfig(solver="newton", test="none")
-    first = Federation(panel, tmp_path, config)
+    first = Federation(panel, tmp_path, ROUNDS)
     right = first.run()
     (tmp_path / "client2" / "party").unlink()
-    second = Federation(panel, tmp_path, config)
+    second = Federation(panel, tmp_path, ROUNDS)
     found = second.run(second.coordinator("another"))
     np.testing.assert_array_equal(found.training.granger, right.training.granger)
     assert any(line.endswith("starting") for line in second.log)
 
 
 def test_a_client_that_never_returns_stops_the_run_with_a_sentence(panel, tmp_path):
-    config = fg.RunConfig(solver="newton", test="none")
-    federation = Federation(panel, tmp_path, config, silent_after(5, "client3"), wait_seconds=60)
+    federation = Federation(panel, tmp_path, ROUNDS, silent_after(5, "client3"), wait_seconds=60)
     with pytest.raises(RunStopped, match=r"no answer from 'client3' for 61 s; .* can be resumed"):
         drive(federation.coordinator(), Ticking(federation))
     assert any(line.startswith("waiting for 'client3' since 11 s; 49 s") for line in federation.log)
@@ -324,21 +338,19 @@ def test_or_the_run_finishes_without_it(panel, tmp_path):
 
 def test_clocks_must_agree(panel, tmp_path):
     stamps = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(1, "s")
-    config = fg.RunConfig(solver="newton", test="none")
-    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config)
+    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, ROUNDS)
     party = federation.parties["client2"]
     party._site = party._site._replace(clock=lambda: 100.0)
     with pytest.raises(fg.errors.DataError, match=r"client 'client2': its clock is \+100 s"):
         federation.run()
-    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, config, clock_seconds=0.0)
+    federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, ROUNDS, clock_seconds=0.0)
     party = federation.parties["client2"]
     party._site = party._site._replace(clock=lambda: 100.0)
     federation.run()
 
 
 def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
-    config = fg.RunConfig(solver="newton", test="none")
-    federation = Federation(panel, tmp_path, config)
+    federation = Federation(panel, tmp_path, ROUNDS)
     older, handlers = federation.coordinator("one"), federation.handlers()
     for _ in range(4):
         for name, payload in older.requests().items():
@@ -349,22 +361,17 @@ def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):
     assert found.training.rounds > 3
 
 
-def test_the_parties_are_told_the_edges(panel, tmp_path):
-    federation = Federation(panel, tmp_path, formula_config(solver="newton"))
-    told = {}
-    for name, party in federation.parties.items():
-        party._on_finish = lambda edges, name=name: told.__setitem__(name, edges)
-    found = federation.run()
+def test_the_parties_are_told_the_edges(panel, tested):
+    _, found, told = tested
     assert set(told) == set(panel.names)
     assert [list(row[:2]) for row in told["client1"]] == found.inference.edges[
         ["cause", "effect"]
     ].values.tolist()
 
 
-def test_the_envelope_is_small(panel, tmp_path):
+def test_the_envelope_is_small(undisturbed):
     """Around 300 steps of two states it is below 10 % of the payload."""
-    federation = Federation(panel, tmp_path, fg.RunConfig(solver="newton", test="none"))
-    federation.run()
+    federation, _ = undisturbed
     sizes = [
         len(answer) for _, request, answer in federation.wire if decode(request).kind == "step"
     ]

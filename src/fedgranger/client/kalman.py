@@ -167,7 +167,7 @@ def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarra
     has_next = np.zeros(num_steps, dtype=np.bool_)
     has_next[:-1] = complete[:-1] & complete[1:] & ~segment_starts[1:]
     data = FilteredData(client.name, model, client.values, states, complete, has_next)
-    params, last = filter_params(model), jnp.zeros(model.state_dim)
+    params, last = filter_params(model), jnp.asarray(np.zeros(model.state_dim))
     for start in range(0, num_steps, CHUNK_STEPS):
         stop = min(start + CHUNK_STEPS, num_steps)
         filtered = run(
@@ -178,5 +178,5 @@ def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarra
             jnp.asarray(segment_starts[start:stop]),
         )
         states[start:stop] = np.asarray(filtered)
-        last = filtered[-1]
+        last = jnp.asarray(states[stop - 1])
     return data

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.lapack import dgesdd, dgesdd_lwork
 
 from fedgranger.errors import ModelError
 
@@ -156,19 +157,21 @@ def analyse_factors(rows: np.ndarray, state_dim: int) -> tuple[np.ndarray, np.nd
     rows = rows - rows.mean(axis=0)
     variances, noise = rows.var(axis=0), np.ones(d)
     constant, before, iteration = d * np.log(2.0 * np.pi) + state_dim, -np.inf, 0
-    W = np.zeros((state_dim, d))
+    W, root = np.zeros((state_dim, d)), np.sqrt(num_rows)
+    work, add = int(dgesdd_lwork(num_rows, d, full_matrices=False)[0]), np.add.reduce
     while iteration < FACTOR_ITERATIONS:
         iteration += 1
         scale = np.sqrt(noise) + TINY
-        _, singular, V = scipy.linalg.svd(
-            rows / (scale * np.sqrt(num_rows)), full_matrices=False, check_finite=False
-        )
+        # Thousands of small ones: what scipy.linalg.svd does around it takes longer than itself.
+        _, singular, V, failed = dgesdd(rows / (scale * root), full_matrices=False, lwork=work)
+        if failed:
+            raise scipy.linalg.LinAlgError("factor analysis: the singular values did not converge")
         explained, rest = singular[:state_dim] ** 2, singular[state_dim:]
         W = np.sqrt(np.maximum(explained - 1.0, 0.0))[:, None] * V[:state_dim] * scale
-        gain = constant + np.sum(np.log(explained)) + (rest @ rest + np.sum(np.log(noise)))
+        gain = constant + add(np.log(explained)) + (rest @ rest + add(np.log(noise)))
         gain *= -num_rows / 2.0
         if gain - before < FACTOR_TOLERANCE:
             break
         before = gain
-        noise = np.maximum(variances - np.sum(W**2, axis=0), TINY)
+        noise = np.maximum(variances - add(W**2, axis=0), TINY)
     return W, noise, iteration

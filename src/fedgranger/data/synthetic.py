@@ -39,6 +39,8 @@ from fedgranger.option_fields import check_choice
 
 CHUNK_STEPS = 65_536
 BURN_IN_TIME_CONSTANTS = 20
+ROUNDED_DRAWS = 4**10
+"""Up to so many draws of noise their number is rounded up to a power of four."""
 
 
 def simulate(
@@ -146,30 +148,32 @@ def _measurements(
     while start < num_steps:
         length = min(CHUNK_STEPS, num_steps - start)
         chunk_key = jax.random.fold_in(key, start + burn_in)
-        past, y = _run(chunk_key, *constants, past, length, df)
+        process_key, measurement_key = jax.random.split(chunk_key)
+        noises = (
+            _noise(process_key, (length, len(constants[2])), df),
+            _noise(measurement_key, (length, len(noise_chol)), df),
+        )
+        past, y = _run(*noises, *constants, past)
         if start + length > 0:
             values[max(start, 0) : start + length] = np.asarray(y)[max(-start, 0) :]
         start += length
     return values
 
 
-@partial(jax.jit, static_argnames=("length", "df"))
+@jax.jit
 def _run(
-    key: Key[Array, ""],
+    w: Float[Array, "time dim"],
+    v: Float[Array, "time obs"],
     A: Float[Array, "past past"],
     C: Float[Array, "obs dim"],
     Q_chol: Float[Array, "dim dim"],
     R_chol: Float[Array, "obs obs"],
     read: Float[Array, "dim obs"],
     past: Float[Array, " past"],
-    length: int,
-    df: float,
 ) -> tuple[Float[Array, " past"], Float[Array, "time obs"]]:
-    """Advance z and its past; `linear_system` has the equations."""
-    process_key, measurement_key = jax.random.split(key)
+    """Advance z and its past under unit noises; `linear_system` has the equations."""
     P = len(Q_chol)
-    w = _noise(process_key, (length, P), df) @ Q_chol.T
-    v = _noise(measurement_key, (length, len(C)), df) @ R_chol.T
+    w, v = w @ Q_chol.T, v @ R_chol.T
 
     def advance(z: Array, noises: tuple[Array, Array]) -> tuple[Array, Array]:
         w_t, e_t = noises
@@ -181,8 +185,20 @@ def _run(
     return past, states @ C.T + v
 
 
-def _noise(key: Key[Array, ""], shape: tuple[int, int], df: float) -> Float[Array, "time dim"]:
-    """Independent draws with unit variance."""
+def _noise(key: Key[Array, ""], shape: tuple[int, int], df: float) -> np.ndarray:
+    """Independent draws with unit variance.
+
+    More than are needed: draw k does not depend on how many there are, and compiling the
+    generator for every length and width would take longer than most simulations.
+    """
+    size = shape[0] * shape[1]
+    rounded = 4 ** max(6, ((size - 1).bit_length() + 1) // 2)
+    drawn = _draws(key, rounded if size <= ROUNDED_DRAWS else size, df)
+    return np.asarray(drawn)[:size].reshape(shape)
+
+
+@partial(jax.jit, static_argnames=("size", "df"))
+def _draws(key: Key[Array, ""], size: int, df: float) -> Float[Array, " size"]:
     if df == 0.0:
-        return jax.random.normal(key, shape)
-    return jax.random.t(key, df, shape) * np.sqrt((df - 2) / df)
+        return jax.random.normal(key, (size,))
+    return jax.random.t(key, df, (size,)) * np.sqrt((df - 2) / df)
