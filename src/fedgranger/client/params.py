@@ -10,10 +10,12 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import solve_discrete_lyapunov
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, ModelError
-from fedgranger.linalg.psd import is_positive_definite
+from fedgranger.linalg.psd import is_positive_definite, symmetrise
+from fedgranger.linalg.spectral import spectral_radius
 
 
 class LocalModel(eqx.Module):
@@ -34,6 +36,8 @@ class LocalModel(eqx.Module):
         method: how the model was obtained.
         notes: sentences on repairs made while identifying it; empty when there were none.
         noise_share: share of the states' error that identification kept, the rest not being white.
+        declared_cov: covariance of the states as the site declares it, for the noise of private
+            runs; None: what A and Q imply, which does not know of other clients' influence.
     """
 
     self_transition: Float[np.ndarray, "state_dim state_dim"]
@@ -45,6 +49,7 @@ class LocalModel(eqx.Module):
     method: str = eqx.field(static=True, default="given")
     notes: tuple[str, ...] = eqx.field(static=True, default=())
     noise_share: float = eqx.field(static=True, default=1.0)
+    declared_cov: Float[np.ndarray, "state_dim state_dim"] | None = None
 
     def __check_init__(self) -> None:
         """Refuse shapes and covariances that no filter can use."""
@@ -76,6 +81,10 @@ class LocalModel(eqx.Module):
                 raise ModelError(f"{name} is not symmetric positive definite")
         if not (self.scale > 0).all():
             raise ModelError("scale must be positive for every sensor")
+        if self.declared_cov is not None:
+            fits = self.declared_cov.shape == (p, p) and np.isfinite(self.declared_cov).all()
+            if not fits or not _is_covariance(self.declared_cov):
+                raise ModelError(f"state_cov is not a covariance of {p} states")
 
     @property
     def state_dim(self) -> int:
@@ -95,7 +104,24 @@ class LocalModel(eqx.Module):
     @property
     def matrices(self) -> tuple[np.ndarray, ...]:
         """All numbers of the model."""
-        return tuple(getattr(self, name) for name in (*_FIELDS, "centre", "scale"))
+        declared = () if self.declared_cov is None else (self.declared_cov,)
+        return (*(getattr(self, name) for name in (*_FIELDS, "centre", "scale")), *declared)
+
+    @property
+    def state_cov(self) -> np.ndarray:
+        """Covariance of the states: declared, or the solution of P = A P Aᵀ + Q.
+
+        Raises:
+            ModelError: the model is not stable, so its states have none.
+        """
+        if self.declared_cov is not None:
+            return self.declared_cov
+        if spectral_radius(self.self_transition) >= 1:
+            raise ModelError(
+                "self_transition has a root outside the unit circle, so its states have no size "
+                "that noise could be measured by; declare a stable one, or state_cov"
+            )
+        return symmetrise(solve_discrete_lyapunov(self.self_transition, self.process_cov))
 
     @property
     def augmentation_shape(self) -> tuple[int, int]:
@@ -140,7 +166,7 @@ def known_models(truth: Truth, noise_factor: float = 1.0) -> dict[str, LocalMode
     """
     if truth.process_cov is None:
         raise ModelError("this truth has no noise covariances; use the one simulate() returned")
-    models = {}
+    models, whole = {}, solve_discrete_lyapunov(truth.transition, truth.process_cov)
     for name in truth.clients:
         C, rows = truth.observation_matrices[name], truth.rows(name)
         models[name] = LocalModel(
@@ -151,6 +177,7 @@ def known_models(truth: Truth, noise_factor: float = 1.0) -> dict[str, LocalMode
             np.zeros(len(C)),
             np.ones(len(C)),
             "known",
+            declared_cov=symmetrise(whole[rows, rows]),
         )
     return models
 
@@ -159,13 +186,14 @@ def write_models(path: Path, models: Mapping[str, LocalModel]) -> None:
     """Write local models as JSON: client -> matrices (`centre` and `scale` included)."""
     table = {
         name: {key: getattr(model, key).tolist() for key in (*_FIELDS, "centre", "scale")}
+        | ({} if model.declared_cov is None else {"state_cov": model.declared_cov.tolist()})
         for name, model in models.items()
     }
     path.write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
 def read_models(path: Path) -> dict[str, LocalModel]:
-    """Read what `write_models` wrote; `centre` and `scale` default to 0 and 1.
+    """Read what `write_models` wrote; `centre`, `scale` and `state_cov` may be left out.
 
     Raises:
         ModelError: names the file, the client and the field at fault.
@@ -190,7 +218,9 @@ def _read_model(path: Path, name: str, entry: Any) -> LocalModel:
         A, C, Q, R = (np.atleast_2d(np.array(entry[key], dtype=np.float64)) for key in _FIELDS)
         centre = np.array(entry.get("centre", [0.0] * len(C)), dtype=np.float64)
         scale = np.array(entry.get("scale", [1.0] * len(C)), dtype=np.float64)
-        return LocalModel(A, C, Q, R, centre, scale)
+        cov = entry.get("state_cov")
+        cov = None if cov is None else np.atleast_2d(np.array(cov, dtype=np.float64))
+        return LocalModel(A, C, Q, R, centre, scale, declared_cov=cov)
     except ModelError as error:
         raise ModelError(f"{where}: {error}") from None
     except (TypeError, ValueError) as error:

@@ -256,8 +256,7 @@ def model_units(data: FilteredData, client: ClientData) -> Units:
     C, CA = model.observation_matrix, model.predicted_observation
     states = state_unit(data.filtered_states[observed], model)
     if model.is_declared:
-        P = scipy.linalg.solve_discrete_lyapunov(model.self_transition, model.process_cov)
-        sensors = symmetrise(C @ P @ C.T + model.measurement_cov)
+        sensors = symmetrise(C @ model.state_cov @ C.T + model.measurement_cov)
     else:
         sensors = symmetrise(y.T @ y / max(len(y), 1))
     sensors = _above(sensors, 1e-9 * float(np.trace(sensors)))

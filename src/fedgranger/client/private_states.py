@@ -23,9 +23,7 @@ import scipy.linalg
 from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.treatment import Treatment
-from fedgranger.errors import ModelError
 from fedgranger.linalg.psd import symmetrise
-from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.privacy.noise import clip_rows
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Neighbours, memoryless
@@ -110,11 +108,5 @@ def state_unit(states: np.ndarray, model: LocalModel) -> np.ndarray:
     if not model.is_declared:
         cov = np.atleast_2d(states.T @ states) / max(len(states), 1)
         return np.linalg.cholesky(symmetrise(cov))
-    if spectral_radius(model.self_transition) >= 1:
-        raise ModelError(
-            "the declared self_transition has a root outside the unit circle, so its states have "
-            "no size that noise could be measured by; declare a stable one"
-        )
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
-    cov = scipy.linalg.solve_discrete_lyapunov(model.self_transition, model.process_cov)
-    return np.linalg.cholesky(symmetrise(cov + E))
+    return np.linalg.cholesky(symmetrise(model.state_cov + E))

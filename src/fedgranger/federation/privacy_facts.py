@@ -44,7 +44,8 @@ def clipping_warnings(facts: PrivacyFacts | None) -> list[str]:
     return [
         f"client '{name}': about {100 * client['clipped_share']:.2g} % of its states were longer "
         "than the clipping bound and were shortened, so influences from and on it are "
-        "underestimated; raise 'clip' (it costs more noise)"
+        "underestimated; raise 'clip' (it costs more noise), or let the site declare its states' "
+        "real size (state_cov in its model)"
         for name, client in clients.items()
         if client["clipped_share"] > MOST_CLIPPED
     ]
