@@ -124,6 +124,14 @@ def test_textbook_formula_holds_below_one_and_breaks_above():
     assert delta_of(classical_mu(20.0, 1e-5), 20.0) > 1e-5
 
 
+def test_figures_of_the_page():
+    """docs/theory/privacy.md: one release of a filter, and the same steps one by one."""
+    assert round(epsilon_of(0.5 / math.sqrt(1 - 0.45**2), 1e-5), 2) == 2.26
+    assert round(epsilon_of(composed([0.5] * 1000), 1e-5), 1) == 191.5
+    assert delta_of(classical_mu(8.4, 1e-5), 8.4) < 1e-5 < delta_of(classical_mu(8.5, 1e-5), 8.5)
+    assert round(delta_of(classical_mu(20.0, 1e-5), 20.0) / 1e-5) == 153
+
+
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [

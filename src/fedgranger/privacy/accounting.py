@@ -32,7 +32,7 @@ def composed(sizes: Iterable[float]) -> float:
     $$\mu = \sqrt{\textstyle\sum_i \mu_i^2}$$
 
     Exact, not a bound, for releases that all respond to the same change; also when each release
-    is chosen after seeing the earlier ones (Dong, Roth & Su 2022, Corollary 3.3). Sizes, too, may
+    is chosen after seeing the earlier ones (Dong, Roth & Su 2022). Sizes, too, may
     be chosen on the way, as long as a limit for the sum of squares was fixed before the first one
     and is never passed (Smith & Thakurta 2022).
 
