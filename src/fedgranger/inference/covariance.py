@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
@@ -118,6 +119,8 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
         fallback = hac_weights("newey-west", lags, n)
         total = lag_products(source, fit, fallback).total
         cov = np.where(fell_back[..., None, None], total / n**2, cov)
+    if source.is_noise_added:
+        cov = cov / (1 + _widening(source, fit))
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n * second / first**2 * size / (size + 2)
         relative_var = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
@@ -144,6 +147,19 @@ def homoskedastic(fit: Estimate, dims: tuple[int, ...]) -> BlockCovariance:
     cov = np.einsum("mij,nkl->mnikjl", sigma, state).reshape(M, M, p * width, p * width)
     no_block, dfs = np.zeros((M, M), dtype=np.bool_), np.full((M, M), float(df))
     return BlockCovariance(cov, dfs, dims, fit.lags, 0, no_block, is_estimated=False)
+
+
+def _widening(source: StateSource, fit: Estimate) -> float:
+    r"""How much the errors of all coefficients widen the residuals where noise was added.
+
+    \(E[\delta x x^\top \delta^\top] - 2 E[\delta x e^\top]\) is \(\Sigma_e (\mathrm{tr}\,M^2 -
+    2\,\mathrm{tr}\,M)/n\) with \(M = E[xx^\top] G_0^{-1}\), against \(-\Sigma_e L P/n\) of least
+    squares: together \(\sum_i \nu_i^2 / n\), ν the eigenvalues of \(N G_0^{-1}\). None is taken
+    larger than \(\sqrt{n / L P}\): so small a signal could be a sampling error.
+    """
+    N, n = np.kron(np.eye(fit.lags), source.added_cov), fit.moments.num_pairs
+    values = scipy.linalg.eigh(N, fit.state_cov, eigvals_only=True)
+    return float(np.minimum(values**2, n / len(N)).sum() / n)
 
 
 def _positive(

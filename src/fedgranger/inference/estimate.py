@@ -79,6 +79,7 @@ def estimate(source: StateSource, lags: int = 1) -> Estimate:
         raise InferenceError(
             f"the estimated dynamics have a root of size {radius:.4f}, so the data are not "
             "stationary; difference them or remove the trend, then fit again"
+            + (" (or the noise that was added is too much)" if source.is_noise_added else "")
         )
     return Estimate(A, G0, inverse, residual, process, moments, lags, radius, condition)
 
@@ -87,7 +88,8 @@ def select_lags(source: StateSource, max_lags: int) -> tuple[int, dict[str, floa
     """Choose the lag order with the smallest Bayesian information criterion; return all criteria.
 
     log det of the process noise of each order plus log(n)/n per coefficient; an order whose moments
-    are not regular ends the search.
+    are not regular ends the search. Where noise was added, a coefficient that is not needed lowers
+    log det by more than its usual 1/n, and counts as much more (`_num_coefficients`).
     """
     scores: list[float] = []
     for lags in range(1, max_lags + 1):
@@ -101,9 +103,20 @@ def select_lags(source: StateSource, max_lags: int) -> tuple[int, dict[str, floa
         if sign <= 0:
             break
         n = fit.moments.effective_pairs
-        scores.append(log_det + np.log(n) / n * fit.transition.size)
+        size = _num_coefficients(fit) if source.is_noise_added else fit.transition.size
+        scores.append(log_det + np.log(n) / n * size)
     lags = int(np.argmin(scores)) + 1 if scores else 1
     return lags, {str(order): float(score) for order, score in enumerate(scores, start=1)}
+
+
+def _num_coefficients(fit: Estimate) -> float:
+    r"""Coefficients that least squares would need to lower log det as much by chance.
+
+    \(\mathrm{tr}(\Sigma_w^{-1}\Sigma_e)\,\mathrm{tr}(G_0^{-1} E[xx^\top])\), with process noise w
+    and residuals e; without noise P · L P.
+    """
+    by_row = np.trace(np.linalg.solve(fit.process_cov, fit.residual_cov))
+    return float(by_row * np.trace(fit.inverse_cov @ fit.moments.before_cov))
 
 
 def companion(transition: Float[np.ndarray, "state lagged"]) -> Float[np.ndarray, "lagged lagged"]:

@@ -1,4 +1,17 @@
-"""Influence of every pair on the debiased estimate, in pieces of bounded size."""
+r"""Influence of every pair on the debiased estimate, in pieces of bounded size.
+
+**Where noise was added.** The error δ of a block \(\hat A_{mn}\) widens the residuals that its own
+variance is made of, \(s^+ - \hat A x = e - \delta x\). In least squares the effect is small and
+opposite; with noise as large as the signal it made 2.7 % of 5 %. So the residuals are taken at a
+block that is smaller by the share of added noise in its columns
+\(z = G_0^{-1} x\), which is the null where noise is all there is and nothing where it is not:
+
+$$\phi_{mn} \mathrel{+}= \hat A_{mn} R_n H_n (z_n z_n^\top - \overline{z_n z_n^\top}), \quad
+  R_n^{-1} = (G_0^{-1})_{nn}, \quad
+  H_n = (G_0^{-1} N G_0^{-1})_{nn}\, (\overline{z_n z_n^\top})^{-1}$$
+
+(\(\hat A - \hat A_{mn} R_n (G_0^{-1})_{n\cdot}\) solves the equation with a block of zero.)
+"""
 
 from __future__ import annotations
 
@@ -57,10 +70,12 @@ def influence(
     A, inverse, moments, lags = fit.transition, fit.inverse_cov, fit.moments, fit.lags
     x, y = pairs.before, pairs.after
     factor = jackknife_factor(fit, pairs, weight)
+    smaller = _at_smaller_blocks(source, fit, x, factor) if source.is_noise_added else 0.0
     if moments.is_complete:
         residual = (y - x @ A.T) * factor[:, None]
         constant = A @ np.kron(np.eye(lags), source.error_cov) @ inverse
-        return residual[:, :, None] * (x @ inverse)[:, None, :] + factor[:, None, None] * constant
+        scores = residual[:, :, None] * (x @ inverse)[:, None, :]
+        return scores + factor[:, None, None] * constant + smaller
     # Blocks are averages over different pairs: each product is centred at its block's own moment
     # where it is observed, and weighted by the inverse of how often that is.
     dims, M = source.dims, len(source.dims)
@@ -79,4 +94,22 @@ def influence(
             mean = after_ok * (lag_share[:, j] * moments.lag_cov[:, j])
             mean -= (before_ok * (before_share[:, j] * moments.before_cov[:, j])) @ A.T
             psi[:, :, j] -= before_ok[:, j, None] * mean
-    return factor[:, None, None] * (psi @ inverse)
+    return factor[:, None, None] * (psi @ inverse) + smaller
+
+
+def _at_smaller_blocks(
+    source: StateSource, fit: Estimate, x: np.ndarray, factor: np.ndarray
+) -> Float[np.ndarray, "pair state lagged"]:
+    """What φ gains when each block is smaller by the share of added noise; see the module."""
+    inverse, z = fit.inverse_cov, x @ fit.inverse_cov
+    noise = inverse @ np.kron(np.eye(fit.lags), source.added_cov) @ inverse
+    total = inverse @ fit.moments.before_cov @ inverse
+    owner, out = np.tile(source.owner, fit.lags), np.empty((len(x), *fit.transition.shape))
+    for n in range(len(source.dims)):
+        own = np.flatnonzero(owner == n)
+        here = np.ix_(own, own)
+        share = np.linalg.solve(total[here], noise[here]).T  # H
+        part = fit.transition[:, own] @ np.linalg.solve(inverse[here], share)
+        squares = z[:, own, None] * z[:, None, own] - total[here]
+        out[:, :, own] = part @ (factor[:, None, None] * squares)
+    return out

@@ -74,7 +74,7 @@ def choose_noise(source: StateSource) -> NoiseChoice:
     if check.own_p_value >= CONTRADICTED:
         return NoiseChoice(source)
     shown = check.error_covs
-    if source.added_covs:
+    if source.is_noise_added:
         shown = tuple(both - N for both, N in zip(shown, source.added_covs, strict=True))
     covs = tuple(map(_nonnegative, shown, check.state_covs))
     pairs = zip(source.names, source.error_covs, covs, strict=True)
@@ -125,7 +125,7 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
             moments = LagMoments(
                 found.before_cov, found.lag_cov, found.after_cov, found.effective_pairs
             )
-            added_cov = source.added_cov if source.added_covs else None
+            added_cov = source.added_cov if source.is_noise_added else None
             return noise_floor(moments, source.sensor_cov, added_cov)
         lags -= 1
     return NoiseFloor(1.0, 1.0, 1.0)

@@ -10,8 +10,8 @@ the homoskedastic covariance (a metric that does not depend on coordinates).
 
 On complete data \(\phi_t = f_t (e_t z_t^\top + B)\) with residual e and \(z = G_0^{-1} x\): the
 products of a block are sums of \(e_i e_{i'} z_j z_{j'}\), so at one lag all blocks together are one
-matrix product over time and \(\phi\) is never formed. With samples missing, or several lags, it is:
-then one product serves all lags.
+matrix product over time and \(\phi\) is never formed. With samples missing, noise added
+(`influence`) or several lags, it is: then one product serves all lags.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def lag_products(
 ) -> LagProducts:
     """Read the source once and accumulate."""
     num_lags = len(lag_weights)
-    way = _Complete if fit.moments.is_complete and num_lags <= 1 else _General
+    is_plain = fit.moments.is_complete and not source.is_noise_added
+    way = _Complete if is_plain and num_lags <= 1 else _General
     sums = way(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
     for pairs, weight in weighted_pieces(source, fit):

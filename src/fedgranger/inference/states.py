@@ -93,6 +93,11 @@ class StateSource(NamedTuple):
         return np.asarray(scipy.linalg.block_diag(*self.error_covs))
 
     @property
+    def is_noise_added(self) -> bool:
+        """Whether any client added noise to its states."""
+        return any(N.any() for N in self.added_covs)
+
+    @property
     def added_cov(self) -> Float[np.ndarray, "state state"]:
         """N of all clients, block diagonal; zero where nothing was added."""
         if not self.added_covs:
@@ -102,7 +107,7 @@ class StateSource(NamedTuple):
     @property
     def error_cov(self) -> Float[np.ndarray, "state state"]:
         """E + N, all that is white in the states and not of their dynamics."""
-        return self.sensor_cov + self.added_cov if self.added_covs else self.sensor_cov
+        return self.sensor_cov + self.added_cov if self.is_noise_added else self.sensor_cov
 
 
 def complete_rows(source: StateSource) -> StateSource:

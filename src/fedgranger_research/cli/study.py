@@ -47,6 +47,14 @@ def calibration(
         str, typer.Option(help="identified, known or both, where a scenario allows it.")
     ] = "identified",
     test: Annotated[str, typer.Option(help="Edge test, as in fit.")] = "debiased",
+    added_noise: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="One or more sizes of noise that clients add to every state they send, s.d. in "
+            "the state's own (default 0).",
+            min=0.0,
+        ),
+    ] = None,
     data_sets: Annotated[int, typer.Option(help="Data sets per setting.", min=2)] = 200,
     first_seed: Annotated[int, typer.Option(help="Seed of the first data set.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 2,
@@ -62,9 +70,10 @@ def calibration(
     options = {} if test == "debiased" else {"test": test}
     RunConfig.from_mapping({"solver": "newton" if test == "asymptotic" else "none", "test": test})
     settings = [
-        Setting(name, length, known, options)
+        Setting(name, length, known, options, noise)
         for name in scenario or ["base"]
         for length in steps or [2000]
+        for noise in added_noise or [0.0]
         for known in ([True] if name in DECLARED_NOISE else kinds[models])
     ]
     try:

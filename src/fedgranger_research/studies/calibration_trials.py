@@ -24,6 +24,7 @@ from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.uploads import state_source
+from fedgranger_research.added_noise import infer_with_added_noise, with_added_noise
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Setting:
         known_models: C, Q and R are known to the clients instead of identified; in a scenario
             of `DECLARED_NOISE` with a wrong R.
         options: keys of `RunConfig` for the tests; without `test` they are the debiased ones.
+        added_noise: s.d. of the noise that clients add to their states, in each state's own.
     """
 
     scenario: str = "base"
     num_steps: int = 2000
     known_models: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    added_noise: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse unknown scenarios."""
@@ -64,7 +67,8 @@ class Setting:
         """Short name for files and tables."""
         kind = "known" if self.known_models else "identified"
         test = "" if self.test == "debiased" else f"-{self.test}"
-        return f"{self.scenario}-T{self.num_steps}-{kind}{test}"
+        noise = f"-added{self.added_noise:g}" if self.added_noise else ""
+        return f"{self.scenario}-T{self.num_steps}-{kind}{test}{noise}"
 
     @property
     def test(self) -> str:
@@ -137,7 +141,7 @@ def run_data_set(setting: Setting, seed: int) -> Record:
         known = None
         if setting.known_models:
             known = known_models(truth, DECLARED_NOISE.get(setting.scenario, 1.0))
-        found = _tested(panel, truth, config, known)
+        found = _tested(panel, truth, config, known, setting.added_noise, seed)
     if found is None:
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.bool_)
         return Record(nothing, none, nothing, none, none, np.nan, np.nan, True)
@@ -166,7 +170,12 @@ def run_data_set(setting: Setting, seed: int) -> Record:
 
 
 def _tested(
-    panel: Panel, truth: Truth, config: RunConfig, known: dict[str, LocalModel] | None
+    panel: Panel,
+    truth: Truth,
+    config: RunConfig,
+    known: dict[str, LocalModel] | None,
+    added_noise: float,
+    seed: int,
 ) -> EdgeInference | None:
     """The tests, or None where the data do not allow them."""
     dims = truth.state_dims
@@ -174,12 +183,16 @@ def _tested(
         if config.test != "debiased":  # the whole way of a fit, whatever the test is
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return fit_panel(panel, replace(config, state_dim=dims), models=known).inference
+                config = replace(config, state_dim=dims)
+                if added_noise:
+                    return infer_with_added_noise(panel, config, added_noise, seed, known)[0]
+                return fit_panel(panel, config, models=known).inference
         models = known or {
             client.name: identify(client, panel.segment_starts, state_dim=dims[client.name])
             for client in panel
         }
-        return infer(state_source(panel, models), config)
+        source = with_added_noise(state_source(panel, models), added_noise, seed)
+        return infer(source, config)
     except (InferenceError, ModelError):
         return None
 

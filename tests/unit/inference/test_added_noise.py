@@ -7,8 +7,9 @@ import scipy.linalg
 import fedgranger as fg
 from fedgranger.errors import InferenceError
 from fedgranger.inference.covariance import block_covariance
-from fedgranger.inference.estimate import estimate
+from fedgranger.inference.estimate import estimate, select_lags
 from fedgranger.inference.infer import infer
+from fedgranger.inference.influence import influence, jackknife_factor, weighted_pieces
 from fedgranger.inference.latent import fit_latent
 from fedgranger.inference.noise_correction import choose_noise, joint_noise_floor, limit_errors
 from fedgranger.inference.shifts import tabulate
@@ -58,9 +59,49 @@ def test_covariances_of_all_clients():
 
 
 def test_added_noise_vs_the_same_error_of_sensors():
-    """Where nothing limits E it does not matter whose noise it is."""
+    """Where nothing limits E the estimate is the same; its errors know of the noise's own."""
     source = made()
-    assert_same_answer(infer(source, CONFIG), infer(as_sensor_error(source), CONFIG))
+    one, other = infer(source, CONFIG), infer(as_sensor_error(source), CONFIG)
+    np.testing.assert_array_equal(one.transition, other.transition)
+    np.testing.assert_allclose(one.std_error, other.std_error, rtol=0.2)
+
+
+def test_scores_at_smaller_blocks_vs_a_restricted_estimate():
+    """Where noise is all there is, φ is the score at the estimate with a block of zero."""
+    source = made(7)
+    fit = estimate(source)
+    pairs, weight = next(weighted_pieces(source, fit))
+    own = np.flatnonzero(source.owner == 1)
+    G, N = fit.state_cov, source.added_cov
+    z = pairs.before @ fit.inverse_cov
+    squares = np.einsum("ti,tj->tij", z[:, own], z[:, own]).mean(axis=0)
+    share = (fit.inverse_cov @ N @ fit.inverse_cov)[np.ix_(own, own)] @ np.linalg.inv(squares)
+    others = np.flatnonzero(source.owner != 1)
+    restricted = np.zeros_like(fit.transition)
+    restricted[:, others] = np.linalg.solve(
+        G[np.ix_(others, others)], fit.moments.lag_cov[:, others].T
+    ).T
+    inner = np.linalg.inv(fit.inverse_cov[np.ix_(own, own)])
+    part = fit.transition[:, own] @ inner
+    found = fit.transition - part @ fit.inverse_cov[own]
+    np.testing.assert_allclose(found, restricted, atol=1e-12)
+    gained = influence(source, fit, pairs, weight) - influence(
+        as_sensor_error(source), fit, pairs, weight
+    )
+    factor = jackknife_factor(fit, pairs, weight)[:, None, None]
+    expected = part @ share @ (np.einsum("ti,tj->tij", z[:, own], z[:, own]) - squares) * factor
+    np.testing.assert_allclose(gained[:, :, own], expected, rtol=1e-6, atol=1e-12)
+
+
+def test_lag_order_is_not_lengthened_by_noise():
+    """One lag made these data; with the usual count of coefficients some get up to nine."""
+    rng = np.random.default_rng(8)
+    A = np.kron(np.eye(3), np.array([[0.9, 0.1], [0.0, 0.8]]))
+    for _ in range(5):
+        states = simulate_states(rng, A, 1500)
+        N = tuple(0.1 * np.diag(states[:, k : k + 2].var(axis=0)) for k in (0, 2, 4))
+        source = source_of(add_errors(rng, states, N), (2, 2, 2))._replace(added_covs=N)
+        assert select_lags(source, 10)[0] == 1
 
 
 def test_no_noise_added_is_no_added_noise():
