@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dgesdd, dgesdd_lwork
+from scipy.linalg.lapack import dgesdd, dgesdd_lwork  # pyright: ignore[reportAttributeAccessIssue]
 
 from fedgranger.errors import ModelError
 
