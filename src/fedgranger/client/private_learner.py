@@ -14,9 +14,9 @@ B, a client's own equation (`augmentation_solver`) knows its data through few nu
 V bounds (CA)ᵀν, ν = y⁺ − CA h_c with the filtered states *as they were sent*; n and m are the
 numbers of steps. Each is a Gaussian release, so θ of every round is computed from what was told
 already, and the next augmented states tell of z alone. Gradients are charged when θ learns from
-them, whether or not anybody asks for that round's states: θ of all later rounds depends on them. (That h_a is accounted for as if θ were
-given, without noise on what θ was solved from, is the flaw that the audit in
-tests/privacy/test_audit.py finds.)
+them, whether or not anybody asks for that round's states: θ of all later rounds depends on them.
+(That h_a is accounted for as if θ were given, without noise on what θ was solved from, is the
+flaw that the audit in tests/privacy/test_audit.py finds.)
 """
 
 from __future__ import annotations

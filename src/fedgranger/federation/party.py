@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.learner import Learner
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError

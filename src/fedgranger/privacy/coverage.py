@@ -14,8 +14,8 @@ ALWAYS = (
 )
 IDENTIFIED = (
     "which combinations of sensors the states are, how many, how they move by themselves, their "
-    "unit and their measurement error: the local model was identified from the same data (declare one with --models, from older data or the "
-    "plant's own documents, and it is covered)"
+    "unit and their measurement error: the local model was identified from the same data (declare "
+    "one with --models, from older data or the plant's own documents, and it is covered)"
 )
 SEASON = (
     "what repeats: its pattern was fitted to the same data (period = 'none' leaves it in, and it "
