@@ -74,8 +74,16 @@ class Learner(ABC):
         """θ of measurements in the model's units."""
         return memory.augmentation
 
-    def releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
-        """What this round's messages tell with noise, for the ledger."""
+    def told_before(self) -> tuple[Release, ...]:
+        """What it tells with noise before the first round, for the ledger."""
+        return ()
+
+    def told_of(self, memory: ClientMemory) -> tuple[Release, ...]:  # noqa: ARG002
+        """What states corrected with this θ tell with noise."""
+        return ()
+
+    def learned(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
+        """What this θ has seen that the one before had not: whatever is sent later tells of it."""
         return ()
 
     @abstractmethod

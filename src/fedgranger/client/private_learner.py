@@ -13,13 +13,15 @@ B, a client's own equation (`augmentation_solver`) knows its data through few nu
 
 V bounds (CA)ᵀν, ν = y⁺ − CA h_c with the filtered states *as they were sent*; n and m are the
 numbers of steps. Each is a Gaussian release, so θ of every round is computed from what was told
-already, and the next augmented states tell of z alone. (That h_a is accounted for as if θ were
-given, without noise on what θ was solved from, is the flaw that the audit in
-tests/privacy/test_audit.py finds.)
+already, and the next augmented states tell of z alone. Gradients are charged when θ learns from
+them, whether or not anybody asks for that round's states: θ of all later rounds depends on them.
+(That h_a is accounted for as if θ were given, without noise on what θ was solved from, is the
+flaw that the audit in tests/privacy/test_audit.py finds.)
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -185,19 +187,23 @@ class PrivateLearner(NewtonLearner):
             "is_observed": self._filtered.data.is_observed[:-1][rows],
         }
 
-    def releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
-        """What the messages of this round tell, with all that θ was solved from."""
-        once = (self._filtered.release, self._moments)
-        _, released = self._release_augmented(memory)
-        if round_index == 0:
-            return (*once, released)
-        length = self._near(self._terms.neighbours).length(self._num_pairs)
-        each = self._sizes.feedback / length
+    def told_before(self) -> tuple[Release, ...]:
+        """The filtered states: their gain leaves before they do."""
+        return (self._filtered.release,)
+
+    def told_of(self, memory: ClientMemory) -> tuple[Release, ...]:
+        """Filtered and augmented states, and the moments that θ was solved from."""
+        return self._filtered.release, self._moments, self._release_augmented(memory)[1]
+
+    def learned(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
+        """Gradients times measurements, told or not: θ of every later round depends on them."""
+        each = self._sizes.feedback / self._near(self._terms.neighbours).length(self._num_pairs)
 
         def size(near: Neighbours) -> float:
             return each * self._near(near).length(self._num_pairs)
 
-        return (*once, Release("feedback", f"θ {released.content}", size), released)
+        content = hashlib.blake2b(memory.augmentation.tobytes(), digest_size=16).hexdigest()
+        return (Release("feedback", f"θ of round {round_index}: {content}", size),)
 
     def _release_augmented(self, memory: ClientMemory) -> tuple[np.ndarray, Release]:
         """h_a of all steps: h_c as sent, and θz with noise where something was measured."""

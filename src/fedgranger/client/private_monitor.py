@@ -2,9 +2,10 @@ r"""Reports on new data with noise: what a site that watches after a private run
 
 States get the noise of the run, so that the server finds them as it knows them. A number of
 surprise is capped at `LARGEST_SURPRISE` and gets noise of its own: a time step enters its own and
-the next one, so w steps move w + 1 numbers by at most the cap. Both are functions of the site's
-secret, the time stamp and the sample alone, so that a step is reported in one way whatever the
-messages' sizes.
+the next one, so w steps move w + 1 numbers by at most the cap. The noise is a function
+of the site's secret, the time stamp and the sample as measured, not of the numbers that are sent:
+their last bits depend on how many are computed at once, so a server that asked for messages of
+other sizes would have got new noise for the same states, and their mean.
 
 What is normal (how sensors are weighed, where the range ends) was learned from training data, and
 ε does not cover what it tells of those; the sizes here are about the new data.
@@ -78,10 +79,21 @@ def monitor_noise(side: ClientSide, terms: PrivacyTerms) -> MonitorNoise:
     return MonitorNoise(sent.unit, sent.bound, sent.scale, moved / size)
 
 
+class StampedRows(NamedTuple):
+    """Time stamps of the steps that are reported on, and their samples as measured."""
+
+    time: np.ndarray
+    samples: np.ndarray
+
+
 def protect_report(
-    message: MonitorMessage, time: np.ndarray, noise: MonitorNoise, secret: SecretNoise
+    message: MonitorMessage,
+    steps: StampedRows,
+    noise: MonitorNoise,
+    secret: SecretNoise,
+    identity: str,
 ) -> MonitorMessage:
-    """A report with noise; its time steps are `time`."""
+    """A report with noise; `identity` names what is normal, by which the steps were judged."""
     states, observed = np.asarray(message.states), np.asarray(message.is_observed)
     surprise = np.minimum(np.asarray(message.surprise), LARGEST_SURPRISE)
     inside = scipy.linalg.solve_triangular(noise.unit, states.T, lower=True).T
@@ -92,7 +104,8 @@ def protect_report(
     )
     sent = np.zeros_like(clean)
     for t in np.flatnonzero(observed):
-        sent[t], _ = secret.add(f"monitor {time[t]}", clean[t], scale)
+        place = f"monitor {identity} {steps.time[t]}"
+        sent[t], _ = secret.add(place, clean[t], scale, of=steps.samples[t])
     numbers = np.where(np.isnan(surprise), np.nan, np.maximum(sent[:, -1], 0.0))
     with jax.enable_x64(True):
         return MonitorMessage(
@@ -105,6 +118,7 @@ def with_noisy_range(
 ) -> OwnNormal:
     """The same with a normal range that holds the noise of the reports."""
     message = monitor_message(own.monitor, side.data, side.starts)
-    surprise = np.asarray(protect_report(message, time, noise, secret).surprise)
+    steps = StampedRows(time, side.data.values)
+    surprise = np.asarray(protect_report(message, steps, noise, secret, "training").surprise)
     threshold = MARGIN * float(smooth(surprise[1:, None], 1.0, MEMORY).max())
     return own._replace(monitor=replace(own.monitor, threshold=threshold))

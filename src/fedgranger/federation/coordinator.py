@@ -153,7 +153,7 @@ class Coordinator:
     def _refused(self, client: str, packet: Packet) -> None:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
-        if code == "budget" and self.phase == "step":
+        if code == "budget" and self.phase in ("train", "step"):
             self._log(f"client '{client}': {sentence[:300]}")
             self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence[:300]}")))
             return

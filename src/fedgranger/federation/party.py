@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.learner import ClientMemory, Learner
+from fedgranger.client.learner import Learner
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError
@@ -33,6 +33,7 @@ from fedgranger.federation.release_ledger import BudgetError, period_of
 from fedgranger.federation.requests import RefusalError, read_edges, read_grid, reason_of, refuse
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
+from fedgranger.privacy.release import Release
 
 Edges = list[tuple[str, str, float, float]]
 
@@ -129,6 +130,7 @@ class Party:
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
+            self._charge(prepared.learner.told_before())
             return answers.model(prepared)
         return self._step(prepared.learner, packet)
 
@@ -178,25 +180,27 @@ class Party:
         if learner.piece_length(round_index, wanted) < 1:
             raise RefusalError("invalid", f"there is no piece {wanted}")
         self._client.questions.show(memory.augmentation)
-        self._charge(learner, memory, round_index)
+        self._check_rounds(round_index)
+        self._charge(learner.told_of(memory))
         return answers.round_message(
             learner, memory, round_index, wanted, want_filtered=bool(values["want_filtered"])
         )
 
-    def _charge(self, learner: Learner, memory: ClientMemory, round_index: int) -> None:
-        """Write down what a private round tells, before it does; refuse more than was agreed."""
+    def _check_rounds(self, round_index: int) -> None:
+        """Refuse more rounds than the run's noise was shared among."""
         terms = ClientOptions.from_text(self._followed.options).config.client_terms
-        if terms is None or self._followed.grid is None:
-            return
-        if round_index >= terms.rounds:
+        if terms is not None and round_index >= terms.rounds:
             raise BudgetError(f"this run's privacy is shared among {terms.rounds} rounds of FedGC")
-        releases = learner.releases(memory, round_index)
-        now = self._site.clock()
-        period = period_of(self._followed.grid)
-        self._client.ledger.charge(self._followed.run, releases, period, now)
+
+    def _charge(self, releases: tuple[Release, ...]) -> None:
+        """Write down what is about to be told, or to be learned from, before it is."""
+        if releases and self._followed.grid is not None:
+            period, now = period_of(self._followed.grid), self._site.clock()
+            self._client.ledger.charge(self._followed.run, releases, period, now)
 
     def _learn(self, learner: Learner, round_index: int, packet: Packet) -> None:
         """Collect gradients; with the last piece θ of the round is computed and written."""
+        self._check_rounds(round_index)
         piece, num_pieces = (int(packet.values[name]) for name in ("learn_piece", "learn_pieces"))
         before = self._followed.rounds.get(round_index - 1)
         if before is None:
@@ -217,6 +221,7 @@ class Party:
         memory = learner.learn(before, round_index, parts)
         if not np.isfinite(memory.augmentation).all():
             raise RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
+        self._charge(learner.learned(memory, round_index))
         self._write(self._followed.with_round(round_index, memory))
 
     def _upload(self, prepared: ClientSide, piece: int) -> Answer:

@@ -156,8 +156,9 @@ def server_protocol(
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)
         tested = run_tests(config, source) if hooks.test is None else hooks.test(source, training)
         inference, facts = tested
-    rounds = config.private_rounds if training.note else training.rounds + 1
-    rounds = 0 if training.granger is None else rounds
+    rounds = 0 if training.granger is None else training.rounds + 1
+    if training.note or training.failure:  # some clients may have sent more than was used
+        rounds = config.private_rounds
     privacy = privacy_facts(config, hellos, grid.num_steps, rounds)
     facts["warnings"] += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)

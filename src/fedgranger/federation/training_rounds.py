@@ -87,7 +87,10 @@ def train(
     """All rounds, or those after `resumed`; rounds that run away are no reason not to test."""
     names, config = tuple(participants.dims), options.config
     shapes = {name: (dim, dim) for name, dim in participants.dims.items()}
-    models = yield participants.request("train")._replace(shapes=shapes)
+    try:
+        models = yield participants.request("train")._replace(shapes=shapes)
+    except BudgetSpent as error:
+        return NO_TRAINING._replace(failure=str(error))
     rows = Rows(
         names,
         tuple(np.asarray(models[name].arrays["self_transition"]) for name in names),

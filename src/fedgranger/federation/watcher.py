@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
-from fedgranger.client.private_monitor import protect_report
+from fedgranger.client.private_monitor import StampedRows, protect_report
 from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import (
     LocalSeries,
@@ -97,6 +97,11 @@ class Watcher:
         if not self._site.policy.watch:
             raise PolicyError(
                 "its policy does not let its new data be watched; ask the site for 'watch'"
+            )
+        if self._site.policy.covered_only:
+            raise PolicyError(
+                "its policy lets out only what its privacy budget covers; what is normal was "
+                "learned from its training data without noise, so it is not watched"
             )
         if packet.kind == "watch":
             return self._offer(packet.run)
@@ -210,5 +215,6 @@ def _report(session: _Session, piece: int, secret: SecretNoise) -> Answer:
     own, noise = session.normal.own, session.normal.noise
     message = own.report(part, session.time[rows], session.starts[rows], first - begin)
     if noise is not None:
-        message = protect_report(message, session.time[first:stop], noise, secret)
+        steps = StampedRows(session.time[first:stop], data.values[first:stop])
+        message = protect_report(message, steps, noise, secret, session.normal.identity)
     return answers.monitor(message, piece)

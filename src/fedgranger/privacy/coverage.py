@@ -8,19 +8,26 @@ from typing import Any
 ALWAYS = (
     "when a client measured and when not, its clock and version: taken as known",
     "which samples count as missing because they hold a code, or because a counter was reset",
+    "which sensors are used by their change per row, where the data were looked at to choose them "
+    "(name them with --difference, or use 'none')",
     "that a client refuses or fails, and how long it takes to answer",
+    "in a watch over new data: what is normal (how sensors are weighed, where the range ends), "
+    "which was learned from the training data",
     "attacks on the rounding of noise in floating-point numbers",
 )
 IDENTIFIED = (
-    "which combination of sensors each state is, its unit and its measurement error: the local "
-    "model was identified from the same data (declare one with --models, from older data or the "
-    "plant's own documents, and it is covered)"
+    "which combinations of sensors the states are, how many, how they move by themselves, their "
+    "unit and their measurement error: the local model was identified from the same data (declare "
+    "one with --models, from older data or the plant's own documents, and it is covered)"
 )
 SEASON = (
     "what repeats: its pattern was fitted to the same data (period = 'none' leaves it in, and it "
     "is covered)"
 )
-EDGES = "the edges and alarms that the server tells the clients"
+EDGES = (
+    "the edges, to whoever is shown the server's result; the alarms that it tells the clients, and "
+    "after how many rounds it ends"
+)
 
 
 def privacy_sentence(facts: Mapping[str, Any]) -> str:

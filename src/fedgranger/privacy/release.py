@@ -37,17 +37,26 @@ class SecretNoise(NamedTuple):
     secret: bytes
 
     def add(
-        self, message: str, clean: np.ndarray, scale: float | np.ndarray
+        self,
+        message: str,
+        clean: np.ndarray,
+        scale: float | np.ndarray,
+        of: np.ndarray | None = None,
     ) -> tuple[np.ndarray, str]:
         """Add noise; the scale is a standard deviation, or a matrix that row vectors are put to.
+
+        `of` is what `clean` was computed from, where the last bits of that may come out in
+        several ways: the noise is then a function of it, and is not drawn again for other bits.
 
         Returns:
             The noisy array, and a name for what it hides.
         """
-        place = (message, np.ascontiguousarray(clean), np.asarray(scale, dtype=np.float64))
+        hidden = np.ascontiguousarray(clean if of is None else of)
+        place = (message, hidden, np.asarray(scale, dtype=np.float64))
         noise = gaussian(self.secret, *place, shape=clean.shape)
         name = hashlib.blake2b(key=self.secret, digest_size=16)
-        for part in (message.encode(), *(np.ascontiguousarray(p).tobytes() for p in place[1:])):
+        shapes = f"{hidden.shape} {place[2].shape} {clean.shape}".encode()
+        for part in (message.encode(), shapes, hidden.tobytes(), place[2].tobytes()):
             name.update(len(part).to_bytes(8, "little"))
             name.update(part)
         added = noise * scale if np.ndim(scale) == 0 else noise @ np.asarray(scale).T
