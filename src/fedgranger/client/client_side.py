@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
@@ -16,6 +15,7 @@ from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import StateHello, StateMessage
 from fedgranger.normal_operation import Season
 
@@ -69,7 +69,7 @@ def set_up_client(
     model = model or identify_client(data, starts, config)
     states, observed = _states(data, model)
     share = noise_share(data, starts, model)
-    whole = StateMessage(jnp.asarray(states), jnp.asarray(observed))
+    whole = StateMessage(jax_array(states), jax_array(observed))
     window = resolve_window(config, len(time) - 1)
     return ClientSide(
         data,
