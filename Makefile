@@ -3,7 +3,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 UV     := $(shell command -v uv 2>/dev/null)
 PYTHON ?= python3
-# A file stays with one worker, and files begin in the order of tests/conftest.py: those that wait.
+# A file stays with one worker, and files begin in the order of tests/conftest.py: the longest.
 PYTEST := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 ifdef UV

@@ -210,14 +210,17 @@ def row_params_of(system):
 def row_window_of(system, window, *, full):
     """The same inputs in the recursion's form."""
     V = window["V"] if full else np.diagonal(window["V"], axis1=1, axis2=2)
-    return row_window(
-        jnp.asarray(window["y"]),
-        jnp.asarray(window["g"]),
-        jnp.asarray(window["nu"] @ system["CA"] * window["has_next"][:, None]),
-        jnp.asarray(V),
-        *(jnp.asarray(window[key]) for key in ("has_next", "is_observed")),
-        jnp.asarray(system["coupling"]),
+    return _row_window(
+        window["y"],
+        window["g"],
+        window["nu"] @ system["CA"] * window["has_next"][:, None],
+        V,
+        *(window[key] for key in ("has_next", "is_observed")),
+        system["coupling"],
     )
+
+
+_row_window = jax.jit(row_window)  # one to compile, not one for each of its operations
 
 
 @jax.jit

@@ -8,6 +8,8 @@ import numpy as np
 
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, row_window
 
+make_windows = jax.jit(jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None)))
+
 
 class Row(NamedTuple):
     params: RowParams
@@ -34,7 +36,7 @@ def make_row(
         jnp.asarray(0.6 * np.eye(p) + 0.2 * rng.standard_normal((p, p))),
         jnp.asarray(rng.standard_normal((d, p))),
         *(jnp.asarray(value) for value in (*sizes, *ridge)),
-        jnp.ones(q),
+        jnp.asarray(np.ones(q)),
     )
     steps = num_rounds * W
 
@@ -54,9 +56,9 @@ def make_row(
     variances = noise * (1 + np.arange(d))
 
     def by_round(array):
-        return jnp.asarray(array.reshape(num_rounds, W, *array.shape[1:]))
+        return array.reshape(num_rounds, W, *array.shape[1:])
 
-    windows = jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None))(
+    windows = make_windows(
         by_round(y),
         by_round(g),
         by_round(targets),

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from fedgranger.errors import ConfigError
+from fedgranger.linalg.jax_arrays import jax_array
 
 Sampler = Callable[[Key[Array, ""], tuple[int, ...], float], Float[Array, "..."]]
 """(key, shape, degrees of freedom) -> draws with mean 0 and variance 1."""
@@ -58,4 +59,4 @@ def draw(
     size = math.prod(shape)
     rounded = 4 ** max(4, ((max(size, 1) - 1).bit_length() + 1) // 2)
     draws = np.asarray(FAMILIES[family](key, (rounded,), df))[:size]
-    return jnp.asarray(location + scale * draws.reshape(shape))
+    return jax_array(location + scale * draws.reshape(shape))

@@ -48,6 +48,15 @@ def first(value):
     return lambda array: np.concatenate([np.full((1, *array.shape[1:]), value), array[1:]])
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    """Sites after a run and an honest watch of their new data; tests put another wire between."""
+    federation, result = trained(tmp_path_factory.mktemp("honest"))
+    give(federation, NEW)
+    knowledge = knowledge_of(result)
+    return federation, knowledge, federation.watch(knowledge)
+
+
 @pytest.mark.parametrize(
     ("alter", "sentence"),
     [
@@ -68,11 +77,9 @@ def first(value):
         (valued("news", sensors="flow"), "has other fields than it should"),
     ],
 )
-def test_an_altered_sites_numbers_are_refused_and_asked_for_again(tmp_path, alter, sentence):
+def test_an_altered_sites_numbers_are_refused_and_asked_for_again(honest, alter, sentence):
     kind, change = alter
-    federation, result = trained(tmp_path / "honest")
-    give(federation, NEW)
-    right = federation.watch(knowledge_of(result))
+    federation, knowledge, right = honest
     left = {"times": 2}
 
     def wrap(name, handle):
@@ -88,7 +95,8 @@ def test_an_altered_sites_numbers_are_refused_and_asked_for_again(tmp_path, alte
 
     federation.wrap = wrap
     federation.log.clear()
-    found = federation.watch(knowledge_of(result), nonce="again")
+    found = federation.watch(knowledge, nonce=f"again {sentence}")
+    assert left["times"] == 0
     assert federation.server.ledger.totals()["c"]["refused"] == 2
     (said,) = {line for line in federation.log if "answer refused" in line}
     assert said.startswith("client 'c': answer refused: ")

@@ -7,6 +7,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger import rounds
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.runtime.inprocess import run_rounds, stack_windows
 from fedgranger.runtime.setup import initial_state, set_up
 from fedgranger.server.granger import stack_states
@@ -50,9 +51,10 @@ def test_python_loop_vs_scan():
     setup = set_up(panel, config)
     windows = stack_windows(setup, 0, setup.num_rounds)
     scanned, _ = run_rounds(setup.params, initial_state(setup, config), windows)
-    looped = initial_state(setup, config)
+    looped, windows = initial_state(setup, config), jax.device_get(windows)
+    step = jax.jit(rounds.step)
     for k in range(setup.num_rounds):
-        looped, _ = rounds.step(setup.params, looped, jax.tree.map(lambda x: x[k], windows))  # noqa: B023
+        looped, _ = step(setup.params, looped, jax.tree.map(lambda x: jax_array(x[k]), windows))  # noqa: B023
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), scanned, looped)
 
 
@@ -62,10 +64,10 @@ def test_gradients_vs_autodiff():
     config = formula_config(window="full", state_dim=2, augmentation_ridge=0.0, granger_ridge=0.0)
     setup = set_up(panel, config)
     state = initial_state(setup, config)
-    windows = jax.tree.map(lambda x: x[0], stack_windows(setup, 0, 1))
-    message = rounds.send(state.clients, windows)
-    _, reply, _ = rounds.answer(setup.params.server, state.server, message)
-    after, _ = rounds.step(setup.params, state, windows)
+    windows = jax.tree.map(lambda x: jax_array(x[0]), jax.device_get(stack_windows(setup, 0, 1)))
+    message = jax.jit(rounds.send)(state.clients, windows)
+    _, reply, _ = jax.jit(rounds.answer)(setup.params.server, state.server, message)
+    after, _ = jax.jit(rounds.step)(setup.params, state, windows)
 
     stacked = stack_states(windows.filtered_states)
     for m, stream in enumerate(setup.client_data):

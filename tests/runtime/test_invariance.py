@@ -42,25 +42,30 @@ def test_permuting_clients_permutes_result_exactly(ragged_panel, order):
     assert base.manifest["data"]["hash"] == other.manifest["data"]["hash"]
 
 
+@jax.jit
+def one_pass(params, state, windows):
+    """The state after a pass, and every message of it."""
+
+    def advance(now, window):
+        up = rounds.send(now.clients, window)
+        server, down, _ = rounds.answer(params.server, now.server, up)
+        clients, _ = rounds.learn(params.clients, now.clients, window, down)
+        return rounds.RoundState(clients, server), (up, down)
+
+    return jax.lax.scan(advance, state, windows)
+
+
 def messages_of(panel, config):
     """Every message up and down of three passes, per client name."""
     setup = set_up(panel, config)
     state = initial_state(setup, config)
     windows = stack_windows(setup, 0, setup.num_rounds)
-
-    def advance(now, window):
-        up = rounds.send(now.clients, window)
-        server, down, _ = rounds.answer(setup.params.server, now.server, up)
-        clients, _ = rounds.learn(setup.params.clients, now.clients, window, down)
-        return rounds.RoundState(clients, server), (up, down)
-
     passes = []
     for _ in range(3):
-        state, exchanged = jax.lax.scan(advance, state, windows)
-        passes.append(exchanged)
+        state, exchanged = one_pass(setup.params, state, windows)
+        passes.append(jax.device_get(exchanged))
     return {
-        name: [np.asarray(leaf[:, m]) for leaf in jax.tree.leaves(passes)]
-        for m, name in enumerate(setup.names)
+        name: [leaf[:, m] for leaf in jax.tree.leaves(passes)] for m, name in enumerate(setup.names)
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.federation.outcome import to_result
 from fedgranger.manifest_types import InferenceFacts, Manifest, SeasonFacts
+from tests import ragged_run
 from tests.federation.loopback_run import Federation
 from tests.typed import mismatches
 
@@ -15,7 +16,7 @@ OPTIONS = {
     "auto": {"test": "auto", "copies": 20},
     "readings": {"test": "readings", "copies": 20, "solver": "none"},
     "asymptotic": {"test": "asymptotic"},
-    "uncertainty": {"test": "debiased", "uncertainty": "blockwise", "state_dim": 1, "passes": 2},
+    "uncertainty": {"test": "debiased", **ragged_run.OPTIONS},
 }
 
 
@@ -28,10 +29,8 @@ def panel():
 def test_runs_in_one_process(panel, name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        small = fg.simulate(2, 150, seed=1)[0]
-        fg.fit(small if name == "uncertainty" else panel, fg.RunConfig(**OPTIONS[name])).save(
-            tmp_path
-        )
+        used = ragged_run.ragged_panel() if name == "uncertainty" else panel
+        fg.fit(used, fg.RunConfig(**OPTIONS[name])).save(tmp_path)
     written = json.loads((tmp_path / "manifest.json").read_text())
     assert mismatches(written, Manifest) == []
 

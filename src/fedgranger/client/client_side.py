@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
@@ -18,6 +17,7 @@ from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import StateHello, StateMessage
 from fedgranger.normal_operation import Season
 from fedgranger.privacy.release import SecretNoise
@@ -94,7 +94,7 @@ def set_up_client(
         else:
             sent = protect_states(states, observed, model, terms, sizes, noise, data.treatment)
             states = sent.states
-    whole = StateMessage(jnp.asarray(states), jnp.asarray(observed))
+    whole = StateMessage(jax_array(states), jax_array(observed))
     window = resolve_window(config, len(time) - 1)
     return ClientSide(
         data,

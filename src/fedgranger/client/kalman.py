@@ -22,6 +22,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.spectral import WindowMoments, window_moments
 
@@ -70,9 +71,9 @@ def filter_params(model: LocalModel) -> FilterParams:
     """Collect what the recursion needs."""
     K = steady_gain(model).gain
     return FilterParams(
-        jnp.asarray(model.self_transition),
-        jnp.asarray(K @ model.observation_matrix),
-        jnp.asarray(K),
+        jax_array(model.self_transition),
+        jax_array(K @ model.observation_matrix),
+        jax_array(K),
     )
 
 
@@ -167,16 +168,16 @@ def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarra
     has_next = np.zeros(num_steps, dtype=np.bool_)
     has_next[:-1] = complete[:-1] & complete[1:] & ~segment_starts[1:]
     data = FilteredData(client.name, model, client.values, states, complete, has_next)
-    params, last = filter_params(model), jnp.asarray(np.zeros(model.state_dim))
+    params, last = filter_params(model), jax_array(np.zeros(model.state_dim))
     for start in range(0, num_steps, CHUNK_STEPS):
         stop = min(start + CHUNK_STEPS, num_steps)
         filtered = run(
             params,
             last,
-            jnp.asarray(data.scaled(start, stop)),
-            jnp.asarray(complete[start:stop]),
-            jnp.asarray(segment_starts[start:stop]),
+            jax_array(data.scaled(start, stop)),
+            jax_array(complete[start:stop]),
+            jax_array(segment_starts[start:stop]),
         )
         states[start:stop] = np.asarray(filtered)
-        last = jnp.asarray(states[stop - 1])
+        last = jax_array(states[stop - 1])
     return data

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client import augment, augmentation_solver
@@ -15,6 +14,7 @@ from fedgranger.client.augment import AugmentState, ClientWindow
 from fedgranger.client.prepared_client import PreparedClient, augment_params
 from fedgranger.config import RunConfig
 from fedgranger.convergence import correction_size
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ServerMessage
 from fedgranger.privacy.release import Release
 
@@ -115,9 +115,9 @@ class SgdLearner(Learner):
     ) -> ClientMemory:
         """One descent step on the window of the round before."""
         steps = self._prepared.data.steps(*self._span(round_index - 1))
-        window = ClientWindow(*map(jnp.asarray, steps))
-        state = AugmentState(jnp.asarray(memory.augmentation))
-        new, _ = _descend(self._params, state, window, ServerMessage(jnp.asarray(gradients[0])))
+        window = ClientWindow(*map(jax_array, steps))
+        state = AugmentState(jax_array(memory.augmentation))
+        new, _ = _descend(self._params, state, window, ServerMessage(jax_array(gradients[0])))
         theta = np.asarray(new.augmentation)
         starts_pass = (round_index - 1) % self._num_rounds == 0
         return ClientMemory(theta, memory.augmentation if starts_pass else memory.pass_start)

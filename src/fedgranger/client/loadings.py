@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dgesdd, dgesdd_lwork  # pyright: ignore[reportAttributeAccessIssue]
 
 from fedgranger.errors import ModelError
 
@@ -28,6 +27,7 @@ FACTOR_ITERATIONS = 1000
 FACTOR_TOLERANCE = 1e-8
 """Gain of log-likelihood at which factor analysis stops."""
 TINY = 1e-12
+_gesdd, _gesdd_lwork = scipy.linalg.get_lapack_funcs(("gesdd", "gesdd_lwork"), dtype=np.float64)
 HEYWOOD_FLOOR = 1e-6
 """Smallest share of a sensor's variance that factor analysis may leave as noise."""
 
@@ -158,12 +158,12 @@ def analyse_factors(rows: np.ndarray, state_dim: int) -> tuple[np.ndarray, np.nd
     variances, noise = rows.var(axis=0), np.ones(d)
     constant, before, iteration = d * np.log(2.0 * np.pi) + state_dim, -np.inf, 0
     W, root = np.zeros((state_dim, d)), np.sqrt(num_rows)
-    work, add = int(dgesdd_lwork(num_rows, d, full_matrices=False)[0]), np.add.reduce
+    work, add = int(_gesdd_lwork(num_rows, d, full_matrices=False)[0]), np.add.reduce
     while iteration < FACTOR_ITERATIONS:
         iteration += 1
         scale = np.sqrt(noise) + TINY
         # Thousands of small ones: what scipy.linalg.svd does around it takes longer than itself.
-        _, singular, V, failed = dgesdd(rows / (scale * root), full_matrices=False, lwork=work)
+        _, singular, V, failed = _gesdd(rows / (scale * root), full_matrices=False, lwork=work)
         if failed:
             raise scipy.linalg.LinAlgError("factor analysis: the singular values did not converge")
         explained, rest = singular[:state_dim] ** 2, singular[state_dim:]

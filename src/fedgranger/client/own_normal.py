@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -32,6 +31,7 @@ from fedgranger.data.panel import ClientData, sensor_columns, step_lengths
 from fedgranger.data.time_axis import interval_text
 from fedgranger.data.treatment import NO_TREATMENT, treat_columns
 from fedgranger.errors import DataError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms
 from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor, Season
@@ -131,9 +131,9 @@ def monitor_message(
     states = np.clip(np.where(observed[:, None], states, 0.0), -LARGEST_NUMBER, LARGEST_NUMBER)
     with jax.enable_x64(True):
         return MonitorMessage(
-            jnp.asarray(states[skip:]),
-            jnp.asarray(surprise[skip:]),
-            jnp.asarray(observed[skip:]),
+            jax_array(states[skip:]),
+            jax_array(surprise[skip:]),
+            jax_array(observed[skip:]),
         )
 
 

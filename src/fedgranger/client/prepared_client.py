@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger import priors
@@ -30,6 +29,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError, UnstableRecursionError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientHello
 
 
@@ -83,7 +83,7 @@ def prepare_client(
             f"divide both by {sizes.gain:.2g} or use 'auto'"
         )
     gain = state_moments(data, window).gain
-    hello = ClientHello(jnp.asarray(model.self_transition), jnp.asarray(gain))
+    hello = ClientHello(jax_array(model.self_transition), jax_array(gain))
     return PreparedClient(data, hello, sizes, moments.mean)
 
 
@@ -128,10 +128,10 @@ def augment_params(prepared: PreparedClient, config: RunConfig) -> AugmentParams
     """Constants of the client's learner."""
     CA = prepared.data.model.predicted_observation
     return AugmentParams(
-        jnp.asarray(CA.T @ CA),
-        jnp.asarray(prepared.step_sizes.local),
-        jnp.asarray(prepared.step_sizes.feedback),
-        jnp.asarray(config.augmentation_ridge),
+        jax_array(CA.T @ CA),
+        jax_array(prepared.step_sizes.local),
+        jax_array(prepared.step_sizes.feedback),
+        jax_array(config.augmentation_ridge),
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.triangle import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
@@ -65,13 +65,13 @@ def state_hello(
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
     order = own_order(np.asarray(message.states), np.asarray(message.is_observed), starts)
     return StateHello(
-        jnp.asarray(E),
-        jnp.asarray(order),
-        jnp.asarray(periods),
-        jnp.asarray(model.is_declared),
-        jnp.asarray(noise_share),
-        jnp.asarray(np.zeros_like(E) if added_cov is None else added_cov),
-        jnp.asarray(clipped_share),
+        jax_array(E),
+        jax_array(order),
+        jax_array(periods),
+        jax_array(model.is_declared),
+        jax_array(noise_share),
+        jax_array(np.zeros_like(E) if added_cov is None else added_cov),
+        jax_array(clipped_share),
     )
 
 
@@ -80,7 +80,7 @@ def state_message(client: ClientData, model: LocalModel, start: int, stop: int) 
     W = state_readout(model.observation_matrix, model.measurement_cov).weights
     observed = np.all(client.observed[start:stop], axis=1)
     y = np.where(observed[:, None], model.scaled(client.values[start:stop]), 0.0)
-    return StateMessage(jnp.asarray(y @ W.T), jnp.asarray(observed))
+    return StateMessage(jax_array(y @ W.T), jax_array(observed))
 
 
 def own_order(

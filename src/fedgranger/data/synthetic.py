@@ -137,12 +137,11 @@ def _measurements(
         noise_chol,
         reading_errors(system),
     )
-    constants = tuple(jnp.asarray(matrix) for matrix in constants)
     key = jax.random.key(seed)
     radius = float(np.max(np.abs(np.linalg.eigvals(advance))))
     burn_in = round(BURN_IN_TIME_CONSTANTS / (1 - radius))
     df = 0.0 if student_df is None else float(student_df)
-    past = jnp.zeros(len(advance))
+    past = np.zeros(len(advance))
     values = np.empty((num_steps, len(noise_chol)))
     start = -burn_in
     while start < num_steps:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger.client.augment import AugmentState
 from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
 from fedgranger.run_folder import write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
@@ -120,4 +120,4 @@ def _unpack(arrays: dict[str, np.ndarray]) -> tuple[Snapshot, list[TraceRow]]:
 
 
 def _state(augmentation: np.ndarray, granger: np.ndarray) -> RoundState:
-    return RoundState(AugmentState(jnp.asarray(augmentation)), ServerState(jnp.asarray(granger)))
+    return RoundState(AugmentState(jax_array(augmentation)), ServerState(jax_array(granger)))

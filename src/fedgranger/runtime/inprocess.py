@@ -24,6 +24,7 @@ from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.blocks import pad_stack
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundParams, RoundState, step
 from fedgranger.runtime.setup import Setup, initial_state
 
@@ -117,7 +118,7 @@ def run_rounds(
 
 def stack_windows(setup: Setup, first_round: int, num_rounds: int) -> ClientWindow:
     """Inputs of consecutive rounds, shape (round, client, window, ...)."""
-    return ClientWindow(*(jnp.asarray(a) for a in window_arrays(setup, first_round, num_rounds)))
+    return ClientWindow(*(jax_array(a) for a in window_arrays(setup, first_round, num_rounds)))
 
 
 def window_arrays(setup: Setup, first_round: int, num_rounds: int) -> WindowArrays:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.runtime.inprocess import window_arrays
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
@@ -41,13 +41,13 @@ def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowP
     coupling = np.take_along_axis(np.asarray(server.coupling), _other_columns(setup), axis=1)
     return RowParams(
         server.self_transition,
-        jnp.asarray(pad_stack(rotated, (d, p))),
+        jax_array(pad_stack(rotated, (d, p))),
         clients.local_step_size,
         clients.feedback_step_size,
         server.step_size,
-        jnp.full(M, config.augmentation_ridge),
-        jnp.full(M, config.granger_ridge),
-        jnp.asarray(coupling),
+        jax_array(np.full(M, config.augmentation_ridge)),
+        jax_array(np.full(M, config.granger_ridge)),
+        jax_array(coupling),
     )
 
 
@@ -98,10 +98,10 @@ def prior_rows(
     columns = np.take_along_axis(columns, _other_columns(setup), axis=1)
     granger = states[:, :, None] * columns[:, None]
     return prior_state(
-        jnp.asarray(config.augmentation_prior_location * theta),
-        jnp.asarray(config.granger_prior_location * granger),
-        jnp.asarray(config.augmentation_prior_scale**2 * theta),
-        jnp.asarray(config.granger_prior_scale**2 * granger),
+        jax_array(config.augmentation_prior_location * theta),
+        jax_array(config.granger_prior_location * granger),
+        jax_array(config.augmentation_prior_scale**2 * theta),
+        jax_array(config.granger_prior_scale**2 * granger),
         groups=1 if level == "joint" else M - 1,
         split=split,
         full_noise=full_noise,
@@ -142,11 +142,11 @@ def single_row(
         params,
         self_transition=params.self_transition[:own, :own],
         predicted_observation=params.predicted_observation[:sensors, :own],
-        coupling=jnp.ones(len(columns)),
+        coupling=jax_array(np.ones(len(columns))),
     )
     windows = replace(
         windows,
-        measurements=jnp.asarray(measured),
+        measurements=jax_array(measured),
         causes=windows.causes[..., columns],
         local_targets=windows.local_targets[..., :own],
         noise=windows.noise[..., :sensors],

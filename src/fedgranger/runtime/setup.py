@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger import priors
@@ -25,6 +24,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError, StabilityWarning
 from fedgranger.linalg.blocks import pad_stack
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundParams, RoundState
 from fedgranger.server.granger import ServerState
 from fedgranger.server.row_setup import (
@@ -133,7 +133,7 @@ def initial_state(setup: Setup, config: RunConfig) -> RoundState:
     coupling = couplings(setup.names, config)
     rows = initial_rows(setup.names, setup.state_dims, coupling, config)
     return RoundState(
-        AugmentState(jnp.asarray(pad_stack(thetas, (p, d)))), ServerState(jnp.asarray(rows))
+        AugmentState(jax_array(pad_stack(thetas, (p, d)))), ServerState(jax_array(rows))
     )
 
 
@@ -202,8 +202,8 @@ def _stacked_augment(clients: tuple[PreparedClient, ...], config: RunConfig) -> 
     params = [augment_params(client, config) for client in clients]
     p = max(one.prediction_gram.shape[0] for one in params)
     return AugmentParams(
-        jnp.asarray(pad_stack([np.asarray(one.prediction_gram) for one in params], (p, p))),
-        jnp.stack([one.local_step_size for one in params]),
-        jnp.stack([one.feedback_step_size for one in params]),
-        jnp.stack([one.ridge for one in params]),
+        jax_array(pad_stack([np.asarray(one.prediction_gram) for one in params], (p, p))),
+        jax_array([np.asarray(one.local_step_size) for one in params]),
+        jax_array([np.asarray(one.feedback_step_size) for one in params]),
+        jax_array([np.asarray(one.ridge) for one in params]),
     )

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger import priors
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.server.granger import ServerParams
 
 
@@ -70,10 +70,10 @@ def server_params(
     """Stack the constants of all rows, padded to the largest state."""
     p = max(len(A) for A in transitions)
     return ServerParams(
-        jnp.asarray(pad_stack(transitions, (p, p))),
-        jnp.array([size.server for size in sizes]),
-        jnp.full(len(transitions), config.granger_ridge),
-        jnp.asarray(np.repeat(coupling, p, axis=1).astype(np.float64)),
+        jax_array(pad_stack(transitions, (p, p))),
+        jax_array([size.server for size in sizes]),
+        jax_array(np.full(len(transitions), config.granger_ridge)),
+        jax_array(np.repeat(coupling, p, axis=1).astype(np.float64)),
     )
 
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedgranger import convergence
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.linalg.blocks import pack_square, pad_stack
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientMessage
 from fedgranger.server import row_solver
 from fedgranger.server.granger import ServerState, answer
@@ -111,11 +111,11 @@ class SgdTrainer:
                 return None
         p, steps = max(self._rows.dims), len(messages.filtered[0])
         stacked = ClientMessage(
-            jnp.asarray(pad_stack(messages.filtered, (steps, p))),
-            jnp.asarray(pad_stack(messages.augmented, (steps, p))),
-            jnp.asarray(np.stack(messages.observed).astype(np.bool_)),
+            jax_array(pad_stack(messages.filtered, (steps, p))),
+            jax_array(pad_stack(messages.augmented, (steps, p))),
+            jax_array(np.stack(messages.observed).astype(np.bool_)),
         )
-        state, reply, info = _answer(self._params, ServerState(jnp.asarray(self._state)), stacked)
+        state, reply, info = _answer(self._params, ServerState(jax_array(self._state)), stacked)
         self._state = np.asarray(state.granger_row)
         self.losses = np.asarray(info.server_loss)
         gradients = np.asarray(reply.gradients)

@@ -24,6 +24,7 @@ from jax import lax
 from jaxtyping import Array, Float, Num
 
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.uncertainty.covariance_terms import RowCov
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms
 from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
@@ -118,7 +119,7 @@ def scores(
 
     θ's part is \(\sum_t w_t e_t y_t^\top\), Â's is \(2\gamma \sum_t w_t r_t g_t^\top\), less ridge.
     """
-    found = np.asarray(_scores(params, windows, jnp.asarray(theta), jnp.asarray(granger)))
+    found = np.asarray(_scores(params, windows, jax_array(theta), jax_array(granger)))
     return found[np.asarray(windows.is_active) > 0]
 
 
@@ -162,7 +163,7 @@ def gain_noise(params: RowParams, windows: RowWindow, moments: UpdateMoments) ->
     keep = active
     if len(active) > limit:
         keep = active[np.linspace(0, len(active) - 1, limit).round().astype(int)]
-    chosen = jax.tree.map(lambda leaf: leaf[keep], windows)
+    chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[keep], windows)
     return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape)
 
 
@@ -217,6 +218,7 @@ def _weighted(weights: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nd
 
 
 def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:
+    windows = jax.device_put(windows)
     own = update_moments(params, windows)
     p, d, q = shape
     split, n = p * d, p * (d + q)
@@ -226,9 +228,9 @@ def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int
     def apply(sigma: np.ndarray) -> np.ndarray:
         plain = sigma / outer
         cov = RowCov(
-            jnp.asarray(plain[:split, :split].reshape(p, d, p, d)),
-            jnp.asarray(plain[:split, split:].reshape(p, d, p, q)),
-            jnp.asarray(plain[split:, split:].reshape(1, p, q, p, q)),
+            jax_array(plain[:split, :split].reshape(p, d, p, d)),
+            jax_array(plain[:split, split:].reshape(p, d, p, q)),
+            jax_array(plain[split:, split:].reshape(1, p, q, p, q)),
         )
         top, cross, low = (np.asarray(part) for part in _average(params, windows, cov))
         full = np.empty((n, n))

@@ -8,23 +8,17 @@ from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.runtime.propagation import steady_states
 from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
+from tests.ragged_run import OPTIONS, ragged_panel
 
 
 @pytest.fixture(scope="module")
 def panel():
-    return fg.simulate(3, 802, state_dims=[1, 2, 2], sensor_dims=[4, 5, 6], seed=2)[0]
+    return ragged_panel()
 
 
 @pytest.fixture(scope="module")
 def result(panel):
-    config = fg.RunConfig(
-        state_dim={"client1": 1, "client2": 2, "client3": 2},
-        test="asymptotic",
-        uncertainty="blockwise",
-        passes=20,
-        tolerance=0,
-        augmentation_ridge=0.1,
-    )
+    config = fg.RunConfig(test="asymptotic", **OPTIONS)
     with pytest.warns(InferenceWarning, match="merely correlated"):
         return fg.fit(panel, config)
 

@@ -13,10 +13,10 @@ import fedgranger as fg
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.inputs import RowParams, row_window
+from fedgranger.uncertainty.inputs import RowParams
 from fedgranger.uncertainty.steady_state import solve_steady_state
 from fedgranger.uncertainty.update_moments import scores
-from tests.one_row import Row, dense_rounds, make_row
+from tests.one_row import Row, dense_rounds, make_row, make_windows
 
 SIZES = (0.02, 0.03, 0.05)
 
@@ -93,12 +93,12 @@ def constant_gain_row(memory, num_rounds=60_000):
         *(jnp.asarray(value) for value in (0.1, 0.08, 0.12, 0.0, 0.0)),
         jnp.ones(1),
     )
-    ones, flags = jnp.ones((num_rounds, 1, 1)), jnp.ones((num_rounds, 1), bool)
-    windows = jax.vmap(row_window, in_axes=(0, 0, 0, 0, 0, 0, None))(
+    ones, flags = np.ones((num_rounds, 1, 1)), np.ones((num_rounds, 1), bool)
+    windows = make_windows(
         ones,
         ones,
-        jnp.asarray(target[:, None, None]),
-        jnp.zeros((num_rounds, 1, 1)),
+        target[:, None, None],
+        np.zeros((num_rounds, 1, 1)),
         flags,
         flags,
         params.coupling,

@@ -11,6 +11,7 @@ import fedgranger as fg
 from fedgranger import rounds
 from fedgranger.client.augment import AugmentState
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
@@ -149,12 +150,13 @@ def test_fixed_point_vs_learner(window):
     setup = set_up(panel, config)
     none = run_noise(setup, dict.fromkeys(setup.names, 0.0))
     params = row_params(setup, config, none)
-    windows = row_windows(setup, none, 0, setup.num_rounds, np.arange(3))
+    windows = jax.device_get(row_windows(setup, none, 0, setup.num_rounds, np.arange(3)))
+    params = jax.device_get(params)
     thetas, rows = [], []
     for m in range(3):
         averages = update_moments(
-            jax.tree.map(lambda leaf, m=m: leaf[m], params),
-            jax.tree.map(lambda leaf, m=m: leaf[:, m], windows),
+            jax.tree.map(lambda leaf, m=m: jax_array(leaf[m]), params),
+            jax.tree.map(lambda leaf, m=m: jax_array(leaf[:, m]), windows),
         )
         x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
         theta, granger = split_parameters(x, averages.shape)
@@ -167,8 +169,10 @@ def test_fixed_point_vs_learner(window):
         AugmentState(jnp.asarray(np.stack(thetas))), ServerState(jnp.asarray(np.stack(rows)))
     )
     whole = set_up(panel, dataclasses.replace(config, window="full"))
-    batch = jax.tree.map(lambda leaf: leaf[0], stack_windows(whole, 0, 1))
-    moved, _ = rounds.step(whole.params, state, batch)
+    batch = jax.tree.map(
+        lambda leaf: jax_array(leaf[0]), jax.device_get(stack_windows(whole, 0, 1))
+    )
+    moved, _ = jax.jit(rounds.step)(whole.params, state, batch)
     np.testing.assert_allclose(
         moved.clients.augmentation, state.clients.augmentation, rtol=0, atol=1e-14
     )
