@@ -27,6 +27,12 @@ from jaxtyping import Float
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.long_run import andrews_bandwidth, long_run_cov, newey_west_lag
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
+from fedgranger.uncertainty.message_noise import (
+    MessageNoise,
+    added_gain_noise,
+    added_noise_cov,
+    with_noisy_causes,
+)
 from fedgranger.uncertainty.stability import Stability, analyse, check
 from fedgranger.uncertainty.update_moments import (
     CovMap,
@@ -73,11 +79,18 @@ class SteadyState(NamedTuple):
 
 
 def solve_steady_state(
-    params: RowParams, windows: RowWindow, *, client: str, passes: int = 1
+    params: RowParams,
+    windows: RowWindow,
+    *,
+    client: str,
+    passes: int = 1,
+    message_noise: MessageNoise | None = None,
 ) -> SteadyState:
     """Compute the steady state of one row from its rounds, over which training went `passes` times.
 
     `windows` (leading axis: rounds) are without noise: the data as they were measured.
+    `message_noise` is known noise on what goes up and comes down, new in every round; with several
+    passes `trained_cov` would take it as coming back, so it is for one pass.
 
     Raises:
         UnstableRecursionError: the step sizes do not contract.
@@ -89,6 +102,9 @@ def solve_steady_state(
             f"of the estimate, {MIN_ROUNDS} are needed; use a smaller window or more data"
         )
     gain = gain_noise(params, windows, moments)
+    if message_noise is not None:
+        gain = _sum(gain, added_gain_noise(params, windows, message_noise, moments))
+        moments = with_noisy_causes(moments, params, message_noise)
     stability = analyse(moments, gain)
     check(stability, params, client)
     rates, basis = np.linalg.eigh(moments.gain)
@@ -106,6 +122,9 @@ def solve_steady_state(
     pairs = np.outer(eigenvalues, eigenvalues)
     if np.linalg.eigvalsh(S / (1 - pairs))[0] < 0:  # a flat top need not give a covariance
         S = long_run_cov(noise, lag, rates=eigenvalues)
+    if message_noise is not None:
+        added = added_noise_cov(params, windows, message_noise, theta, granger)
+        S = S + basis.T @ (added * np.outer(moments.scale, moments.scale)) @ basis
     sigma, total = _with_gain_noise(S, eigenvalues, basis, gain, client)
     factor = _passes_factor(eigenvalues, moments.num_rounds, passes)
     unscale = np.outer(moments.scale, moments.scale)
@@ -115,6 +134,10 @@ def solve_steady_state(
 
     covs = back(sigma), back(total * factor), back(S)
     return SteadyState(theta, granger, *covs, lag, stability, moments)
+
+
+def _sum(first: CovMap, second: CovMap) -> CovMap:
+    return lambda sigma: first(sigma) + second(sigma)
 
 
 def _choose_lag(noise: Float[np.ndarray, "n k"], causes: Float[np.ndarray, "rounds q"]) -> int:
