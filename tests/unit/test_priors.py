@@ -28,6 +28,15 @@ def test_location_is_mean_and_scale_is_standard_deviation(family):
     assert x.std() == pytest.approx(0.5, abs=5 * sd_error)
 
 
+@pytest.mark.parametrize("family", sorted(priors.FAMILIES))
+def test_draws_are_those_of_the_generator_for_this_shape(family):
+    """More are drawn than are needed: what a seed gives must not depend on how many."""
+    key, shape = jax.random.key(2), (3, 5)
+    direct = np.asarray(priors.FAMILIES[family](key, shape, 5.0))
+    found = draw(key, shape, family=family, location=0.5, scale=2.0)
+    np.testing.assert_array_equal(found, 0.5 + 2.0 * direct)
+
+
 def test_families_differ_in_their_tails():
     """Share beyond two standard deviations, binomial error at most √(p/n)."""
     shares = {}

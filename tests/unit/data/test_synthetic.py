@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 import scipy.linalg
@@ -20,6 +21,15 @@ DIMS = {"state_dims": [1, 2, 2], "sensor_dims": [2, 2, 3]}
 LONG, SHORT = 40_000, 300  # few lengths: each new shape compiles for a second
 RNG = np.random.default_rng(0)
 F = RNG.standard_normal((5, 7))
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2049, 2), (1366, 3)])
+def test_noise_is_what_the_generator_gives_for_just_so_many(shape):
+    """More are drawn than are needed: data of a seed must not depend on how many."""
+    with jax.enable_x64(True):
+        key = jax.random.key(7)
+        drawn = synthetic._noise(key, shape, 0.0)
+        np.testing.assert_array_equal(drawn, jax.random.normal(key, shape))
 
 
 def all_values(panel):
