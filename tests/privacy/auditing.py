@@ -60,7 +60,7 @@ class Replayed(SecretNoise):
         other = self.others[len(self.cleans)]
         assert other.message == message
         if not self.silent:  # nothing of the data decides how much noise there is
-            np.testing.assert_array_equal(scale, other.scale)
+            assert np.array_equal(scale, other.scale)
         self.cleans.append(clean)
         return other.noisy, "the other's"
 
@@ -97,7 +97,7 @@ def _mu_at(scores, others, threshold):
     n, hits, errors = len(scores), int((scores > threshold).sum()), int((others > threshold).sum())
     tpr = stats.beta.ppf(ERROR / 2, hits, n - hits + 1) if hits else 0.0
     fpr = stats.beta.ppf(1 - ERROR / 2, errors + 1, n - errors) if errors < n else 1.0
-    return float(stats.norm.ppf(tpr) - stats.norm.ppf(fpr)) if 0 < tpr and fpr < 1 else 0.0
+    return float(stats.norm.ppf(tpr) - stats.norm.ppf(fpr)) if tpr > 0 and fpr < 1 else 0.0
 
 
 def gaussian_mu_bound(scores, others):
