@@ -30,6 +30,7 @@ from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.settings import state_folder
 from fedgranger.manifest_types import PrivacyFacts
 from fedgranger.privacy.accounting import epsilon_of
+from fedgranger.privacy.paper_formulas import noise_of, step_sensitivity, whole_run
 from fedgranger.results import Result
 from fedgranger.runtime.privacy_plan import PlannedSystem, PlanRow, make_plan, read_system
 
@@ -170,6 +171,10 @@ def plan(
     epsilons: Annotated[
         str, typer.Option(help="Values of ε, separated by commas.")
     ] = "0.5,1,2,4,8,16,32,64",
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Print the paper's formula per step, and its whole price."),
+    ] = False,
     json_output: Json = False,
     *,
     given: dict[str, Any],
@@ -190,6 +195,8 @@ def plan(
         typer.echo(json.dumps([row._asdict() for row in rows], indent=1))
         return
     _show_plan(system, options, rows, strength)
+    if paper:
+        _show_paper(values, options.delta, system.num_steps)
 
 
 def _show_plan(
@@ -219,6 +226,19 @@ def _show_plan(
         f"an influence of strength {strength:g} (Frobenius norm of its block), level 5 %, the "
         "median over pairs; 'steps needed' for 80 %; the latent test, one lag"
     )
+
+
+def _show_paper(epsilons: list[float], delta: float, num_steps: int) -> None:
+    """The paper's formula beside what it covers; see `privacy.paper_formulas`."""
+    print_line("")
+    for epsilon in epsilons:
+        sigma = noise_of(step_sensitivity(1.0), epsilon, delta)
+        whole = whole_run(epsilon, delta, num_steps)
+        print_line(
+            f"the paper's formula per step: ε = {epsilon:g} by noise of {sigma:.3g} clipping "
+            "bounds, which covers one message of one step; the whole run of "
+            f"{num_steps} steps by it: ε = {whole:.3g} where one change moves them all"
+        )
 
 
 def _numbers(words: str) -> list[float]:
