@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fedgranger_research.reproduction import quantiles, scalability
+from fedgranger_research.reproduction import dp, quantiles, scalability
 from fedgranger_research.reproduction.figures import SWEEP_FIGURES
 from fedgranger_research.reproduction.runner import Item
 
 FIGURES: dict[str, Item] = {
-    item.name: item for item in (*(figure.item() for figure in SWEEP_FIGURES), quantiles.ITEM)
+    item.name: item
+    for item in (*(figure.item() for figure in SWEEP_FIGURES), quantiles.ITEM, dp.ITEM)
 }
 TABLES: dict[str, Item] = {item.name: item for item in (scalability.ITEM,)}
