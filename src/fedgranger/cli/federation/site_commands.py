@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -136,13 +137,20 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
     from fedgranger.text import format_bytes
 
     p, d, rounds = found.state_dim, found.num_sensors, found.rounds
+    with_rounds = (
+        f"With {rounds} rounds of FedGC: also a {p} x {p} transition matrix, filtered states once "
+        f"and corrected states every round: about {format_bytes(found.bytes_rounds)}.\n"
+    )
+    if policy.epsilon < math.inf:
+        with_rounds = (
+            f"Shown with the least noise that policy.toml lets out (epsilon = {policy.epsilon:g}, "
+            "all of it spent at once).\n"
+        )
     out.print(
         f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"
         f"The default run: time range once, {p} x {p} error covariance once, states once: about "
         f"{format_bytes(found.bytes_default)}.\n"
-        f"With {rounds} rounds of FedGC: also a {p} x {p} transition matrix, filtered states once "
-        f"and corrected states every round: about {format_bytes(found.bytes_rounds)}.\n"
-        f"policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) about these "
+        f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) about these "
         f"data, {policy.runs_per_day} runs per day"
         + ("; every run waits for your word." if policy.ask else "."),
         soft_wrap=True,
