@@ -150,8 +150,8 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
         f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"
         f"The default run: time range once, {p} x {p} error covariance once, states once: about "
         f"{format_bytes(found.bytes_default)}.\n"
-        f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) about these "
-        f"data, {policy.runs_per_day} runs per day"
+        f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) "
+        f"about these data, {policy.runs_per_day} runs per day"
         + ("; every run waits for your word." if policy.ask else "."),
         soft_wrap=True,
     )
