@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger_research.reproduction.dp_picture import draw
-from fedgranger_research.reproduction.levels import column, number, rows_where, share
+from fedgranger_research.reproduction.levels import column, grouped, number, rows_where, share
 from fedgranger_research.reproduction.noisy_training import NoisyTraining
 from fedgranger_research.reproduction.private_edges import PrivateEdges
 from fedgranger_research.reproduction.runner import Item
@@ -60,12 +60,12 @@ def private_settings(*, quick: bool = False) -> list[PrivateEdges]:
     plans = [
         (2000, "declared", "debiased", EPSILONS, both, NUM_DATA_SETS),
         (2000, "identified", "debiased", EPSILONS, both, NUM_DATA_SETS),
-        (2000, "declared, automatic clipping", "debiased", EPSILONS, both, NUM_DATA_SETS),
+        (2000, "declared, A_mm alone", "debiased", EPSILONS, both, NUM_DATA_SETS),
         (2000, "declared", "auto", FEW_EPSILONS, ("event",), NUM_AUTO),
         (50_000, "declared", "debiased", SOME_EPSILONS, both, NUM_DATA_SETS),
         (
             50_000,
-            "declared, automatic clipping",
+            "declared, A_mm alone",
             "debiased",
             FEW_EPSILONS,
             ("event",),
@@ -131,7 +131,7 @@ def _averages(
     table: pd.DataFrame, part: str, by: list[str], quantities: Sequence[str]
 ) -> list[dict[str, Any]]:
     rows = []
-    for values, group in table.groupby(by, sort=True):
+    for values, group in grouped(table, by):
         own = dict(zip(by, values, strict=True))
         for name in quantities:
             x = np.asarray(group[name], dtype=np.float64)
@@ -149,6 +149,23 @@ def _averages(
                 }
             )
     return rows
+
+
+class Average(NamedTuple):
+    """Mean, s.d. and standard error over so many data sets."""
+
+    mean: float
+    sd: float
+    se: float
+    size: int
+
+
+def _by_quantity(table: pd.DataFrame) -> dict[str, Average]:
+    names, means, sds, errors, sizes = (
+        column(table, name).tolist() for name in ("quantity", "mean", "sd", "se", "count")
+    )
+    rows = zip(means, sds, errors, sizes, strict=True)
+    return dict(zip(names, (Average(*row) for row in rows), strict=True))
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -175,11 +192,11 @@ def _training_table(table: pd.DataFrame, way: str) -> str:
     lines.append("|---" * (len(heads) + 1) + "|")
     for sd in np.unique(column(own, "noise_sd")):
         at = rows_where(own, own["noise_sd"] == sd)
-        found = {row["quantity"]: row for _, row in at.iterrows()}
+        found = _by_quantity(at)
         excesses = ["trained_granger_cov", "drawn_granger_cov"]
         excesses += [name for name in INFLATED if name != "granger_cov"]
         cells = [_spread(found["trained_granger_cov"])]
-        cells += [_excess(float(found[f"{name}_excess"]["mean"]), sd) for name in excesses]
+        cells += [_excess(found[f"{name}_excess"].mean, sd) for name in excesses]
         cells += [_spread(found["granger_error"]), _spread(found["limit_error"])]
         lines.append(f"| {sd:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -188,22 +205,21 @@ def _training_table(table: pd.DataFrame, way: str) -> str:
 def _edges_table(table: pd.DataFrame) -> str:
     lines = ["| T, local models, test, neighbours | ε | x | size | power | F1 | refused |"]
     lines.append("|---" * 7 + "|")
-    for values, group in table.groupby(EDGE_COLUMNS, sort=True):
+    for values, group in grouped(table, EDGE_COLUMNS):
         num_steps, models, test, neighbours, epsilon = values
-        found = {row["quantity"]: row for _, row in group.iterrows()}
+        found = _by_quantity(group)
         refused = found["refused"]
         cells = [_rate(found[name]) for name in ("edge_size", "edge_power", "f1")]
         lines.append(
             f"| {num_steps:g}, {models}, {test}, {neighbours} | {number(float(epsilon))} | "
-            f"{number(float(found['added_noise']['mean']))} | {' | '.join(cells)} | "
-            f"{round(refused['mean'] * refused['count'])} of {refused['count']} |"
+            f"{number(found['added_noise'].mean)} | {' | '.join(cells)} | "
+            f"{round(refused.mean * refused.size)} of {refused.size} |"
         )
     return "\n".join(lines)
 
 
-def _spread(row: pd.Series) -> str:
-    mean, sd = float(row["mean"]), float(row["sd"])
-    return number(mean) if np.isnan(sd) else f"{number(mean)} ± {number(sd)}"
+def _spread(found: Average) -> str:
+    return number(found.mean) + ("" if np.isnan(found.sd) else f" ± {number(found.sd)}")
 
 
 def _excess(value: float, sd: float) -> str:
@@ -214,11 +230,10 @@ def _excess(value: float, sd: float) -> str:
     return share(value) if abs(value) >= 1e-3 else number(value)
 
 
-def _rate(row: pd.Series) -> str:
-    if row["count"] == 0:
+def _rate(found: Average) -> str:
+    if found.size == 0:
         return "-"
-    error = "" if np.isnan(row["se"]) else f" ± {row['se']:.3f}"
-    return f"{row['mean']:.3f}{error}"
+    return f"{found.mean:.3f}" + ("" if np.isnan(found.se) else f" ± {found.se:.3f}")
 
 
 ITEM = Item("dp", TITLE, settings, collect, markdown, draw)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger_research.reproduction.levels import column, rows_where
+from fedgranger_research.reproduction.levels import column, grouped, rows_where
 from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, save
 
 WAYS = {"down": "server → client", "up": "client → server"}
@@ -97,9 +97,9 @@ def _lower_row(axes: Any, edges: pd.DataFrame) -> None:
     from matplotlib.lines import Line2D
 
     by_hand = rows_where(edges, edges["test"] == "debiased")
-    groups = list(by_hand.groupby(["num_steps", "models"], sort=True))
+    groups = grouped(by_hand, ["num_steps", "models"])
     palette = colours(len(groups))
-    for ((_, _), group), colour in zip(groups, palette, strict=True):
+    for (_, group), colour in zip(groups, palette, strict=True):
         for neighbours, style in STYLES.items():
             own = rows_where(group, group["neighbours"] == neighbours)
             if own.empty:
