@@ -122,7 +122,8 @@ def made_up(setting):
         for name in (*dp.INFLATED, "trained_granger_cov", "granger_error", "limit_error")
     ]
     rows += [
-        (setting.seed, way, sd, "drawn_granger_cov", (setting.seed + 1) * sd**2)
+        (setting.seed, way, sd, name, (setting.seed + 1) * sd**2)
+        for name in ("drawn_granger_cov", "given_granger_cov")
         for way in ("up", "down")
         for sd in (0.0, *setting.noise_sds)
     ]
@@ -140,7 +141,7 @@ def test_table_counts_refusals_and_lists_inflation(tmp_path):
     (none,) = [x for x in lines if x.startswith("| 2000, declared, debiased, event | 4 |")]
     assert "| - | - | - | 20 of 20 |" in none
     up = [x for x in lines if x.startswith("| 0.3 |")]
-    assert up[0].split(" | ")[2:7] == ["9.0 %"] * 5
+    assert up[0].split(" | ")[2:8] == ["1.09", "0.09", "0.09", "1.09", "1.09", "1.09"]
     dp.ITEM.draw(tmp_path, table)
     assert (tmp_path / "dp.png").exists()
 
