@@ -19,9 +19,8 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.row_inputs import single_row
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.message_noise import added_gain_noise, added_noise_cov, white_noise
-from fedgranger.uncertainty.steady_state import solve_steady_state
-from fedgranger.uncertainty.update_moments import gain_noise, update_moments
+from fedgranger.uncertainty.message_noise import white_noise
+from fedgranger.uncertainty.steady_state import cov_given_data, solve_steady_state
 from fedgranger_research.reproduction.noisy_training import (
     EFFECT,
     NoiseSizes,
@@ -52,19 +51,9 @@ def predicted(row, sizes):
     noise = white_noise(row.params, **sizes)
     state = solve_steady_state(row.params, row.windows, client="c", message_noise=noise)
     assert 4 * state.stability.time_constant < NUM_ROUNDS, "not settled"
-    plain = update_moments(row.params, row.windows)
-    outer = np.outer(plain.scale, plain.scale)
-    theta, granger = state.augmentation, state.granger
-    source = added_noise_cov(row.params, row.windows, noise, theta, granger) * outer
-    source = source + added_gain_noise(row.params, row.windows, noise, plain)(state.cov * outer)
-    own = gain_noise(row.params, row.windows, plain)
-    rates, basis = np.linalg.eigh(state.moments.gain)
-    divisor = 1 - np.outer(1 - rates, 1 - rates)
-    cov = np.zeros_like(source)
-    for _ in range(40):
-        cov = basis @ ((basis.T @ (source + own(cov)) @ basis) / divisor) @ basis.T
-    variances = np.diag(cov / outer)
-    return variances[: theta.size].sum(), variances[theta.size :].sum()
+    cov = cov_given_data(row.params, row.windows, state, noise, client="c")
+    variances, split = np.diag(cov), state.augmentation.size
+    return variances[:split].sum(), variances[split:].sum()
 
 
 def one_data_set(seed):

@@ -136,6 +136,29 @@ def solve_steady_state(
     return SteadyState(theta, granger, *covs, lag, stability, moments)
 
 
+def cov_given_data(
+    params: RowParams,
+    windows: RowWindow,
+    state: SteadyState,
+    message_noise: MessageNoise,
+    *,
+    client: str,
+) -> Float[np.ndarray, "n n"]:
+    r"""Covariance of an iterate over draws of the messages' noise, the data being given.
+
+    It solves \(C = E[FCF^\top] + S_{added} + G_{added}(\Sigma)\) with `state`'s Σ. It is more than
+    what the noise adds to Σ, because noise on the causes also makes the data's own part smaller.
+    """
+    plain = update_moments(params, windows)
+    outer = np.outer(plain.scale, plain.scale)
+    added = added_noise_cov(params, windows, message_noise, state.augmentation, state.granger)
+    source = added_gain_noise(params, windows, message_noise, plain)(state.cov * outer)
+    rates, basis = np.linalg.eigh(state.moments.gain)
+    S = basis.T @ (source + added * outer) @ basis
+    cov, _ = _with_gain_noise(S, 1 - rates, basis, gain_noise(params, windows, plain), client)
+    return basis @ cov @ basis.T / outer
+
+
 def _sum(first: CovMap, second: CovMap) -> CovMap:
     return lambda sigma: first(sigma) + second(sigma)
 

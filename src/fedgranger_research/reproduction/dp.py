@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger_research.reproduction.dp_picture import draw
-from fedgranger_research.reproduction.levels import column, number, rows_where, share
+from fedgranger_research.reproduction.levels import column, grouped, number, rows_where
 from fedgranger_research.reproduction.noisy_training import NoisyTraining
 from fedgranger_research.reproduction.private_edges import PrivateEdges
 from fedgranger_research.reproduction.runner import Item
@@ -60,12 +60,12 @@ def private_settings(*, quick: bool = False) -> list[PrivateEdges]:
     plans = [
         (2000, "declared", "debiased", EPSILONS, both, NUM_DATA_SETS),
         (2000, "identified", "debiased", EPSILONS, both, NUM_DATA_SETS),
-        (2000, "declared, automatic clipping", "debiased", EPSILONS, both, NUM_DATA_SETS),
+        (2000, "declared, A_mm alone", "debiased", EPSILONS, both, NUM_DATA_SETS),
         (2000, "declared", "auto", FEW_EPSILONS, ("event",), NUM_AUTO),
         (50_000, "declared", "debiased", SOME_EPSILONS, both, NUM_DATA_SETS),
         (
             50_000,
-            "declared, automatic clipping",
+            "declared, A_mm alone",
             "debiased",
             FEW_EPSILONS,
             ("event",),
@@ -91,7 +91,8 @@ def collect(tables: list[pd.DataFrame], *, quick: bool = False) -> pd.DataFrame:
     Columns: part ("training" or "edges"), what was varied (`TRAINING_COLUMNS` or `EDGE_COLUMNS`;
     the data without noise have ε = ∞ and neighbours "none"), quantity, mean, sd, se, count.
     Quantities of training are those of `NoisyTraining.run`; NAME_excess is the relative increase
-    over the same data set without noise, of `drawn_granger_cov` over the theory's trace. Those of
+    over the same data set without noise, of `drawn_granger_cov` and `given_granger_cov` their size
+    relative to it. Those of
     edges are those of `PrivateEdges.run`, averaged over the data sets that were not refused.
     """
     num_training = len(training_settings(quick=quick))
@@ -121,9 +122,8 @@ def _with_excesses(wide: pd.DataFrame) -> pd.DataFrame:
     joined = wide.merge(clean, on=["seed", "direction"], suffixes=("", "_clean"))
     for name in (*INFLATED, "trained_granger_cov"):
         joined[f"{name}_excess"] = joined[name] / joined[f"{name}_clean"] - 1
-    joined["drawn_granger_cov_excess"] = (
-        joined["drawn_granger_cov"] / joined["trained_granger_cov_clean"]
-    )
+    for name in ("given_granger_cov", "drawn_granger_cov"):
+        joined[f"{name}_excess"] = joined[name] / joined["trained_granger_cov_clean"]
     return joined.drop(columns=[name for name in joined.columns if name.endswith("_clean")])
 
 
@@ -131,7 +131,7 @@ def _averages(
     table: pd.DataFrame, part: str, by: list[str], quantities: Sequence[str]
 ) -> list[dict[str, Any]]:
     rows = []
-    for values, group in table.groupby(by, sort=True):
+    for values, group in grouped(table, by):
         own = dict(zip(by, values, strict=True))
         for name in quantities:
             x = np.asarray(group[name], dtype=np.float64)
@@ -151,14 +151,33 @@ def _averages(
     return rows
 
 
+class Average(NamedTuple):
+    """Mean, s.d. and standard error over so many data sets."""
+
+    mean: float
+    sd: float
+    se: float
+    size: int
+
+
+def _by_quantity(table: pd.DataFrame) -> dict[str, Average]:
+    names, means, sds, errors, sizes = (
+        column(table, name).tolist() for name in ("quantity", "mean", "sd", "se", "count")
+    )
+    rows = zip(means, sds, errors, sizes, strict=True)
+    return dict(zip(names, (Average(*row) for row in rows), strict=True))
+
+
 def markdown(table: pd.DataFrame) -> str:
     """The training's table per direction, then the private edges'."""
     training = rows_where(table, table["part"] == "training")
     edges = rows_where(table, table["part"] == "edges")
     parts = [_training_table(training, way) for way in WAYS]
     parts += [
-        "Mean ± s.d. over data sets; `+` is the increase over the same data without noise, by the "
-        "theory (steady state; Â21 at the end of training) and, for Â21, by drawing the noise.",
+        "Mean ± s.d. over data sets; × is by how much a trace is multiplied, by the theory (Â21 at "
+        "the end of training, the others in the steady state). Messages alone: the covariance of "
+        "Â21 over draws of the noise for the same data, relative to tr Σ_A21 without noise; by the "
+        "theory, and as drawn.",
         _edges_table(edges),
         "Size and power at 5 %, F1 after Benjamini and Hochberg; means over the data sets that "
         "could be tested, with standard errors; how many were refused. x: s.d. of the added noise "
@@ -169,17 +188,20 @@ def markdown(table: pd.DataFrame) -> str:
 
 def _training_table(table: pd.DataFrame, way: str) -> str:
     own = rows_where(table, table["direction"] == way)
-    heads = ["tr Σ_A21", "+ by theory", "+ by drawing", *(f"+ {x}" for x in INFLATED.values())]
-    heads = [name for name in heads if name != "+ Σ_A21"] + ["‖Â21 − A21‖", "‖Â21* − A21‖"]
+    others = [words for name, words in INFLATED.items() if name != "granger_cov"]
+    heads = ["tr Σ_A21", "×", "messages alone", "drawn", *(f"× tr {words}" for words in others)]
+    heads += ["‖Â21 − A21‖", "‖Â21* − A21‖"]
     lines = [f"| noise {WAYS[way]}, σ | " + " | ".join(heads) + " |"]
     lines.append("|---" * (len(heads) + 1) + "|")
     for sd in np.unique(column(own, "noise_sd")):
         at = rows_where(own, own["noise_sd"] == sd)
-        found = {row["quantity"]: row for _, row in at.iterrows()}
-        excesses = ["trained_granger_cov", "drawn_granger_cov"]
-        excesses += [name for name in INFLATED if name != "granger_cov"]
+        found = _by_quantity(at)
         cells = [_spread(found["trained_granger_cov"])]
-        cells += [_excess(float(found[f"{name}_excess"]["mean"]), sd) for name in excesses]
+        cells.append(_factor(found["trained_granger_cov_excess"].mean))
+        alone = (found[f"{name}_granger_cov_excess"].mean for name in ("given", "drawn"))
+        cells += [number(value) if value > SMALLEST**2 else "0" for value in alone]
+        excesses = (found[f"{name}_excess"].mean for name in INFLATED if name != "granger_cov")
+        cells += [_factor(value) for value in excesses]
         cells += [_spread(found["granger_error"]), _spread(found["limit_error"])]
         lines.append(f"| {sd:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -188,37 +210,34 @@ def _training_table(table: pd.DataFrame, way: str) -> str:
 def _edges_table(table: pd.DataFrame) -> str:
     lines = ["| T, local models, test, neighbours | ε | x | size | power | F1 | refused |"]
     lines.append("|---" * 7 + "|")
-    for values, group in table.groupby(EDGE_COLUMNS, sort=True):
+    for values, group in grouped(table, EDGE_COLUMNS):
         num_steps, models, test, neighbours, epsilon = values
-        found = {row["quantity"]: row for _, row in group.iterrows()}
+        found = _by_quantity(group)
         refused = found["refused"]
         cells = [_rate(found[name]) for name in ("edge_size", "edge_power", "f1")]
         lines.append(
             f"| {num_steps:g}, {models}, {test}, {neighbours} | {number(float(epsilon))} | "
-            f"{number(float(found['added_noise']['mean']))} | {' | '.join(cells)} | "
-            f"{round(refused['mean'] * refused['count'])} of {refused['count']} |"
+            f"{number(found['added_noise'].mean)} | {' | '.join(cells)} | "
+            f"{round(refused.mean * refused.size)} of {refused.size} |"
         )
     return "\n".join(lines)
 
 
-def _spread(row: pd.Series) -> str:
-    mean, sd = float(row["mean"]), float(row["sd"])
-    return number(mean) if np.isnan(sd) else f"{number(mean)} ± {number(sd)}"
+def _spread(found: Average) -> str:
+    return number(found.mean) + ("" if np.isnan(found.sd) else f" ± {number(found.sd)}")
 
 
-def _excess(value: float, sd: float) -> str:
-    if sd == 0:
-        return "0"
-    if abs(value) < SMALLEST:
-        return f"below {SMALLEST:g}"
-    return share(value) if abs(value) >= 1e-3 else number(value)
+def _factor(excess: float) -> str:
+    """By how much a trace is multiplied."""
+    if abs(excess) < SMALLEST:
+        return "1"
+    return f"1 + {number(excess)}" if abs(excess) < 0.01 else f"{1 + excess:.3g}"
 
 
-def _rate(row: pd.Series) -> str:
-    if row["count"] == 0:
+def _rate(found: Average) -> str:
+    if found.size == 0:
         return "-"
-    error = "" if np.isnan(row["se"]) else f" ± {row['se']:.3f}"
-    return f"{row['mean']:.3f}{error}"
+    return f"{found.mean:.3f}" + ("" if np.isnan(found.se) else f" ± {found.se:.3f}")
 
 
 ITEM = Item("dp", TITLE, settings, collect, markdown, draw)

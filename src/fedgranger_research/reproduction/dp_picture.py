@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger_research.reproduction.levels import column, rows_where
+from fedgranger_research.reproduction.levels import column, grouped, rows_where
 from fedgranger_research.reproduction.pictures import GREY, colours, pyplot, save
 
 WAYS = {"down": "server → client", "up": "client → server"}
@@ -55,18 +55,12 @@ def _traces(axis: Any, table: pd.DataFrame, words: str) -> None:
         lw=0,
     )
     axis.plot(sd[some], trace[some], "-", color=colour, label="theory, mean ± s.d.")
+    given = _curve(table, "given_granger_cov", "noise_sd")[1]
     drawn = _curve(table, "drawn_granger_cov", "noise_sd")[1]
-    axis.plot(
-        sd[some],
-        trace[~some][0] + drawn[some],
-        "o",
-        ms=4,
-        mfc="none",
-        color=other,
-        label="noise drawn",
-    )
+    axis.plot(sd[some], given[some], "--", color=other, label="messages alone, theory")
+    axis.plot(sd[some], drawn[some], "o", ms=4, mfc="none", color=other, label="the same, drawn")
     axis.axhline(trace[~some][0], color=GREY, lw=0.8, ls=":", label="no noise")
-    axis.set(xscale="log", yscale="log", xlabel=r"$\sigma$")
+    axis.set(xscale="log", yscale="log", xlabel=r"$\sigma$", ylim=(1e-9, 2e-2))
     axis.set_title(rf"tr $\Sigma_{{A_{{21}}}}$, noise {words}")
     axis.legend(fontsize=7.5, loc="upper left")
 
@@ -97,9 +91,9 @@ def _lower_row(axes: Any, edges: pd.DataFrame) -> None:
     from matplotlib.lines import Line2D
 
     by_hand = rows_where(edges, edges["test"] == "debiased")
-    groups = list(by_hand.groupby(["num_steps", "models"], sort=True))
+    groups = grouped(by_hand, ["num_steps", "models"])
     palette = colours(len(groups))
-    for ((_, _), group), colour in zip(groups, palette, strict=True):
+    for (_, group), colour in zip(groups, palette, strict=True):
         for neighbours, style in STYLES.items():
             own = rows_where(group, group["neighbours"] == neighbours)
             if own.empty:
@@ -113,7 +107,7 @@ def _lower_row(axes: Any, edges: pd.DataFrame) -> None:
                 end = _curve(clean, quantity, "epsilon")[1]
                 axis.plot([3 * epsilon[-1]], end, "D", ms=4, color=colour)
     for axis, title in zip(axes, PANELS.values(), strict=True):
-        axis.set(xscale="log", xlabel=r"$\varepsilon$ (◆: no noise)", title=title)
+        axis.set(xscale="log", xlabel=r"$\varepsilon$ (◆: no noise)", title=title, xlim=(3, 5000))
         axis.set_ylim(-0.03, 1.05)
     axes[0].axhline(LEVEL, color=GREY, lw=0.8, ls=":")
     largest = float(np.nanmax(_all_means(by_hand, "edge_size")))

@@ -116,6 +116,12 @@ def column(table: pd.DataFrame, name: str) -> np.ndarray:
     return np.asarray(table[name])
 
 
+def grouped(table: pd.DataFrame, by: list[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """The rows that agree in some columns, with what these hold; sorted."""
+    found: Any = table.groupby(by, sort=True)
+    return [(tuple(values), pd.DataFrame(group)) for values, group in found]
+
+
 def with_single_run(table: pd.DataFrame) -> pd.DataFrame:
     r"""Add the column `single_run` to errors of the mean: the root mean square over runs.
 

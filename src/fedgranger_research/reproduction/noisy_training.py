@@ -31,7 +31,7 @@ from fedgranger.runtime.setup import Setup, initial_state, set_up
 from fedgranger.server.granger import answer
 from fedgranger.uncertainty.inputs import Row
 from fedgranger.uncertainty.message_noise import message_covs, white_noise
-from fedgranger.uncertainty.steady_state import solve_steady_state
+from fedgranger.uncertainty.steady_state import cov_given_data, solve_steady_state
 from fedgranger_research.reproduction.regimes import Regime
 from fedgranger_research.reproduction.system import STATE_DIM, paired_system
 
@@ -84,8 +84,9 @@ class NoisyTraining:
             Columns seed, direction, noise_sd, quantity, value: of the block Â21 and of client 2
 
             - theory: `granger_cov` tr Σ_A21 in the steady state, `trained_granger_cov` after these
-              rounds, `augmentation_cov` tr Σ_θ2, `state_cov` tr Σ_h2, `gradient_cov` tr Var(g_2),
-              `limit_error` \(\|\hat A_{21}^* - A_{21}\|_F\);
+              rounds, `given_granger_cov` over the messages' noise alone, `augmentation_cov`
+              tr Σ_θ2, `state_cov` tr Σ_h2, `gradient_cov` tr Var(g_2), `limit_error`
+              \(\|\hat A_{21}^* - A_{21}\|_F\);
             - over draws of the messages' noise: `drawn_granger_cov` trace of Â21's covariance at
               the end, `granger_error` mean of \(\|\hat A_{21} - A_{21}\|_F\).
         """
@@ -191,10 +192,12 @@ def _theory(row: Row, block: np.ndarray, way: str, sd: float) -> dict[str, float
     noise = white_noise(row.params, **{way: sd})
     state = solve_steady_state(row.params, row.windows, client="client2", message_noise=noise)
     split = state.augmentation.size
+    given = cov_given_data(row.params, row.windows, state, noise, client="client2")
     messages = message_covs(row.params, row.windows, noise, state.granger, state.cov)
     return {
         "granger_cov": float(np.trace(state.granger_cov())),
         "trained_granger_cov": float(np.trace(state.granger_cov(trained=True))),
+        "given_granger_cov": float(np.trace(given[split:, split:])),
         "augmentation_cov": float(np.trace(state.cov[:split, :split])),
         "state_cov": float(np.trace(messages.state_cov)),
         "gradient_cov": float(np.trace(messages.gradient_cov)),

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+import scipy.linalg
 
 from fedgranger.client.client_side import ClientSide, set_up_client
 from fedgranger.client.identify import identify
@@ -29,19 +30,16 @@ from fedgranger.inference.decision import adjust
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
+from fedgranger.linalg.psd import symmetrise
 from fedgranger.privacy.release import SecretNoise, seeded_secret
 
 NEIGHBOURS = ("event", "window")
 WINDOW = 10
 """Time steps of neighbours = "window"."""
-WIDE_CLIP = 10.0
-"""Largest norm of a state where clipping is to do nothing, in units of the state's own s.d."""
-MODELS = {
-    "declared": {"clip": WIDE_CLIP},
-    "declared, automatic clipping": {},
-    "identified": {},
-}
-"""How the clients know their local models, and how they clip."""
+MODELS = ("declared", "declared, A_mm alone", "identified")
+"""How the clients know their local models: as a long older recording of their own would show them;
+A_mm and Q as if no other client acted on them, which makes their states look small; from the data.
+C and R are the true ones where they are declared."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class PrivateEdges:
     Attributes:
         seed: of the system, its data and the noise.
         num_steps: T.
-        models: key of `MODELS`.
+        models: one of `MODELS`.
         test: "debiased" or "auto".
         epsilons: ε of the whole run; the same data without noise are always tested too.
         neighbours: which of `NEIGHBOURS`.
@@ -115,6 +113,8 @@ class PrivateEdges:
         return pd.DataFrame(rows)
 
     def _models(self, panel: Panel, truth: Truth) -> Mapping[str, LocalModel]:
+        if self.models == "declared":
+            return own_models(truth)
         if self.models != "identified":
             return known_models(truth)
         starts, dims = panel.segment_starts, truth.state_dims
@@ -133,9 +133,29 @@ class PrivateEdges:
                         neighbours=neighbours,
                         neighbour_steps=WINDOW,
                         epsilon=epsilon,
-                        **MODELS[self.models],
                     ),
                 )
+
+
+def own_models(truth: Truth) -> dict[str, LocalModel]:
+    """The models with the best autoregression of every client's own states, the others acting.
+
+    Their states have the size that the whole system gives them.
+    """
+    process_cov = truth.process_cov
+    if process_cov is None:
+        raise ValueError("the truth has no process noise; use the one that simulate() returned")
+    P = scipy.linalg.solve_discrete_lyapunov(truth.transition, process_cov)
+    lagged = truth.transition @ P
+    models = {}
+    for name, model in known_models(truth).items():
+        rows = truth.rows(name)
+        cov = P[rows, rows]
+        A = np.linalg.solve(cov, lagged[rows, rows].T).T
+        models[name] = replace(
+            model, self_transition=A, process_cov=symmetrise(cov - A @ cov @ A.T)
+        )
+    return models
 
 
 def client_sides(
