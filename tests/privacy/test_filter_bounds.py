@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fedgranger.privacy import filter_bounds, filter_steps, worst_window
-from fedgranger.privacy.filter_bounds import LIMITS, common_price, record_prices, window_bounds
+from fedgranger.privacy import filter_steps, long_records, worst_window
+from fedgranger.privacy.filter_bounds import LIMITS, common_price, window_bounds
 from fedgranger.privacy.filter_steps import energy_after, later_energy, make_steps
+from fedgranger.privacy.long_records import record_prices
 from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered
 from tests.filter_changes import random_filter, response, worst_change
 
@@ -67,7 +68,7 @@ def test_recursion_is_above_every_change_of_a_window(seed):
 @pytest.mark.parametrize("block", [5, 16, 8192])
 @pytest.mark.parametrize("seed", range(6))
 def test_prices_of_a_record_are_above_its_gram_matrix(seed, block, monkeypatch):
-    monkeypatch.setattr(filter_bounds, "BLOCK_STEPS", block)
+    monkeypatch.setattr(long_records, "BLOCK_STEPS", block)
     _, given_filter, observed, starts, steps = case(seed, 80)
     prices = record_prices(steps)
     T = gram(given_filter, observed, starts)
@@ -153,6 +154,22 @@ def test_complete_records_vs_the_general_way(seed):
     assert worst_window.complete_window(steps, 300, 400) <= 300 * common_price(
         steps.matrices[filter_steps.OBSERVED], steps.gain
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_gaps_cost_little_in_a_long_record(seed, monkeypatch):
+    """The limit that is best without gaps may have no end with them: then it is another one."""
+    monkeypatch.setattr(worst_window, "LONG", 2)
+    monkeypatch.setattr(long_records, "BLOCK_STEPS", 128)
+    rng = np.random.default_rng(seed)
+    given_filter = random_filter(rng, 6, 6, 0.95)
+    observed, starts = np.ones(3000, dtype=bool), np.zeros(3000, dtype=bool)
+    for begin in rng.integers(0, 2990, 4):
+        observed[begin : begin + 5] = False
+    steps = make_steps(*given_filter, observed, starts)
+    price = common_price(steps.matrices[filter_steps.OBSERVED], steps.gain)
+    bound = filtered(given_filter, 0.5, Neighbours("record"), observed, starts)
+    assert 0.97 <= bound / math.sqrt(3000 * price) <= 1.1
 
 
 @pytest.mark.parametrize("num_refinements", [1, 4])

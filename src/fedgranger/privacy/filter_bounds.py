@@ -22,33 +22,21 @@ docs/theory/privacy.md.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import scipy.linalg
 
-from fedgranger.privacy.filter_steps import (
-    CUT,
-    Steps,
-    carried_back,
-    energy_after,
-    in_blocks,
-    symmetric,
-)
+from fedgranger.privacy.filter_steps import Steps, carried_back, energy_after, symmetric
 
 LIMITS = 1.0 + np.exp(np.linspace(-5.0, 12.0, 40))
 """Limits 1 / (1 - beta) of the factors that are tried."""
-BLOCK_STEPS = 8192
-SAMPLED_BLOCKS = 3
-"""Blocks of steps on which the factor of a long record is chosen."""
+STEEPNESS = 2.0
+"""Above a ceiling a price grows with this power more of what it must exceed."""
 FOREVER = 2**60
 NUM_BISECTIONS = 24
 ROUNDING = 1e-14
 """Added to M, relative to the largest product that is rounded."""
 SLACK = 1e-7
 """A matrix that is to be above others is made so much larger."""
-SLACKS = (*(1e-6,) * 4, *(1e-4,) * 2, *(1e-3,) * 2, *(1e-2,) * 4, *(0.05,) * 4)
-"""The same for blocks of steps: a filter with a long memory gets more."""
 HUGE = 1e150
 """Where the recursion has no end."""
 
@@ -68,35 +56,11 @@ def window_bounds(
     counts, before_segment = steps.counts()
     M, total = ends, np.zeros(len(begins))
     for t in begins + np.arange(length)[::-1, None]:
-        factors = _factors(counts[t + 1] - np.maximum(counts[begins], before_segment[t]), limits)
+        factors = factors_of(counts[t + 1] - np.maximum(counts[begins], before_segment[t]), limits)
         Phi = steps.matrices[steps.kinds[t]]
-        prices, M = _price_and_step_back(M, steps.gain, Phi, steps.observed[t], factors)
+        prices, M = price_and_step_back(M, steps.gain, Phi, steps.observed[t], factors)
         total += prices
     return total
-
-
-def record_prices(steps: Steps) -> np.ndarray:
-    """Prices of all steps of a long record, valid for any change of any of them.
-
-    All blocks of steps are gone through at once. A block begins with a matrix that is above the
-    one that the next block hands back; this is checked, and done again until it holds.
-    """
-    counts, before_segment = steps.counts()
-    columns = (steps.kinds, CUT), (steps.observed, False), (counts[1:] - before_segment, 0)
-    blocks = _Blocks(*(in_blocks(values, filler, BLOCK_STEPS) for values, filler in columns))
-    num_blocks = len(blocks.kinds)
-    smallest = _sampled_limit(steps, blocks)
-    for limit in smallest * np.array([1.0, 2.0, 8.0, 64.0]):
-        ends = np.tile(np.eye(steps.state_dim), (num_blocks, 1, 1))
-        for slack in SLACKS:
-            prices, handed_back = _sweep(steps, blocks, ends, np.full(num_blocks, limit))
-            needed = np.concatenate([handed_back[1:], np.eye(steps.state_dim)[None]])
-            if not np.isfinite(prices).all():
-                break
-            if _is_below(needed, ends).all():
-                return prices.ravel()[: len(steps.kinds)]
-            ends = (1.0 + slack) * needed
-    return np.full(len(steps.kinds), np.inf)
 
 
 def common_price(matrix: np.ndarray, gain: np.ndarray) -> float:
@@ -136,61 +100,36 @@ def _is_price(price: float, matrix: np.ndarray, gain: np.ndarray) -> bool:
         return False
     M = ((1.0 + SLACK) * identity + symmetric(V))[None]
     factors = price / largest_gain(M, gain)
-    if not (np.isfinite(M).all() and factors[0] > 1.0 and _is_below(identity, M).all()):
+    if not (np.isfinite(M).all() and factors[0] > 1.0 and is_below(identity, M).all()):
         return False
-    prices, before = _price_and_step_back(M, gain, matrix, np.ones(1, dtype=np.bool_), factors)
-    return bool(np.isfinite(prices).all() and _is_below(before, M).all())
+    prices, before = price_and_step_back(M, gain, matrix, np.ones(1, dtype=np.bool_), factors)
+    return bool(np.isfinite(prices).all() and is_below(before, M).all())
 
 
-class _Blocks(NamedTuple):
-    """Steps in rows of equal length; `places` is n, which measurement of the segment it is."""
-
-    kinds: np.ndarray
-    observed: np.ndarray
-    places: np.ndarray
-
-
-def _sampled_limit(steps: Steps, blocks: _Blocks) -> float:
-    """Limit with the smallest prices in the first half of some blocks."""
-    num_blocks, length = blocks.kinds.shape
-    rows = np.unique(np.linspace(0, num_blocks - 1, SAMPLED_BLOCKS).astype(np.int64))
-    each, limits = np.repeat(rows, len(LIMITS)), np.tile(LIMITS, len(rows))
-    ends = np.tile(np.eye(steps.state_dim), (len(each), 1, 1))
-    prices, _ = _sweep(steps, _Blocks(*(part[each] for part in blocks)), ends, limits)
-    halves = prices[:, : -(-length // 2)].sum(axis=1).reshape(len(rows), len(LIMITS))
-    return float(LIMITS[np.argmin(halves.sum(axis=0))])
-
-
-def _sweep(
-    steps: Steps, blocks: _Blocks, ends: np.ndarray, limits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Prices of blocks of steps, and the matrices that they hand back to the blocks before."""
-    kinds, observed, places = blocks
-    prices, M = np.zeros(kinds.shape), ends
-    for t in reversed(range(kinds.shape[1])):
-        factors = _factors(places[:, t], limits)
-        Phi = steps.matrices[kinds[:, t]]
-        prices[:, t], M = _price_and_step_back(M, steps.gain, Phi, observed[:, t], factors)
-    return prices, M
-
-
-def _factors(n: np.ndarray, limits: np.ndarray) -> np.ndarray:
+def factors_of(n: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """1 + beta + ... + beta^(n - 1)."""
     return np.where(n > 1, -limits * np.expm1(n * np.log1p(-1.0 / limits)), 1.0)
 
 
-def _price_and_step_back(
-    M: np.ndarray, gain: np.ndarray, Phi: np.ndarray, observed: np.ndarray, factors: np.ndarray
+def price_and_step_back(
+    M: np.ndarray,
+    gain: np.ndarray,
+    Phi: np.ndarray,
+    observed: np.ndarray,
+    factors: np.ndarray,
+    ceilings: np.ndarray | float = np.inf,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One step of the recursion, for many matrices M; missing steps have no price.
 
-    A factor of 1 is for the first measurement of a window: nothing before it needs M. Where the
-    recursion has no end the price is infinite.
+    A factor of 1 is for the first measurement of a window: nothing before it needs M. Factors of
+    gains above a ceiling are larger. Where the recursion has no end the price is infinite.
     """
     p = M.shape[-1]
     MG = M @ gain
     values, vectors = np.linalg.eigh(gain.T @ MG)
-    prices = np.where(observed, factors * values[:, -1], 0.0)
+    largest = values[:, -1]
+    factors = factors * np.where(factors > 1.0, np.maximum(largest / ceilings, 1.0) ** STEEPNESS, 1)
+    prices = np.where(observed, factors * largest, 0.0)
     is_used = observed & (factors > 1.0)
     surplus = np.where(is_used[:, None], prices[:, None] - values, np.inf)
     W = MG @ vectors
@@ -204,5 +143,6 @@ def _price_and_step_back(
     return np.where(is_huge, np.inf, prices), before
 
 
-def _is_below(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def is_below(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Whether each matrix lies below the other, in every direction."""
     return np.linalg.eigvalsh(upper - lower)[:, 0] >= 0.0

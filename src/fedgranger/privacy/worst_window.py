@@ -12,10 +12,10 @@ from fedgranger.privacy.filter_bounds import (
     LIMITS,
     common_price,
     largest_gain,
-    record_prices,
     window_bounds,
 )
 from fedgranger.privacy.filter_steps import CUT, OBSERVED, Steps, energy_after, later_energy
+from fedgranger.privacy.long_records import record_prices
 
 SHORT = 256
 """For shorter windows of a complete record the price of endless ones is not of interest."""
