@@ -18,6 +18,7 @@ import importlib.util
 import json
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,12 @@ def make_control(panels, key):
     arrays, cause, effect = found
     truths = {**dict.fromkeys(pairs_of(arrays), ABSENT), (cause, effect): ADDED}
     return Control(key, name, arrays, truths, size=float(size))
+
+
+def make_noisy(panels, added_noise, key):
+    """The panel `SET/SEED` whose clients add noise to their states."""
+    control = make_control(panels, key)
+    return control and replace(control, added_noise=added_noise)
 
 
 def set_of(key):
@@ -225,6 +232,12 @@ def main():
     parser.add_argument("--panels", type=int, default=40)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--test", help="of fit; its default when left out")
+    parser.add_argument(
+        "--added-noise",
+        type=float,
+        default=0.0,
+        help="s.d. of the noise that clients add to every state they send, in the state's own",
+    )
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--controls", type=Path, default=CONTROLS)
@@ -240,6 +253,8 @@ def main():
     options = read_options(given.option) | ({"test": given.test} if given.test else {})
     study_config(options)  # a mistake is told before anything runs
     question = {"states": given.states, "options": options, "code": code_hash()}
+    if given.added_noise:
+        question["added_noise"] = given.added_noise
     journal = Journal(given.out and given.out.with_suffix(".jsonl"), question)
     seeds = range(given.first_seed, given.first_seed + given.panels)
     records = []
@@ -249,7 +264,7 @@ def main():
         records += run_controls(
             journal,
             keys,
-            functools.partial(make_control, panels),
+            functools.partial(make_noisy, panels, given.added_noise),
             functools.partial(config_of, panels.PERIODS, options, given.states),
             workers=given.workers,
             report=report,

@@ -107,6 +107,7 @@ class InferenceFacts(TypedDict):
     lag_criterion: NotRequired[dict[str, float]]
     late_arrivals: NotRequired[list[dict[str, Any]]]
     own_lags: NotRequired[dict[str, int]]
+    noise_hides: NotRequired[dict[str, float]]
     warnings: list[str]
     reasons: dict[str, str]
     gaps: NotRequired[dict[str, Any]]

@@ -91,7 +91,7 @@ class Equation:
         }
         self.tested: dict[tuple[int, int], Block] = {}
         self.augmented: dict[tuple[int, int], Block] = {}
-        self.num_rows = 0
+        self.num_rows = self.num_unresolved = 0
         q, p = len(self.lag), len(own.innovation_factor)
         self._products, self._with_innovations = np.zeros((q, q)), np.zeros((q, p))
         self._products[: self._widths[0], : self._widths[0]] = own.products
@@ -149,21 +149,8 @@ class Equation:
         q = int(keep.sum())
         self._inverse = scipy.linalg.solve_triangular(R[:q], np.eye(q), check_finite=False)
         self._orthonormal = kept_factor @ self._inverse
-        fitted = self._orthonormal.T @ self._with_innovations
-        self._slopes = self._orthonormal @ fitted
-        coefficients = np.zeros((len(keep), p))
-        coefficients[keep] = self._inverse @ fitted @ basis.innovation_factor
-        own = len(basis.prediction)
-        by_own_past = scipy.linalg.solve_triangular(
-            basis.factor[:own, :own], basis.prediction, check_finite=False
-        )
-        coefficients[:own] += by_own_past
-        dropped = np.flatnonzero(~keep[:own])
-        if len(dropped):  # their part of the prediction goes to the columns that are kept
-            moved = self._products @ self._factor[:, dropped] @ by_own_past[dropped]
-            coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
+        self.coefficients = self._coefficients(keep).T
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
-        self.coefficients = coefficients[keep].T
         # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
         bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
         self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]
@@ -185,6 +172,24 @@ class Equation:
                     np.zeros(2 * (p * len(at),)),
                 )
                 self._scored.append((block, at, kept.start, is_later))
+
+    def _coefficients(self, keep: np.ndarray) -> np.ndarray:
+        """Of the plain columns that are kept, (column, p); notes what residuals need."""
+        basis = self._basis
+        fitted = self._orthonormal.T @ self._with_innovations
+        self._slopes = self._orthonormal @ fitted
+        coefficients = np.zeros((len(keep), len(basis.innovation_factor)))
+        coefficients[keep] = self._inverse @ fitted @ basis.innovation_factor
+        own = len(basis.prediction)
+        by_own_past = scipy.linalg.solve_triangular(
+            basis.factor[:own, :own], basis.prediction, check_finite=False
+        )
+        coefficients[:own] += by_own_past
+        dropped = np.flatnonzero(~keep[:own])
+        if len(dropped):  # their part of the prediction goes to the columns that are kept
+            moved = self._products @ self._factor[:, dropped] @ by_own_past[dropped]
+            coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
+        return coefficients[keep]
 
     def add_covariance(
         self, chunk: ColumnChunk, residuals: np.ndarray | None, *, with_errors: bool

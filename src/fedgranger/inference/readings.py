@@ -7,8 +7,9 @@ $$s_m(t{+}1) = c + \sum_{l=1}^{L_m} B_l\, s_m(t{+}1{-}l)
 
 with the client's *own* lags first (L_m of its own choice) and one lag more of every cause than is
 tested: with it the test is valid for series with unit roots too (lag augmentation). The covariance
-of the A's is the HC3 sandwich, their test W/k ~ F(k, n − q). No noise is taken out of the states:
-where sensors are noisy, a link through a third client can look direct.
+of the A's is the HC3 sandwich, their test W/k ~ F(k, n − q). No noise of sensors is taken out of
+the states: where they are noisy, a link through a third client can look direct. Noise that clients
+added to their states is (`noisy_equation`): the question is about the states without it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.equation import Block, Equation
+from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import LagColumns
+from fedgranger.inference.noisy_equation import NoisyEquation
 from fedgranger.inference.states import StateSource
 
 
@@ -35,6 +38,7 @@ class Readings(NamedTuple):
         num_rows: rows of each effect's regression, 0 where it was not wanted.
         num_columns: columns of it.
         residual_covs: covariance of the residuals of each wanted effect, in their order.
+        num_unresolved: directions of each effect's columns in which added noise hides the signal.
         dependent: pairs (effect, cause) in which states of the cause were left out, because they
             are linear combinations of what the equation has already.
     """
@@ -47,6 +51,7 @@ class Readings(NamedTuple):
     num_rows: Int[np.ndarray, " client"]
     num_columns: Int[np.ndarray, " client"]
     residual_covs: tuple[np.ndarray, ...]
+    num_unresolved: Int[np.ndarray, " client"]
     dependent: frozenset[tuple[int, int]]
 
     def statistic(self, effect: int, cause: int) -> tuple[float, int]:
@@ -94,7 +99,7 @@ def regress(
     """
     lagged = LagColumns(source, cause_lags) if lagged is None else lagged
     wanted = range(len(cause_lags)) if effects is None else np.flatnonzero(effects)
-    equations = [Equation(lagged.bases, int(m), cause_lags[m]) for m in wanted]
+    equations = [_equation(source, lagged.bases, int(m), cause_lags[m]) for m in wanted]
     for chunk in lagged.chunks(source, shifts):
         for equation in equations:
             equation.collect(chunk)
@@ -108,7 +113,7 @@ def regress(
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
-    num_rows, num_columns = np.zeros((2, len(cause_lags)), dtype=np.int64)
+    num_rows, num_columns, num_unresolved = np.zeros((3, len(cause_lags)), dtype=np.int64)
     for equation in equations:
         is_lag = equation.lag > 0  # the constant is not
         columns = (equation.lag[is_lag] - 1) * P + equation.state[is_lag]
@@ -118,6 +123,7 @@ def regress(
             std_error[where] = np.sqrt(equation.squares[:, is_lag])
         m = equation.effect
         num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
+        num_unresolved[m] = equation.num_unresolved
         blocks |= equation.tested
         augmented |= equation.augmented if residuals is not None else {}
     return Readings(
@@ -129,5 +135,14 @@ def regress(
         num_rows,
         num_columns,
         tuple(equation.residual_cov for equation in equations),
+        num_unresolved,
         frozenset((equation.effect, n) for equation in equations for n in equation.dependent),
     )
+
+
+def _equation(
+    source: StateSource, bases: list[LagBasis], effect: int, causes: Int[np.ndarray, " client"]
+) -> Equation:
+    if source.is_noise_added:
+        return NoisyEquation(bases, effect, causes, source.added_covs)
+    return Equation(bases, effect, causes)

@@ -29,6 +29,8 @@ DEPENDENT = (
     "states of the cause are linear combinations of other clients' states (the same sensors "
     "twice?), so its influence cannot be separated from theirs; leave one of them out"
 )
+MUCH_HIDDEN = 0.4
+"""Share of directions. With a third of them hidden, sizes held on data of the model."""
 NOT_REGULAR = (
     "the covariance of this pair's coefficients is not regular; give more data or fewer states"
 )
@@ -79,6 +81,8 @@ def readings_tables(
             f"states of {', '.join(dependent)} are linear combinations of other clients' states "
             "(the same sensors twice?): an edge that is found may belong to either of them"
         )
+    if source.is_noise_added:
+        _note_noise(names, fit, facts)
     facts |= common_facts("readings", NULL, fit.lags, config) | {
         "covariance": "hc3",
         "num_pairs": int(fit.num_rows.max()),
@@ -96,6 +100,19 @@ def readings_tables(
     }
     single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
     return EdgeInference(fit.transition, fit.std_error, p_value, table, single, facts)
+
+
+def _note_noise(names: tuple[str, ...], fit: Readings, facts: dict[str, Any]) -> None:
+    """How much of each effect's columns added noise hides, and a sentence where it is much."""
+    shares = (fit.num_unresolved / np.maximum(fit.num_columns, 1)).round(3).tolist()
+    facts["noise_hides"] = hidden = dict(zip(names, shares, strict=True))
+    much = [name for name, share in hidden.items() if share > MUCH_HIDDEN]
+    if much:
+        facts["warnings"].append(
+            f"the noise that was added hides more than {100 * MUCH_HIDDEN:.0f} % of what the "
+            f"equations of {', '.join(much)} could tell apart: links may be missed, and one "
+            "through a third client may look direct; add less noise or give more data"
+        )
 
 
 def _entries(

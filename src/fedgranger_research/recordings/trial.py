@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import set_up
 from fedgranger.runtime.uploads import state_source
+from fedgranger_research.added_noise import infer_with_added_noise, with_added_noise
 from fedgranger_research.recordings.textbook import var_p_values
 
 ABSENT, ADDED, UNKNOWN = "absent", "added", "unknown"
@@ -41,6 +43,7 @@ class Control:
         sources: where each client's rows come from; may be empty.
         truths: (cause, effect) -> absent or added; a pair that is not listed is unknown.
         size: of the added edge, in standard deviations of the effect's innovation.
+        added_noise: s.d. of the noise that clients add to their states, in each state's own.
     """
 
     key: str
@@ -49,6 +52,12 @@ class Control:
     truths: Mapping[tuple[str, str], str]
     sources: Mapping[str, Source] = field(default_factory=dict)
     size: float = 0.0
+    added_noise: float = 0.0
+
+    @property
+    def seed(self) -> int:
+        """Of the noise: another one for every panel."""
+        return zlib.crc32(self.key.encode())
 
 
 def study_config(options: Mapping[str, Any]) -> RunConfig:
@@ -77,9 +86,10 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
     """
     started = time.perf_counter()
     panel = Panel.from_arrays(control.arrays)
-    found, reason, facts = _fitted(panel, config)
+    fitted = _fitted_with_noise if control.added_noise else _fitted
+    found, reason, facts = fitted(panel, config, control)
     seconds = time.perf_counter() - started
-    textbook = _textbook(panel, config)
+    textbook = _textbook(panel, config, control)
     pairs = []
     for cause, effect in ((c, e) for e in panel.names for c in panel.names if c != e):
         pairs.append(
@@ -105,7 +115,7 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
 
 
 def _fitted(
-    panel: Panel, config: RunConfig
+    panel: Panel, config: RunConfig, _: Control
 ) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, Mapping[str, Any]]:
     """P-value and place in the order of certainty of every pair, why not, and facts."""
     try:
@@ -122,13 +132,32 @@ def _fitted(
     return {(c, e): (p, place) for place, (c, e, p) in enumerate(rows)}, None, facts
 
 
-def _textbook(panel: Panel, config: RunConfig) -> dict[tuple[str, str], float]:
+def _fitted_with_noise(
+    panel: Panel, config: RunConfig, control: Control
+) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, Mapping[str, Any]]:
+    """The same with noise added to the states."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tested = infer_with_added_noise(panel, config, control.added_noise, control.seed)
+    except (FedGrangerError, np.linalg.LinAlgError) as error:
+        return {}, str(error), {}
+    found, facts = tested
+    if found is None:
+        return {}, str(facts["reason"]), facts
+    table = found.edges.sort_values(["p_value", "statistic"], ascending=[True, False])
+    rows = zip(table["cause"], table["effect"], table["p_value"].astype(float), strict=True)
+    return {(c, e): (p, place) for place, (c, e, p) in enumerate(rows)}, None, facts
+
+
+def _textbook(panel: Panel, config: RunConfig, control: Control) -> dict[tuple[str, str], float]:
     """The same states, taken for measurements without error."""
     try:
         with warnings.catch_warnings(), jax.enable_x64(True):
             warnings.simplefilter("ignore")
             setup = set_up(panel, config)
             source = state_source(panel, {data.name: data.model for data in setup.client_data})
+            source = with_added_noise(source, control.added_noise, control.seed)
             chunks = list(source.chunks())
     except (FedGrangerError, np.linalg.LinAlgError):
         return {}
