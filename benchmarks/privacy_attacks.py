@@ -73,7 +73,7 @@ def listen(num_clients, sensors, **options):
         sensor_dims=sensors,
         state_dims=2,
         edges=[("client2", "client1")],
-        measurement_var=1.0,
+        measurement_var=10.0,
         seed=3,
     )
     chosen = {"solver": "newton", "private_rounds": ROUNDS, "period": "none", **options}

@@ -20,11 +20,11 @@ jax.config.update("jax_enable_x64", True)
 import fedgranger as fg  # noqa: E402
 from fedgranger.client.params import known_models  # noqa: E402
 
-REPEATS = 7
+REPEATS = 5
 SETTINGS = {
-    "default run, 6 clients, 5000 steps": (5000, {"test": "auto"}),
     "latent test by formula, 6 clients, 20000 steps": (20_000, {"test": "debiased"}),
     "with 8 rounds, 6 clients, 5000 steps": (5000, {"test": "debiased", "solver": "newton"}),
+    "default run, 6 clients, 2000 steps": (2000, {"test": "auto"}),
 }
 
 

@@ -21,6 +21,7 @@ import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.cli.options import merge
 from fedgranger.client.params import read_models
+from fedgranger.federation.policy import read_policy
 from tests import published_files
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,8 @@ HANDLED = {
     ("federation.md", "sh"): 2,
     ("gallery.md", "python"): 11,
     ("options.md", "toml"): 1,
+    ("privacy.md", "sh"): 2,
+    ("privacy.md", "toml"): 1,
     ("report.md", "sh"): 1,
     ("root-cause.md", "python"): 1,
     ("root-cause.md", "sh"): 2,
@@ -73,12 +76,13 @@ def help_of(path):
 
 def check_words(words):
     """The command exists and has every option that the line gives it."""
-    said = help_of(tuple(words[1 : 3 if words[1] in ("federation", "datasets", "study") else 2]))
+    is_group = words[1] in ("federation", "datasets", "study") or words[1:3] == ["privacy", "plan"]
+    said = help_of(tuple(words[1 : 3 if is_group else 2]))
     for word in words:
         assert not word.startswith("--") or re.search(rf"{word}\b", said), (words, word)
 
 
-@pytest.mark.parametrize("page", ["README.md", "federation.md", "report.md", "root-cause.md"])
+@pytest.mark.parametrize("page", ["README.md", "federation.md", "privacy.md", "report.md", "root-cause.md"])
 def test_commands_have_the_options_that_pages_show(page):
     for block in commands(page):
         for words in block:
@@ -129,6 +133,15 @@ def test_commands_of_the_readme_and_of_the_report_run(place, monkeypatch):
     graph = ["fedgranger", "export", "RUN", "--format", "graphml", "--out", "plant.graphml"]
     (compare,) = commands("report.md")
     run_lines([graph, *compare], place, monkeypatch)
+
+
+@pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
+def test_commands_and_policy_of_privacy_run(place, monkeypatch, tmp_path):
+    first, _ = commands("privacy.md")
+    run_lines(first, place, monkeypatch)
+    (policy,) = blocks("privacy.md", "toml")
+    (tmp_path / "policy.toml").write_text(policy)
+    assert read_policy(tmp_path / "policy.toml").epsilon == 64.0
 
 
 def test_commands_and_python_of_root_causes_run(place, monkeypatch, capsys):
