@@ -126,6 +126,22 @@ def innovations(panel, truth):
 # the system
 
 
+def test_process_and_measurement_noise_are_independent():
+    """Of one state and one sensor: what y_t − a y_{t−1} holds of both, within 5 s.e."""
+    panel, truth = simulate(2, LONG, state_dims=1, sensor_dims=1, edges=[], seed=3)
+    for k, client in enumerate(panel):
+        a, q = truth.transition[k, k], truth.process_cov[k, k]
+        c, r = (
+            truth.observation_matrices[client.name].item(),
+            truth.measurement_covs[client.name].item(),
+        )
+        y = client.values[:, 0]
+        u = y[1:] - a * y[:-1]
+        expected = c**2 * q + (1 + a**2) * r
+        assert u.var() == pytest.approx(expected, rel=5 * np.sqrt(3 / LONG))
+        assert 2 * abs(c) * np.sqrt(q * r) > 0.1 * expected  # one noise for both would add it
+
+
 @pytest.mark.parametrize("target", [0.0, 0.5, 0.9, 0.999])
 def test_spectral_radius_is_exact(target):
     for seed in range(5):
