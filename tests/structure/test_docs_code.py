@@ -82,7 +82,9 @@ def check_words(words):
         assert not word.startswith("--") or re.search(rf"{word}\b", said), (words, word)
 
 
-@pytest.mark.parametrize("page", ["README.md", "federation.md", "privacy.md", "report.md", "root-cause.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "federation.md", "privacy.md", "report.md", "root-cause.md"]
+)
 def test_commands_have_the_options_that_pages_show(page):
     for block in commands(page):
         for words in block:

@@ -74,15 +74,15 @@ class Learner(ABC):
         """θ of measurements in the model's units."""
         return memory.augmentation
 
-    def told_before(self) -> tuple[Release, ...]:
+    def hello_releases(self) -> tuple[Release, ...]:
         """What it tells with noise before the first round, for the ledger."""
         return ()
 
-    def told_of(self, memory: ClientMemory) -> tuple[Release, ...]:  # noqa: ARG002
+    def round_releases(self, memory: ClientMemory) -> tuple[Release, ...]:  # noqa: ARG002
         """What states corrected with this θ tell with noise."""
         return ()
 
-    def learned(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
+    def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
         """What this θ has seen that the one before had not: whatever is sent later tells of it."""
         return ()
 

@@ -130,7 +130,7 @@ class Party:
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
-            self._charge(prepared.learner.told_before())
+            self._charge(prepared.learner.hello_releases())
             return answers.model(prepared)
         return self._step(prepared.learner, packet)
 
@@ -181,7 +181,7 @@ class Party:
             raise RefusalError("invalid", f"there is no piece {wanted}")
         self._client.questions.show(memory.augmentation)
         self._check_rounds(round_index)
-        self._charge(learner.told_of(memory))
+        self._charge(learner.round_releases(memory))
         return answers.round_message(
             learner, memory, round_index, wanted, want_filtered=bool(values["want_filtered"])
         )
@@ -221,7 +221,7 @@ class Party:
         memory = learner.learn(before, round_index, parts)
         if not np.isfinite(memory.augmentation).all():
             raise RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
-        self._charge(learner.learned(memory, round_index))
+        self._charge(learner.feedback_releases(memory, round_index))
         self._write(self._followed.with_round(round_index, memory))
 
     def _upload(self, prepared: ClientSide, piece: int) -> Answer:
