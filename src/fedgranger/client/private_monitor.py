@@ -99,7 +99,9 @@ def protect_report(
     inside = scipy.linalg.solve_triangular(noise.unit, states.T, lower=True).T
     clipped, _ = clip_rows(inside, noise.bound)
     clean = np.column_stack([clipped @ noise.unit.T, np.nan_to_num(surprise)])
-    scale = scipy.linalg.block_diag(noise.state_scale * noise.unit, noise.surprise_scale)
+    scale = np.asarray(
+        scipy.linalg.block_diag(noise.state_scale * noise.unit, noise.surprise_scale)
+    )
     sent = np.zeros_like(clean)
     for t in np.flatnonzero(observed):
         place = f"monitor {identity} {steps.time[t]}"
