@@ -74,7 +74,7 @@ class Learner(ABC):
         """θ of measurements in the model's units."""
         return memory.augmentation
 
-    def first_releases(self) -> tuple[Release, ...]:
+    def hello_releases(self) -> tuple[Release, ...]:
         """What it tells with noise before the first round, for the ledger."""
         return ()
 
@@ -82,7 +82,7 @@ class Learner(ABC):
         """What states corrected with this θ tell with noise."""
         return ()
 
-    def learned_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
+    def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
         """What this θ has seen that the one before had not: whatever is sent later tells of it."""
         return ()
 

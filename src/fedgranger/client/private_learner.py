@@ -187,7 +187,7 @@ class PrivateLearner(NewtonLearner):
             "is_observed": self._filtered.data.is_observed[:-1][rows],
         }
 
-    def first_releases(self) -> tuple[Release, ...]:
+    def hello_releases(self) -> tuple[Release, ...]:
         """The filtered states: their gain leaves before they do."""
         return (self._filtered.release,)
 
@@ -195,7 +195,7 @@ class PrivateLearner(NewtonLearner):
         """Filtered and augmented states, and the moments that θ was solved from."""
         return self._filtered.release, self._moments, self._release_augmented(memory)[1]
 
-    def learned_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
+    def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
         """Gradients times measurements, told or not: θ of every later round depends on them."""
         each = self._sizes.feedback / self._near(self._terms.neighbours).length(self._num_pairs)
 

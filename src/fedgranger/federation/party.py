@@ -130,7 +130,7 @@ class Party:
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
-            self._charge(prepared.learner.first_releases())
+            self._charge(prepared.learner.hello_releases())
             return answers.model(prepared)
         return self._step(prepared.learner, packet)
 
@@ -221,7 +221,7 @@ class Party:
         memory = learner.learn(before, round_index, parts)
         if not np.isfinite(memory.augmentation).all():
             raise RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
-        self._charge(learner.learned_releases(memory, round_index))
+        self._charge(learner.feedback_releases(memory, round_index))
         self._write(self._followed.with_round(round_index, memory))
 
     def _upload(self, prepared: ClientSide, piece: int) -> Answer:
