@@ -62,7 +62,7 @@ def _traces(axis: Any, table: pd.DataFrame, words: str) -> None:
     axis.axhline(trace[~some][0], color=GREY, lw=0.8, ls=":", label="no noise")
     axis.set(xscale="log", yscale="log", xlabel=r"$\sigma$", ylim=(1e-9, 2e-2))
     axis.set_title(rf"tr $\Sigma_{{A_{{21}}}}$, noise {words}")
-    axis.legend(fontsize=7.5, loc="upper left")
+    axis.legend(fontsize=7.5, loc="center left")
 
 
 def _errors(axis: Any, table: pd.DataFrame, words: str) -> None:
