@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import tomli_w
@@ -50,13 +50,24 @@ FULL = RunConfig(
     weighting="ewma",
     weighting_span=500,
     uncertainty="joint",
+    epsilon=2.0,
+    delta=1e-6,
+    added_noise=0.3,
+    neighbours="window",
+    neighbour_steps=5,
+    clip=3.0,
+    private_rounds=4,
 )
+PRIVATE = replace(FULL, privacy="to-clients", uncertainty="none")
+"""No run has noise and uncertainty along training."""
 
 
 def test_full_example_leaves_no_option_at_its_default():
     default = RunConfig()
     for field in fields(RunConfig):
-        assert getattr(FULL, field.name) != getattr(default, field.name), field.name
+        example = PRIVATE if field.name == "privacy" else FULL
+        assert getattr(example, field.name) != getattr(default, field.name), field.name
+    assert RunConfig.from_mapping(PRIVATE.to_mapping()) == PRIVATE
 
 
 @pytest.mark.parametrize(
