@@ -23,6 +23,7 @@ from fedgranger.client.private_states import protect_states, state_unit
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
 from fedgranger.data.treatment import NO_TREATMENT
+from fedgranger.privacy.sensitivity import Neighbours
 from fedgranger.privacy.terms import PrivacyTerms
 from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
 from tests.privacy.auditing import Replayed, Tapped, log_ratio
@@ -116,11 +117,16 @@ def prepare_once():
 
 
 def _key(arg):
+    """Everything that the result may depend on: a forgotten argument would make a wrong audit."""
     if isinstance(arg, np.ndarray):
-        return arg.tobytes()
+        return arg.shape, arg.tobytes()
     if isinstance(arg, ClientData):
-        return arg.values.tobytes()
-    return tuple(map(_key, arg)) if isinstance(arg, tuple) else id(arg) * (arg is MODEL)
+        return arg.values.tobytes(), arg.observed.tobytes()
+    if isinstance(arg, tuple):
+        return tuple(map(_key, arg))
+    if arg is MODEL or isinstance(arg, str | int | float | Neighbours):
+        return arg if arg is not MODEL else "the model"
+    raise TypeError(type(arg))
 
 
 def measured(values):

@@ -121,12 +121,12 @@ def test_leaks_are_found_at_a_small_epsilon(tmp_path):
     """Slow: differences are small there, so many trials are needed."""
     cases = {
         "half": {"epsilon": 0.5, "trials": MANY, "factor": 0.5},
-        "half in rounds": {"epsilon": 0.5, "trials": 2 * MANY, "server": "spying", "factor": 0.5},
+        "quarter": {"epsilon": 0.5, "trials": MANY, "server": "spying", "factor": 0.25},
         "θ": {"epsilon": 0.5, "trials": MANY, "server": "spying", "silent": SILENT},
     }
     found = scores_of(tmp_path, cases)
     assert epsilon_bound(gaussian_mu_bound(*found["half"]), DELTA) > 0.5
     reported = epsilon_of(reported_size(rounds_config(0.5)), DELTA)
-    # sums of many small ratios: normal
-    assert epsilon_bound(gaussian_mu_bound(*found["half in rounds"]), DELTA) > reported
+    # the spy uses 0.6 of what rounds may tell: half of the noise is too close to call at μ = 0.14
+    assert epsilon_bound(mu_bound(*found["quarter"]), DELTA) > reported
     check_theta(found["θ"], 0.5)
