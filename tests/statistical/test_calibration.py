@@ -58,6 +58,35 @@ def test_measurement_error_must_be_taken_out(monkeypatch):
     assert (p <= 0.05).mean() > 2 * limit
 
 
+def test_added_noise_must_be_taken_out(monkeypatch):
+    """Half of each state's s.d. added: as `measurement_error` above, with N alone known."""
+    setting = Setting("base", 1000, added_noise=0.5)
+    p = null_p_values([run_data_set(setting, seed) for seed in range(12)])
+    limit = allowed(0.05, len(p))[1]
+    assert (p <= 0.05).mean() < limit
+    right = calibration_trials.with_added_noise
+
+    def untold(*args):
+        return right(*args)._replace(added_covs=())
+
+    monkeypatch.setattr(calibration_trials, "with_added_noise", untold)
+    p = null_p_values([run_data_set(setting, seed) for seed in range(12)])
+    assert (p <= 0.05).mean() > 2 * limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("added_noise", [0.1, 0.3, 1.0])
+def test_size_with_added_noise(added_noise):
+    """Within 3 standard errors of 3.5 % to 6.5 %, up to noise as large as the signal."""
+    setting = Setting("base", 2000, added_noise=added_noise)
+    found = summarise([run_data_set(setting, seed) for seed in range(40)])
+    for name in ("edge_size", "entry_size"):
+        size, error = getattr(found, name), getattr(found, f"{name}_se")
+        assert 0.035 - 3 * error <= size <= 0.065 + 3 * error, name
+    assert found.num_refused <= (12 if added_noise == 1 else 1)
+    assert found.edge_power > 0.94
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [500, 2000])
 def test_size_of_edge_and_entry_tests(num_steps):
