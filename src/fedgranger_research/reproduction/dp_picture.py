@@ -26,7 +26,7 @@ NEIGHBOUR_LABELS = {"event": "one event", "window": "10 events"}
 def draw(folder: Path, table: pd.DataFrame) -> None:
     """Write dp.png and dp.svg."""
     plt = pyplot()
-    figure, axes = plt.subplots(2, 4, figsize=(14.2, 6.2), layout="constrained")
+    figure, axes = plt.subplots(2, 4, figsize=(15.6, 6.2), layout="constrained")
     training = rows_where(table, table["part"] == "training")
     for k, (way, words) in enumerate(WAYS.items()):
         own = rows_where(training, training["direction"] == way)
@@ -120,7 +120,7 @@ def _lower_row(axes: Any, edges: pd.DataFrame) -> None:
         Line2D([], [], color="black", ls=style, label=NEIGHBOUR_LABELS[name])
         for name, style in STYLES.items()
     ]
-    axes[1].legend(handles=handles, fontsize=7, loc="lower right")
+    axes[-1].legend(handles=handles, fontsize=7.5, loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 
 def _all_means(table: pd.DataFrame, quantity: str) -> np.ndarray:
