@@ -116,11 +116,19 @@ def test_a_plan_vs_a_run(system):
         options = PrivacyOptions(privacy="to-server", added_noise=noise)
         planned = make_plan(system._replace(num_steps=20_000), options, [1.0], 0.5)[0]
         assert planned.noise == pytest.approx(noise)
-        config = formula_config(
-            solver="none", state_dim=2, privacy="to-server", added_noise=noise, correction="none"
-        )
-        found = fg.fit(panel, config).manifest["inference"]["detectable_strength"]
-        assert planned.detectable == pytest.approx(np.median(list(found.values())), rel=0.15)
+        medians = []
+        for seed in range(4):  # of the noise: one run by itself is up to 15 % off
+            config = formula_config(
+                solver="none",
+                state_dim=2,
+                privacy="to-server",
+                added_noise=noise,
+                correction="none",
+                seed=seed,
+            )
+            found = fg.fit(panel, config).manifest["inference"]["detectable_strength"]
+            medians.append(np.median(list(found.values())))
+        assert planned.detectable == pytest.approx(np.mean(medians), rel=0.12)
 
 
 def test_a_plan_has_its_limits(system):

@@ -179,7 +179,7 @@ def test_partition_models_and_options_are_read(tmp_path):
 @pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
 def test_the_gallery_runs(monkeypatch, tmp_path):
     """With four data sets instead of forty; slow: training with uncertainty takes a minute."""
-    from fedgranger_research.studies import calibration
+    from fedgranger_research.studies import calibration_trials
 
     records = {}
 
@@ -189,8 +189,8 @@ def test_the_gallery_runs(monkeypatch, tmp_path):
             records[key] = whole(setting, seed % 4)
         return records[key]
 
-    whole = calibration.run_data_set
-    monkeypatch.setattr(calibration, "run_data_set", few)
+    whole = calibration_trials.run_data_set
+    monkeypatch.setattr(calibration_trials, "run_data_set", few)
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
     use, setup, *others = blocks("gallery.md", "python")

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedgranger.data.columns import (
     LEAST_ROWS,
@@ -76,7 +77,8 @@ def examine(table: ClientTable) -> list[Finding]:
     """
     if len(table.values) < LEAST_ROWS:
         return []
-    with np.errstate(over="ignore", invalid="ignore"):  # differences of numbers near 1e308
+    # differences of numbers near 1e308; small regressions on several threads wait for each other
+    with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(1):
         return [
             finding
             for sensor, column in zip(table.sensors, table.values.T, strict=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
@@ -158,7 +157,8 @@ def _widening(source: StateSource, fit: Estimate) -> float:
     larger than \(\sqrt{n / L P}\): so small a signal could be a sampling error.
     """
     N, n = np.kron(np.eye(fit.lags), source.added_cov), fit.moments.num_pairs
-    values = scipy.linalg.eigh(N, fit.state_cov, eigvals_only=True)
+    half = np.linalg.cholesky(fit.inverse_cov)
+    values = np.linalg.eigvalsh(half.T @ N @ half)
     return float(np.minimum(values**2, n / len(N)).sum() / n)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.state_moments import expand
@@ -97,19 +97,29 @@ def influence(
     return factor[:, None, None] * (psi @ inverse) + smaller
 
 
-def _at_smaller_blocks(
-    source: StateSource, fit: Estimate, x: np.ndarray, factor: np.ndarray
-) -> Float[np.ndarray, "pair state lagged"]:
-    """What φ gains when each block is smaller by the share of added noise; see the module."""
-    inverse, z = fit.inverse_cov, x @ fit.inverse_cov
+def smaller_blocks(
+    source: StateSource, fit: Estimate
+) -> Iterator[
+    tuple[Int[np.ndarray, " lagged_state"], Float[np.ndarray, "state lagged_state"], np.ndarray]
+]:
+    """Per cause n: its columns in x, A_·n R_n H_n and the mean of z_n z_nᵀ; see the module."""
+    inverse = fit.inverse_cov
     noise = inverse @ np.kron(np.eye(fit.lags), source.added_cov) @ inverse
     total = inverse @ fit.moments.before_cov @ inverse
-    owner, out = np.tile(source.owner, fit.lags), np.empty((len(x), *fit.transition.shape))
+    owner = np.tile(source.owner, fit.lags)
     for n in range(len(source.dims)):
         own = np.flatnonzero(owner == n)
         here = np.ix_(own, own)
         share = np.linalg.solve(total[here], noise[here]).T  # H
-        part = fit.transition[:, own] @ np.linalg.solve(inverse[here], share)
-        squares = z[:, own, None] * z[:, None, own] - total[here]
+        yield own, fit.transition[:, own] @ np.linalg.solve(inverse[here], share), total[here]
+
+
+def _at_smaller_blocks(
+    source: StateSource, fit: Estimate, x: np.ndarray, factor: np.ndarray
+) -> Float[np.ndarray, "pair state lagged"]:
+    """What φ gains when each block is smaller by the share of added noise; see the module."""
+    z, out = x @ fit.inverse_cov, np.empty((len(x), *fit.transition.shape))
+    for own, part, total in smaller_blocks(source, fit):
+        squares = z[:, own, None] * z[:, None, own] - total
         out[:, :, own] = part @ (factor[:, None, None] * squares)
     return out

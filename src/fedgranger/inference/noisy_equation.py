@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from fedgranger.inference.equation import SMALLEST_FREEDOM, Equation
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import ColumnChunk
+from fedgranger.inference.states import block_diagonal
 
 RESOLVED = 3.0
 """c."""
@@ -45,8 +46,8 @@ class NoisyEquation(Equation):
         added_covs: Sequence[np.ndarray],
     ) -> None:
         super().__init__(bases, effect, causes)
-        parts = (_noise(b, part, added_covs[b.client]) for b, part in self._parts)
-        self._noise = np.asarray(scipy.linalg.block_diag(*parts))
+        parts = [_noise(b, part, added_covs[b.client]) for b, part in self._parts]
+        self._noise = block_diagonal(parts)
 
     def _coefficients(self, keep: np.ndarray) -> np.ndarray:  # noqa: ARG002  columns are chosen
         """Of the plain columns that are kept, (column, p); all in orthonormal columns first."""

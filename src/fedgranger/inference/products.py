@@ -8,10 +8,11 @@ $$S + S^\top, \qquad S = \sum_t \phi_t \Bigl(\tfrac12 \phi_t
 and the first two moments of \(q_t = \phi_t^\top V_h^{-1} \phi_t\) for the kurtosis, with \(V_h\)
 the homoskedastic covariance (a metric that does not depend on coordinates).
 
-On complete data \(\phi_t = f_t (e_t z_t^\top + B)\) with residual e and \(z = G_0^{-1} x\): the
-products of a block are sums of \(e_i e_{i'} z_j z_{j'}\), so at one lag all blocks together are one
-matrix product over time and \(\phi\) is never formed. With samples missing, noise added
-(`influence`) or several lags, it is: then one product serves all lags.
+On complete data \(\phi_t = f_t (u_t z_t^\top + B)\) with residual u and \(z = G_0^{-1} x\): the
+products of a block are sums of \(u_i u_{i'} z_j z_{j'}\), so at one lag all blocks together are one
+matrix product over time and \(\phi\) is never formed; where noise was added (`influence`) the
+blocks of one cause are. With samples missing or several lags it is: then one product serves all
+lags.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.influence import influence, jackknife_factor, weighted_pieces
-from fedgranger.inference.states import PairChunk, StateSource
+from fedgranger.inference.influence import (
+    influence,
+    jackknife_factor,
+    smaller_blocks,
+    weighted_pieces,
+)
+from fedgranger.inference.states import PairChunk, StateSource, block_diagonal
 
 Matches = list[tuple[np.ndarray, np.ndarray]]
 """Per lag: positions of the later and of the earlier pairs."""
@@ -63,8 +69,7 @@ def lag_products(
 ) -> LagProducts:
     """Read the source once and accumulate."""
     num_lags = len(lag_weights)
-    is_plain = fit.moments.is_complete and not source.is_noise_added
-    way = _Complete if is_plain and num_lags <= 1 else _General
+    way = _Complete if fit.moments.is_complete and num_lags <= 1 else _General
     sums = way(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
     for pairs, weight in weighted_pieces(source, fit):
@@ -147,25 +152,49 @@ class _General(_Sums):
 
 
 class _Complete(_Sums):
-    """Uses that φ_t = f_t (e_t z_tᵀ + B) when nothing is missing."""
+    """Uses that φ_t = f_t (u_t z_tᵀ + B) when nothing is missing.
+
+    u_t are the residuals; where noise was added they differ from cause to cause, by
+    Â_mn R_n H_n z_n (`influence`).
+    """
 
     def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
         super().__init__(source, fit, lag_weights)
         constant = fit.transition @ np.kron(np.eye(fit.lags), source.error_cov) @ fit.inverse_cov
-        inside = (self.rows >= 0)[:, :, None, None] & (self.columns >= 0)[None, None, :, :]
-        self.B = constant[self.rows[:, :, None, None], self.columns[None, None, :, :]] * inside
-        sizes = (self.rows.shape, self.columns.shape, ())
+        self.smaller: np.ndarray | None = None
+        M = len(self.rows)
+        self.groups = 1, M  # causes that share their residuals are a group: groups, size of each
+        if source.is_noise_added:
+            parts = np.zeros_like(constant)
+            for own, part, total in smaller_blocks(source, fit):
+                parts[:, own] = part
+                constant[:, own] -= part @ total
+            self.smaller = self._blocks(parts).transpose(1, 3, 0, 2)  # cause, width, effect, p
+            self.groups = M, 1
+        self.B = self._blocks(constant)
+        p, width = self.rows.shape[1], self.columns.shape[1]
+        sizes = ((self.groups[0], M, p), (*self.groups, width), ())
         self.tail = tuple(np.zeros((0, *size)) for size in sizes)
+
+    def _blocks(self, matrix: np.ndarray) -> np.ndarray:
+        """(effect, cause, p, width), zero on padding."""
+        at = self.rows[:, None, :, None], self.columns[None, :, None, :]
+        return matrix[at] * ((at[0] >= 0) & (at[1] >= 0))
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
         fit = self.fit
         residual = pairs.after - pairs.before @ fit.transition.T
-        e = residual[:, self.rows] * (self.rows >= 0)
         z = (pairs.before @ fit.inverse_cov)[:, self.columns] * (self.columns >= 0)
+        u = (residual[:, self.rows] * (self.rows >= 0))[:, None]
+        if self.smaller is not None:
+            (M, p), w = self.rows.shape, z.shape[-1]
+            added = z.transpose(1, 0, 2) @ self.smaller.reshape(M, w, M * p)
+            u = u + added.transpose(1, 0, 2).reshape(-1, M, M, p)
         f = jackknife_factor(fit, pairs, weight)
-        self._add_sizes(self._sizes(e, z, f))
-        self.tail = tuple(map(np.concatenate, zip(self.tail, (e, z, f), strict=True)))
+        self._add_sizes(self._sizes(u, z, f))
+        new = (u, z.reshape(len(z), *self.groups, -1), f)
+        self.tail = tuple(map(np.concatenate, zip(self.tail, new, strict=True)))
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             self.half += w * self._product(later, earlier)
 
@@ -175,43 +204,70 @@ class _Complete(_Sums):
 
     def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
-        e, z, f = self.tail
+        u, z, f = self.tail
         B = self.B
-        M, p, _, w = B.shape
+        M, _, p, w = B.shape
+        groups, size = self.groups
         ff = f[later] * f[earlier]
-        ee = (ff[:, None, None] * e[later])[:, :, :, None] * e[earlier][:, :, None, :]
-        zz = z[later][:, :, :, None] * z[earlier][:, :, None, :]
         n = len(ff)
-        total = (ee.reshape(n, -1).T @ zz.reshape(n, -1)).reshape(M, p, p, M, w, w)
-        total = total.transpose(0, 3, 1, 4, 2, 5)  # effect, cause, i, j, i', j'
-        first, second = (
-            (ff[:, None] * e[at].reshape(n, -1)).T @ z[at].reshape(n, -1) for at in (later, earlier)
+        new, old = _span(later), _span(earlier)
+        u1, u2, z1, z2 = u[new], u[old], z[new], z[old]
+        u1 = ff[:, None, None, None] * u1
+        uu = (u1[..., :, None] * u2[..., None, :]).reshape(n, groups, -1)
+        zz = (z1[..., :, None] * z2[..., None, :]).reshape(n, groups, -1)
+        total = (uu.transpose(1, 2, 0) @ zz.transpose(1, 0, 2)).reshape(groups, M, p, p, size, w, w)
+        total = total.transpose(1, 0, 4, 2, 5, 3, 6).reshape(M, M, p, w, p, w)
+        u2 = ff[:, None, None, None] * u2
+        C1, C2 = (
+            (
+                u_t.reshape(n, groups, -1).transpose(1, 2, 0)
+                @ z_t.reshape(n, groups, -1).swapaxes(0, 1)
+            )
+            .reshape(groups, M, p, size, w)
+            .transpose(1, 0, 3, 2, 4)
+            .reshape(M, M, p, w)
+            for u_t, z_t in ((u1, z1), (u2, z2))
         )
-        C1, C2 = (x.reshape(M, p, M, w).transpose(0, 2, 1, 3) for x in (first, second))
-        const = B.transpose(0, 2, 1, 3)
         total = (
             total
-            + C1[..., None, None] * const[:, :, None, None]
-            + const[..., None, None] * C2[:, :, None, None]
-            + ff.sum() * const[..., None, None] * const[:, :, None, None]
+            + C1[..., None, None] * B[:, :, None, None]
+            + B[..., None, None] * C2[:, :, None, None]
+            + ff.sum() * B[..., None, None] * B[:, :, None, None]
         )
         return total.reshape(M, M, p * w, p * w)
 
-    def _sizes(self, e: np.ndarray, z: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def _sizes(self, u: np.ndarray, z: np.ndarray, f: np.ndarray) -> np.ndarray:
         """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
-        residual_metric, state_metric, B = self.residual_metric, self.state_metric, self.B
-        alpha = np.einsum("tmi,mij,tmj->tm", e, residual_metric, e, optimize=True)
-        gamma = np.einsum("tni,nij,tnj->tn", z, state_metric, z, optimize=True)
-        q = alpha[:, :, None] * gamma[:, None, :]
+        B, n = self.B, len(f)
+        alpha = _squares(u.reshape(-1, self.B.shape[0], self.B.shape[2]), self.residual_metric)
+        gamma = _squares(z, self.state_metric)
+        q = alpha.reshape(n, self.groups[0], -1).swapaxes(1, 2) * gamma[:, None, :]
         if B.any():
-            scaled_B = np.einsum("mik,mknl,nlj->minj", residual_metric, B, state_metric)
-            across = np.einsum("tmi,minj->tmnj", e, scaled_B, optimize=True)
+            M, _, p, w = B.shape
+            scaled_B = self.residual_metric[:, None] @ B @ self.state_metric
+            across = z.swapaxes(0, 1) @ scaled_B.transpose(1, 3, 0, 2).reshape(M, w, M * p)
+            across = across.reshape(M, n, M, p)
             q = (
                 q
-                + 2 * np.einsum("tmnj,tnj->tmn", across, z)
-                + np.einsum("minj,minj->mn", scaled_B, B)
+                + (scaled_B * B).sum(axis=(2, 3))
+                + 2 * np.einsum("ntmi,tnmi->tmn", across, np.broadcast_to(u, (n, M, M, p)))
             )
         return q * f[:, None, None] ** 2
+
+
+def _span(positions: np.ndarray) -> slice | np.ndarray:
+    """The positions, as a slice where they are consecutive: arrays are then not copied."""
+    if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
+        return slice(positions[0], positions[-1] + 1)
+    return positions
+
+
+def _squares(vectors: np.ndarray, metric: np.ndarray) -> np.ndarray:
+    """vᵀ W_m v of every row and client, (row, client)."""
+    M, size = vectors.shape[1:]
+    whole = block_diagonal(list(metric))
+    scaled = vectors.reshape(-1, M * size) @ whole
+    return np.einsum("tmi,tmi->tm", scaled.reshape(vectors.shape), vectors)
 
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:

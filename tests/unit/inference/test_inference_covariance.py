@@ -350,13 +350,17 @@ def test_block_positions_of_ragged_clients():
 
 @pytest.mark.parametrize("lags", [1, 2])
 @pytest.mark.parametrize("weighting", ["none", "ewma"])
-def test_complete_data_need_no_influence_function(lags, weighting):
-    """The matrix products over time equal the sums over a formed φ, measurement error included."""
+@pytest.mark.parametrize("is_noise_added", [False, True])
+def test_complete_data_need_no_influence_function(lags, weighting, is_noise_added):
+    """The matrix products over time equal the sums over a formed φ, errors and noise included."""
     rng = np.random.default_rng(5)
     dims = (1, 3, 2)
     states = np.cumsum(rng.standard_normal((400, 6)), axis=0) * 0.02 + rng.standard_normal((400, 6))
     errors = tuple(0.1 * np.eye(dim) + 0.02 for dim in dims)
     source = source_of(states, dims, errors, weighting=weighting, span=300)
+    if is_noise_added:  # by all but the first
+        covs = (np.zeros((1, 1)), 0.3 * np.eye(3) + 0.1, 0.2 * np.eye(2))
+        source = source._replace(added_covs=covs)
     fit = estimate(source, lags)
     general = fit._replace(moments=fit.moments._replace(is_complete=False))
     ways = [lag_products(source, each, np.array([0.9])) for each in (general, fit)]
