@@ -4,7 +4,7 @@ PY     := $(VENV)/bin/python
 UV     := $(shell command -v uv 2>/dev/null)
 PYTHON ?= python3
 # A file stays with one worker, and files begin in the order of tests/conftest.py: the longest.
-PYTEST := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 ifdef UV
   MAKE_VENV := uv venv --quiet --allow-existing --python '>=3.11' $(VENV)
@@ -23,7 +23,7 @@ test: $(VENV)/.installed-dev
 	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.installed-dev
-	$(PYTEST)
+	XLA_FLAGS= $(PYTEST)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .

@@ -1,7 +1,8 @@
 """Strict numerics for every test: float64, no silent promotion of types or ranks.
 
 What JAX compiles is kept in a folder that all workers and the processes they start share, so that
-each function is compiled once for each shape. Workers share the cores, so each of them, and every
+each function is compiled once for each shape, and compiled without optimising, because most tests
+compile more than they compute (`make test-all` compiles as users do). Workers share the cores, so each of them, and every
 process it starts, computes on one thread: small products on several wait for each other. Temporary
 folders are in memory where there is room: parties force every record to the disk, thousands of
 them, and each would take some 5 ms of waiting.
@@ -16,6 +17,9 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax

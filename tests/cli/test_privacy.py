@@ -112,12 +112,12 @@ def system():
 def test_a_plan_vs_a_run(system):
     """The strength that is found with 80 %, against what the run itself says at that noise."""
     panel, _ = fg.simulate(3, 20_000, state_dims=2, seed=0)
-    for noise in (0.3, 1.0):
+    for noise, seeds in ((0.3, 1), (1.0, 3)):  # at 1.0 one run by itself is up to 15 % off
         options = PrivacyOptions(privacy="to-server", added_noise=noise)
         planned = make_plan(system._replace(num_steps=20_000), options, [1.0], 0.5)[0]
         assert planned.noise == pytest.approx(noise)
         medians = []
-        for seed in range(4):  # of the noise: one run by itself is up to 15 % off
+        for seed in range(seeds):
             config = formula_config(
                 solver="none",
                 state_dim=2,

@@ -1,6 +1,6 @@
 """Provisioned FLARE processes: the in-process result, also with an altered client among them.
 
-One federation serves both tests, in this order.
+One federation serves all tests, in this order.
 """
 
 import pytest
@@ -44,11 +44,6 @@ def test_three_clients_as_processes_find_what_one_process_finds(federation, pane
     assert "what crossed the wire" in said
     assert "FedGC was not run" in said
     same_as_alone(panel, out)
-    rounds = federation.folder / "rounds"
-    done = federation.command("run", "--out", str(rounds), "--solver", "newton")
-    assert done.returncode == 2
-    assert "after about d/p rounds it holds every sensor" in done.stderr
-    assert "its policy allows no rounds of FedGC" in " ".join(done.stderr.split())
     for name in panel.names:
         state = federation.kits[name] / "fedgranger-state"
         assert (state / "edges.csv").read_text().startswith("cause,effect,p_value,strength\n")
@@ -64,6 +59,14 @@ def test_three_clients_as_processes_find_what_one_process_finds(federation, pane
         ]
         assert not any(raw.encode() in text for text in texts)
         assert not any(str(federation.folder / "data").encode() in text for text in texts)
+
+
+@pytest.mark.slow  # 20 s of starting processes; test_policy.py refuses the same between parties
+def test_rounds_are_refused_by_processes_too(federation):
+    done = federation.command("run", "--out", str(federation.folder / "r"), "--solver", "newton")
+    assert done.returncode == 2
+    assert "after about d/p rounds it holds every sensor" in done.stderr
+    assert "its policy allows no rounds of FedGC" in " ".join(done.stderr.split())
 
 
 @pytest.mark.slow  # a minute of computing, like the other attacks on real processes

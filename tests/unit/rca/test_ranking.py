@@ -247,6 +247,8 @@ def test_online_sees_gaps_however_the_data_are_cut(run):
         analysis, first = OnlineAnalysis(run), []
         for k in range(0, 120, batch):
             first += [alarm.step for alarm in analysis.feed(jumped.slice(k, min(k + batch, 120)))]
+            if first:
+                break
         steps.add(first[0] if first else None)
     assert len(steps) == 1
     assert steps.pop() != 60
