@@ -2,7 +2,8 @@
 
 What JAX compiles is kept in a folder that all workers and the processes they start share, so that
 each function is compiled once for each shape, and compiled without optimising, because most tests
-compile more than they compute (`make test-all` compiles as users do). Workers share the cores, so each of them, and every
+compile more than they compute (`make test-all` compiles as users do). Python's bytecode is kept too,
+whatever the environment asks for: dozens of processes read the same modules. Workers share the cores, so each of them, and every
 process it starts, computes on one thread: small products on several wait for each other. Temporary
 folders are in memory where there is room: parties force every record to the disk, thousands of
 them, and each would take some 5 ms of waiting.
@@ -10,6 +11,7 @@ them, and each would take some 5 ms of waiting.
 
 import os
 import shutil
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,8 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import jax
 import numpy as np
