@@ -1,14 +1,15 @@
 """Strict numerics for every test: float64, no silent promotion of types or ranks.
 
 What JAX compiles is kept in a folder that all workers and the processes they start share, so that
-each function is compiled once for each shape, and compiled without optimising, because most tests
-compile more than they compute (`make test-all` compiles as users do). Python's bytecode is kept too,
-whatever the environment asks for: dozens of processes read the same modules. Workers share the cores, so each of them, and every
-process it starts, computes on one thread: small products on several wait for each other. Temporary
-folders are in memory where there is room: parties force every record to the disk, thousands of
-them, and each would take some 5 ms of waiting.
+each function is compiled once for each shape, and it is compiled without optimising, because most
+tests compile more than they compute (`make test-all` compiles as users do). Python's bytecode is
+kept too, whatever the environment asks for: dozens of processes read the same modules. Workers
+share the cores, so each of them, and every process it starts, computes on one thread: small
+products on several wait for each other. Temporary folders are in memory where there is room:
+parties force every record to the disk, thousands of them, and each would take some 5 ms of waiting.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -24,7 +25,6 @@ os.environ.setdefault(
 )
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ import pytest
 import scipy.linalg  # noqa: F401  brings its own threads
 from threadpoolctl import threadpool_limits
 
+sys.dont_write_bytecode = False
 threadpool_limits(1)  # for what was loaded before the variable was set
 
 jax.config.update("jax_enable_x64", True)
@@ -64,6 +65,13 @@ def pytest_collection_modifyitems(items):
         return next(starts, len(FIRST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish():
+    """Modules and tests stay to the end: the collector of garbage need not visit them again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session", autouse=True)

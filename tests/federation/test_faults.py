@@ -24,7 +24,7 @@ def run_schedules(first, count):
 
 
 @pytest.mark.parametrize(
-    ("first", "count"), [(0, 120), pytest.param(120, 880, marks=pytest.mark.slow)]
+    ("first", "count"), [(0, 60), pytest.param(60, 940, marks=pytest.mark.slow)]
 )
 def test_schedules_end_with_the_identical_result(first, count):
     run_schedules(first, count)

@@ -108,8 +108,8 @@ def draw_request(server, rng, epochs):
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(100), pytest.param(range(100, 1000), marks=pytest.mark.slow)],
-    ids=["first 100", "900 more"],
+    "seeds", [range(50), pytest.param(range(50, 1000), marks=pytest.mark.slow)],
+    ids=["first 50", "950 more"],
 )  # fmt: skip
 def test_random_sequences_give_one_row_of_states_per_time_step(seeds):
     answered = 0
