@@ -23,7 +23,7 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float
 
-from fedgranger.inference.decision import adjust
+from fedgranger.inference.decision import adjust, normal_score
 from fedgranger_research.baselines.protocol import (
     BaselineError,
     Columns,
@@ -33,7 +33,8 @@ from fedgranger_research.baselines.protocol import (
     by_client,
 )
 
-SMALLEST_P = 1e-300
+NEEDS = {"var": "statsmodels", "var-lingam": "lingam", "granger-lasso": "causallearn"}
+"""What a method imports beyond the library."""
 
 
 def require(module: str, package: str) -> Any:
@@ -141,7 +142,7 @@ def fit_granger_lasso(columns: Columns, options: Mapping[str, Any]) -> EdgeScore
 def _wald(
     dims: tuple[int, ...], B: np.ndarray, cov: np.ndarray, inverse: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""P and −log p of \(W = \mathrm{tr}(\Sigma^{-1} b V^{-1} b^\top) \sim \chi^2\) per block b."""
+    r"""P and score of a block b: \(W = \mathrm{tr}(\Sigma^{-1} b V^{-1} b^\top) \sim \chi^2\)."""
     owner = np.repeat(np.arange(len(dims)), dims)
     M = len(dims)
     p, score = np.ones((M, M)), np.zeros((M, M))
@@ -150,7 +151,7 @@ def _wald(
         b, S, V = B[np.ix_(rows, cols)], cov[np.ix_(rows, rows)], inverse[np.ix_(cols, cols)]
         W = float(np.trace(np.linalg.solve(S, b) @ np.linalg.solve(V, b.T)))
         p[m, n] = scipy.stats.chi2.sf(W, b.size)
-        score[m, n] = -scipy.stats.chi2.logsf(W, b.size)
+        score[m, n] = normal_score(np.array([W]), np.array([float(b.size)]))[0]
     return p, score
 
 

@@ -23,6 +23,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
+from fedgranger.inference.states import StateSource
 from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.runtime.uploads import state_source
 from fedgranger_research.baselines.protocol import BaselineError, Columns
@@ -164,8 +165,16 @@ def identified_models(panel: Panel, state_dim: int | str = "auto") -> dict[str, 
 def sent_columns(panel: Panel, models: Mapping[str, LocalModel]) -> Columns:
     """The states that clients with these models would send, at the steps that all of them have."""
     with jax.enable_x64(True):
-        source = state_source(panel, models)
-        chunks = list(source.chunks())
+        return columns_of(state_source(panel, models))
+
+
+def columns_of(source: StateSource) -> Columns:
+    """The states that a server has, at the steps that all clients have.
+
+    Raises:
+        BaselineError: there is no such step.
+    """
+    chunks = list(source.chunks())
     states = np.concatenate([chunk.states for chunk in chunks])
     complete = np.concatenate([chunk.observed.all(axis=1) for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks])

@@ -1,0 +1,71 @@
+"""All methods that can be compared: the library's own, the federated ones, peers, and yours."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fedgranger_research.baselines import ours, peers
+from fedgranger_research.baselines.protocol import BaselineError, Method
+
+
+def _federated() -> Mapping[str, Method]:
+    """The methods of the registry, which imports one when it is taken."""
+    if importlib.util.find_spec("fedgranger_research.baselines.registry") is None:
+        return {}
+    return importlib.import_module("fedgranger_research.baselines.registry").METHODS
+
+
+KNOWN: Mapping[str, Method] = ChainMap(dict(peers.METHODS), _federated(), dict(ours.METHODS))
+"""By name, in the order of tables: ours, the federated ones, peers."""
+
+
+def find_methods(names: Iterable[str], added: Path | None = None) -> dict[str, Method]:
+    """The methods with these names; `added` is a Python file with a dict METHODS of its own.
+
+    Raises:
+        BaselineError: a name is unknown, or the file is no such file.
+    """
+    known = KNOWN if added is None else ChainMap(read_methods(added), KNOWN)
+    found = {}
+    for name in names:
+        if name not in known:
+            raise BaselineError(f"no method '{name}'; choose among {', '.join(known)}")
+        found[name] = known[name]
+    return found
+
+
+def installed_methods() -> tuple[str, ...]:
+    """Names of the methods whose packages are installed."""
+    return tuple(name for name in KNOWN if missing_package(name) is None)
+
+
+def missing_package(name: str) -> str | None:
+    """The package that a method needs and that is not installed, or None."""
+    package = peers.NEEDS.get(name)
+    return package if package and importlib.util.find_spec(package) is None else None
+
+
+def read_methods(path: Path) -> dict[str, Method]:
+    """Run a user's Python file and take its METHODS: name -> Method."""
+    if not path.is_file():
+        raise BaselineError(f"'{path}' does not exist; give a Python file with a dict METHODS")
+    spec = importlib.util.spec_from_file_location(f"added_methods_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise BaselineError(f"'{path}' is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        raise BaselineError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from None
+    found = getattr(module, "METHODS", None)
+    if not isinstance(found, dict) or not all(isinstance(m, Method) for m in found.values()):
+        raise BaselineError(
+            f"'{path}' has no dict METHODS from names to Method; docs/add-your-method.md has one"
+        )
+    return found
