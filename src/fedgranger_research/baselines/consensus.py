@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.optimize import minimize
 
 from fedgranger_research.baselines.graphs import cyclicity
 from fedgranger_research.baselines.protocol import Post
+from fedgranger_research.baselines.sparse_minimum import minimise_sparse
 
 LARGEST_PENALTY = 1e16
 
@@ -136,26 +136,14 @@ def server_objective(
 def server_step(
     start: np.ndarray, pulls: np.ndarray, problem: Problem, penalties: Penalties
 ) -> np.ndarray:
-    """Minimise it with λ|Θ| by L-BFGS-B; positive and negative parts are separate variables."""
-    where = problem.allowed
-    lasso, weights = problem.sparsity[where], np.zeros_like(start)
-    size = len(lasso)
-    # in units of the consensus penalty, so that the optimiser's tolerances mean the same throughout
-    unit = 1.0 / max(1.0, penalties.consensus)
-
-    def split(both: np.ndarray) -> tuple[float, np.ndarray]:
-        weights[where] = both[:size] - both[size:]
-        value, gradient = server_objective(weights, pulls, problem, penalties)
-        slope = gradient[where]
-        value += float(lasso @ (both[:size] + both[size:]))
-        return unit * value, unit * np.concatenate([slope + lasso, lasso - slope])
-
-    first = start[where]
-    both = np.concatenate([np.maximum(first, 0.0), np.maximum(-first, 0.0)])
-    found = minimize(split, both, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * size)).x
-    out = np.zeros_like(start)
-    out[where] = found[:size] - found[size:]
-    return out
+    """Minimise it with λ|Θ|, in units of the consensus penalty once that is large."""
+    return minimise_sparse(
+        lambda weights: server_objective(weights, pulls, problem, penalties),
+        start,
+        problem.allowed,
+        problem.sparsity,
+        unit=1.0 / max(1.0, penalties.consensus),
+    )
 
 
 def agree(

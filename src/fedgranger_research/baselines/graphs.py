@@ -18,6 +18,8 @@ from jaxtyping import Array, Bool, Float
 
 TAYLOR_NORM = 0.125
 """Below this norm the ninth Taylor polynomial of the exponential is exact to 3e-16."""
+LARGEST_NORM = 200.0
+"""Of W∘W; the square of e^200 times the largest penalty is still a number."""
 
 
 def cyclicity(
@@ -25,12 +27,17 @@ def cyclicity(
 ) -> tuple[float, Float[np.ndarray, "cause effect"]]:
     r"""How cyclic a graph is: \(h\), and its gradient \(2W\circ(e^{W\circ W})^\top\).
 
+    Weights so large that h would leave the range of a double are shrunk first (an optimiser's
+    trial step may be that long): h is then smaller than it should be, but zero only when it is.
+
     Example:
         >>> cyclicity(np.array([[0.0, 1.0], [0.0, 0.0]]))[0]
         0.0
     """
     squares = weights * weights
-    norm = float(np.abs(squares).sum(axis=0).max(initial=0.0))
+    norm = float(squares.sum(axis=0).max(initial=0.0))
+    if norm > LARGEST_NORM:
+        squares, norm = squares * (LARGEST_NORM / norm), LARGEST_NORM
     halvings = _halvings(norm)
     excess = _taylor_excess(squares / 2.0**halvings)
     for _ in range(halvings):

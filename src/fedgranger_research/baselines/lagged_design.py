@@ -71,8 +71,13 @@ class Design(NamedTuple):
         return matrix[P:, :P].T
 
 
-def split_columns(columns: Columns, mode: str) -> Design:
+def split_columns(columns: Columns, mode: str, *, time_order: bool = True) -> Design:
     """Split lagged columns among the clients.
+
+    Args:
+        columns: what the clients hold.
+        mode: vertical, horizontal or central.
+        time_order: forbid edges from present to past; without, a method has to find out.
 
     Raises:
         BaselineError: a column is constant or not finite, or a client has too few pairs of steps.
@@ -93,7 +98,7 @@ def split_columns(columns: Columns, mode: str) -> Design:
         values = everything[:, where]
         rows = np.hstack([values[1:][used], values[:-1][used]])
         shares.append(make_share(name, rows, np.concatenate([where, P + where])))
-    return make_design(shares, np.arange(2 * P) >= P)
+    return make_design(shares, np.arange(2 * P) >= P, time_order=time_order)
 
 
 def split_samples(parts: Sequence[np.ndarray]) -> Design:
@@ -120,13 +125,15 @@ def make_share(name: str, rows: np.ndarray, places: np.ndarray) -> Share:
     return Share(name, rows - rows.mean(axis=0), places)
 
 
-def make_design(shares: Sequence[Share], is_past: np.ndarray) -> Design:
+def make_design(
+    shares: Sequence[Share], is_past: np.ndarray, *, time_order: bool = True
+) -> Design:
     """Count who holds what, and forbid what time order forbids."""
     Z = len(is_past)
     num_holders = np.zeros((Z, Z), dtype=int)
     for share in shares:
         num_holders[np.ix_(share.places, share.places)] += 1
-    back_in_time = ~is_past[:, None] & is_past
+    back_in_time = ~is_past[:, None] & is_past & time_order
     allowed = (num_holders > 0) & ~np.eye(Z, dtype=bool) & ~back_in_time
     return Design(tuple(shares), is_past, allowed, num_holders)
 
