@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
-from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedgranger_research.baselines import ours, peers
 from fedgranger_research.baselines.protocol import BaselineError, Method
+from fedgranger_research.baselines.registry import METHODS as FEDERATED
 
-
-def _federated() -> Mapping[str, Method]:
-    """The methods of the registry, which imports one when it is taken."""
-    if importlib.util.find_spec("fedgranger_research.baselines.registry") is None:
-        return {}
-    return importlib.import_module("fedgranger_research.baselines.registry").METHODS
-
-
-KNOWN: Mapping[str, Method] = ChainMap(dict(peers.METHODS), _federated(), dict(ours.METHODS))
-"""By name, in the order of tables: ours, the federated ones, peers."""
+FEDERATED_NAMES = frozenset(FEDERATED)
+NAMES: tuple[str, ...] = (*ours.METHODS, *FEDERATED, *peers.METHODS)
+"""In the order of tables: ours, the federated ones, peers."""
 
 
 def find_methods(names: Iterable[str], added: Path | None = None) -> dict[str, Method]:
@@ -30,18 +22,23 @@ def find_methods(names: Iterable[str], added: Path | None = None) -> dict[str, M
     Raises:
         BaselineError: a name is unknown, or the file is no such file.
     """
-    known = KNOWN if added is None else ChainMap(read_methods(added), KNOWN)
+    own = {} if added is None else read_methods(added)
     found = {}
     for name in names:
-        if name not in known:
-            raise BaselineError(f"no method '{name}'; choose among {', '.join(known)}")
-        found[name] = known[name]
+        if name not in own and name not in NAMES:
+            raise BaselineError(f"no method '{name}'; choose among {', '.join((*own, *NAMES))}")
+        if name in own:
+            found[name] = own[name]
+        elif name in FEDERATED_NAMES:
+            found[name] = FEDERATED[name]
+        else:
+            found[name] = (ours.METHODS | peers.METHODS)[name]
     return found
 
 
 def installed_methods() -> tuple[str, ...]:
     """Names of the methods whose packages are installed."""
-    return tuple(name for name in KNOWN if missing_package(name) is None)
+    return tuple(name for name in NAMES if missing_package(name) is None)
 
 
 def missing_package(name: str) -> str | None:

@@ -23,7 +23,7 @@ from fedgranger.cli.console import (
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.baselines.method_list import (
-    KNOWN,
+    NAMES,
     find_methods,
     installed_methods,
     missing_package,
@@ -220,8 +220,7 @@ def _number(value: float) -> str:
 def _print_methods() -> None:
     ready = installed_methods()
     rows = []
-    for name in KNOWN:
-        method = KNOWN[name]
+    for name, method in find_methods(NAMES).items():
         note = "" if name in ready else " (needs the extra 'peers')"
         rows.append([name, method.mode, escape(method.words + note)])
     out.print(

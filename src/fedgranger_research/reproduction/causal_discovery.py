@@ -71,14 +71,10 @@ def settings(
 def collect(tables: list[pd.DataFrame], **_: Any) -> pd.DataFrame:
     """Mean and s.d. per method and level."""
     table = summarise_trials(pd.concat(tables, ignore_index=True), ["level", "mode", "method"])
-    order = {mode: k for k, mode in enumerate(MODES)}
-    levels = {level: k for k, level in enumerate(SECTIONS)}
-    keys = table.assign(
-        first=table["level"].map(levels), second=table["mode"].map(order).fillna(len(MODES))
-    )
-    return table.loc[keys.sort_values(by=["first", "second"], kind="stable").index].reset_index(
-        drop=True
-    )
+    levels, modes = list(SECTIONS), list(MODES)
+    rows = table.to_dict("records")
+    rows.sort(key=lambda row: (levels.index(row["level"]), modes.index(row["mode"])))
+    return pd.DataFrame(rows)
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -100,7 +96,7 @@ def markdown(table: pd.DataFrame) -> str:
                 cells += [_plain(row["seconds"], 2), _plain(row["bytes_sent"] / 1000, 0)]
             out.append("| " + " | ".join(cells) + " |")
         out += ["", f"{title}.", ""]
-    data_sets = int(table["data_sets"].max()) if len(table) else 0
+    data_sets = int(np.asarray(table["data_sets"]).max())
     refused = table.loc[(table["refused"] > 0) & (table["level"] == "clients")]
     out.append(
         f"Mean ± standard deviation over {data_sets} data sets. Size and power are the shares of "

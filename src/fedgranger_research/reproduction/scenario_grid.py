@@ -146,7 +146,8 @@ def draw(folder: Path, table: pd.DataFrame) -> None:
 
 
 def _cell(rows: pd.DataFrame, value: str) -> str:
-    f1, size = (float(rows[name].get(value, np.nan)) for name in ("f1", "size"))
+    here = rows.loc[rows.index == value]
+    f1, size = (float(np.asarray(here[name])[0]) for name in ("f1", "size"))
     first = "–" if np.isnan(f1) else f"{f1:.2f}"
     return first if np.isnan(size) else f"{first} ({size:.2f})"
 
