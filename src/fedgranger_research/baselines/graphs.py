@@ -45,6 +45,11 @@ def cyclicity(
     return float(np.trace(excess)), 2.0 * weights * (excess.T + np.eye(len(weights)))
 
 
+def walks_of(strengths: Float[np.ndarray, "cause effect"]) -> float:
+    r"""\(\mathrm{tr}\,e^{M} - d\) of edges that are not negative."""
+    return cyclicity(np.sqrt(strengths))[0]
+
+
 @jax.custom_vjp
 def closed_walks(strengths: Float[Array, "cause effect"]) -> Float[Array, ""]:
     r"""\(\mathrm{tr}\,e^{M} - d\) of edges that are not negative; its gradient is exact.
