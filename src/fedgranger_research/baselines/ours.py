@@ -9,8 +9,8 @@ them here too. A client that has to estimate A_mm from its own data alone takes 
 explain, and little is left for Â.
 
 Decisions: FedGC has none, every entry that is not exactly zero counts (the paper's row). The tests
-decide by Benjamini and Hochberg at α, separately over the entries (within clients too, which are
-part of the paper's count) and over the pairs of clients. `debiased-pairs` gives every entry the
+decide by Benjamini and Hochberg at α, separately over the entries (those within clients too where
+they are tested) and over the pairs of clients. `debiased-pairs` gives every entry the
 test of its pair of clients: the coordinates of a client's states are its own choice, so whether an
 entry is zero means little, whether a block is zero does not depend on them.
 """
@@ -66,13 +66,20 @@ def fit_fedgc(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:
 
 
 def fit_asymptotic(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:
-    """The paper's test: FedGC's own estimate against its steady-state covariance."""
+    """The paper's test: FedGC's own estimate against its steady-state covariance.
+
+    Entries within clients are not tested and count as found, above all others.
+    """
     result = _train(columns, {"test": "asymptotic", **options})
     if result.inference is None:
         reason = result.manifest["inference"].get("reason", "no reason was given")
         raise BaselineError(f"the paper's test could not be made: {reason}")
     place = _places(result, columns)
-    return _scores(columns, result.inference, result.config, place, _traffic(result))
+    found = _scores(columns, result.inference, result.config, place, _traffic(result))
+    owner = np.repeat(np.arange(len(columns.dims)), columns.dims)
+    within = owner[:, None] == owner  # A_mm is known to its client and not tested
+    most = found.score.max(initial=0.0) + 1.0
+    return found._replace(score=np.where(within, most, found.score), is_edge=found.is_edge | within)
 
 
 def fit_debiased(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:

@@ -28,7 +28,8 @@ from fedgranger_research.reproduction.runner import Report
 
 ADDED_SIZE = 0.5
 """Of an added edge, in standard deviations of the effect's innovation."""
-KINDS = ("null", "odd", "added")
+KINDS = {"null": "no edge", "odd": "one odd client", "added": "one edge added"}
+"""Of panels, and how they are shown."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class ControlSetting:
     @property
     def value(self) -> str:
         """As it is shown."""
-        return self.kind
+        return KINDS[self.kind]
 
     @property
     def label(self) -> str:
@@ -79,7 +80,7 @@ class ControlSetting:
         units = _units(self.path)
         clients = len(next(iter(units.values())).names)
         steps = default_steps(units, clients)
-        rng = np.random.default_rng([KINDS.index(self.kind), self.seed])
+        rng = np.random.default_rng([list(KINDS).index(self.kind), self.seed])
         make = odd_control if self.kind == "odd" else null_control
         control = make(units, steps, self.label, rng)
         if self.kind == "added":

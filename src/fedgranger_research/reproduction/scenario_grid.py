@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedgranger_research.baselines.method_trials import summarise_trials
 from fedgranger_research.baselines.problems import Scenario
-from fedgranger_research.reproduction.control_settings import ControlSetting
+from fedgranger_research.reproduction.control_settings import KINDS, ControlSetting
 from fedgranger_research.reproduction.method_settings import MethodSetting
 from fedgranger_research.reproduction.pictures import colours, pyplot, save
 from fedgranger_research.reproduction.runner import Item
@@ -34,7 +34,6 @@ AXES: Mapping[str, tuple[Any, ...]] = {
     "response": ("linear", "tanh", "cosine"),
 }
 """Per field of `Scenario` its values; the one of the paper's setting is among them."""
-CONTROLS = ("null", "odd", "added")
 LEVEL = "clients"
 
 
@@ -80,7 +79,7 @@ def settings(
         found += [
             ControlSetting(name, recordings, kind, seed, added)
             for seed in seeds
-            for kind in CONTROLS
+            for kind in KINDS
             for name in methods
         ]
     return found
