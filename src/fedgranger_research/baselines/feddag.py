@@ -151,8 +151,11 @@ def fit(columns: Columns, options: Mapping[str, Any], mode: str) -> EdgeScores:
 
 
 VERTICAL = Method(
-    partial(fit, mode="vertical"), DEFAULTS, "vertical", "FedDAG AS-linear on a client's own columns"
+    partial(fit, mode="vertical"),
+    DEFAULTS,
+    "vertical",
+    "FedDAG linear on a client's own columns",
 )
 HORIZONTAL = Method(
-    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FedDAG AS-linear on all columns"
+    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FedDAG linear on all columns"
 )

@@ -125,9 +125,7 @@ def make_share(name: str, rows: np.ndarray, places: np.ndarray) -> Share:
     return Share(name, rows - rows.mean(axis=0), places)
 
 
-def make_design(
-    shares: Sequence[Share], is_past: np.ndarray, *, time_order: bool = True
-) -> Design:
+def make_design(shares: Sequence[Share], is_past: np.ndarray, *, time_order: bool = True) -> Design:
     """Count who holds what, and forbid what time order forbids."""
     Z = len(is_past)
     num_holders = np.zeros((Z, Z), dtype=int)
