@@ -26,7 +26,7 @@ def adam_init(params: Any) -> AdamState:
 
 
 def adam_step(
-    params: Any, gradient: Any, state: AdamState, step_size: float
+    params: Any, gradient: Any, state: AdamState, step_size: Float[Array, ""]
 ) -> tuple[Any, AdamState]:
     """One step down the gradient."""
     count = state.num_steps + 1.0

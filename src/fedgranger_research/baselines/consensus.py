@@ -99,7 +99,7 @@ class ClientSide:
         self._own = np.zeros_like(self._targets)
 
     def answer(self, consensus: np.ndarray, penalty: float) -> np.ndarray:
-        r"""Minimise the own loss near the server's Θ: \((S+\rho I)^{-1}(S_X + \rho\Theta - \beta)\).
+        r"""Minimise the own loss near Θ: \((S + \rho I)^{-1}(S_X + \rho\Theta - \beta)\).
 
         Returns:
             \(\rho\Theta_k + \beta_k\).

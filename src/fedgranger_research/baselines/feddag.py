@@ -154,8 +154,8 @@ VERTICAL = Method(
     partial(fit, mode="vertical"),
     DEFAULTS,
     "vertical",
-    "FedDAG AS-linear on a client's own columns",
+    "FedDAG linear on a client's own columns",
 )
 HORIZONTAL = Method(
-    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FedDAG AS-linear on all columns"
+    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FedDAG linear on all columns"
 )

@@ -105,9 +105,10 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: b
                 options["steps_per_average"],
                 options["batch_size"],
             )
-            mean = _average_logits(networks, places, sizes, holders, post)
+            _carry(networks, sizes, shares_all, post)
+            mean = _average_logits(networks, places, sizes, holders)
             networks = _deliver(networks, mean, places, size, shares_all and same_variables)
-            _count(networks, sizes, shares_all, post)
+            _carry(networks, sizes, shares_all, post, np.array([alpha, rho]))
         probabilities = design.allowed / (1.0 + np.exp(-mean / options["temperature"]))
         before, h = h, walks_of(probabilities)
         if h <= options["cycle_tolerance"]:
@@ -119,14 +120,12 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: b
 
 
 def _average_logits(
-    networks: Networks, places: list[Any], sizes: list[int], holders: np.ndarray, post: Post
+    networks: Networks, places: list[Any], sizes: list[int], holders: np.ndarray
 ) -> np.ndarray:
     """Mean of U over the clients that hold an entry."""
     total = np.zeros(holders.shape)
     for own, where, width in zip(np.asarray(networks.logits), places, sizes, strict=True):
-        answer = own[:width, :width]
-        post.carry(answer)
-        total[where] += answer
+        total[where] += own[:width, :width]
     return total / holders
 
 
@@ -143,15 +142,16 @@ def _deliver(
     return Networks(logits, *layers)
 
 
-def _count(networks: Networks, sizes: list[int], shares_all: bool, post: Post) -> None:
-    """Count what comes back, and both ways of the networks where these are shared."""
-    for width in sizes:
-        post.carry(np.empty((width, width)), np.empty(2))
+def _carry(
+    networks: Networks, sizes: list[int], shares_all: bool, post: Post, *numbers: np.ndarray
+) -> None:
+    """One message per client: U without padding, with the networks where these are shared."""
+    for k, width in enumerate(sizes):
+        parts = [networks.logits[k, :width, :width]]
         if shares_all:
-            units = sum(leaf[0, 0].size for leaf in networks.matrices[1:] + networks.offsets)
-            layers = np.empty(width * (width * networks.matrices[0].shape[-1] + units))
-            post.carry(layers)
-            post.carry(layers)
+            parts += [networks.matrices[0][k, :width, :width]]
+            parts += [leaf[k, :width] for leaf in networks.matrices[1:] + networks.offsets]
+        post.carry(*(np.asarray(part) for part in parts), *numbers)
 
 
 def fit(columns: Columns, options: Mapping[str, Any], mode: str, shares_all: bool) -> EdgeScores:
