@@ -29,7 +29,8 @@ from fedgranger.runtime.uploads import state_source
 from fedgranger_research.baselines.protocol import BaselineError, Columns
 
 RESPONSES = {"linear": lambda h: h, "tanh": np.tanh, "cosine": lambda h: np.sqrt(2) * np.cos(h)}
-"""φ: how a cause acts. With the cosine an effect is not correlated with its cause at all."""
+"""φ: how a cause acts. The cosine is even: a cause whose mean is zero leaves no correlation with its
+effect. Effects get a mean other than zero by it, so what they drive in turn is not without trace."""
 LARGEST_RADIUS = 0.98
 BURN_IN = 300
 STREAM_OF_SHOCKS = 11

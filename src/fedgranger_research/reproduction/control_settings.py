@@ -24,6 +24,7 @@ from fedgranger_research.recordings.panels import (
 )
 from fedgranger_research.recordings.reading import read_recordings
 from fedgranger_research.recordings.trial import ABSENT, ADDED
+from fedgranger_research.reproduction.method_settings import method_key
 from fedgranger_research.reproduction.runner import Report
 
 ADDED_SIZE = 0.5
@@ -70,9 +71,8 @@ class ControlSetting:
             for file in sorted(self.path.rglob("*"))
             if file.is_file()
         ]
-        text = "" if self.added is None else self.added.read_text(encoding="utf-8")
-        names = {"method": self.method, "kind": self.kind, "seed": self.seed}
-        return names | {"files": stamp, "added": text}
+        own = method_key(self.method, self.added)
+        return own | {"kind": self.kind, "seed": self.seed, "files": stamp}
 
     def run(self, report: Report = lambda *_: None) -> pd.DataFrame:
         """One row per level."""
