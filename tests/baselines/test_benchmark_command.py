@@ -76,11 +76,12 @@ def test_the_grid_is_drawn(tmp_path):
 
 def test_recordings_join_the_grid(plant, tmp_path):
     folder, _ = plant
-    done = call("grid", "--methods", FAST, "--axes", "latent_driver", "--quick", "--recordings",
+    done = call("grid", "--methods", FAST, "--axes", "none", "--quick", "--recordings",
                 folder, "--out", tmp_path)  # fmt: skip
     assert done.exit_code == 0, done.output + done.stderr
     table = pd.read_csv(tmp_path / "grid.csv")
     rows = table.loc[table["axis"] == "recordings"]
+    assert len(rows) == len(table)
     assert list(dict.fromkeys(rows["value"])) == ["no edge", "one odd client", "one edge added"]
     assert rows["size"].notna().all()
 
@@ -101,7 +102,8 @@ def test_two_processes_give_what_one_gives(tmp_path):
         (["--add", "nowhere.py"], "'nowhere.py' does not exist"),
         (["--data", "nowhere"], "nowhere"),
         (["grid", "--axes", "colour"], "--axes has 'colour'; choose among num_steps"),
-        (["grid", "--recordings", "nowhere"], "'nowhere' is no folder"),
+        (["grid", "--axes", "none"], "--axes leaves nothing to compare"),
+        (["grid", "--recordings", "nowhere"], "'nowhere' does not exist"),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing(tmp_path, monkeypatch, args, words):

@@ -33,6 +33,7 @@ HANDLED = {
     ("README.md", "python"): 1,
     ("add-your-method.md", "python"): 1,
     ("add-your-method.md", "sh"): 1,
+    ("benchmarks.md", "sh"): 1,
     ("data.md", "toml"): 1,
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
@@ -78,14 +79,19 @@ def help_of(path):
 
 def check_words(words):
     """The command exists and has every option that the line gives it."""
-    is_group = words[1] in ("federation", "datasets", "study") or words[1:3] == ["privacy", "plan"]
+    groups = ("federation", "datasets", "study", "reproduce")
+    is_group = words[1] in groups or words[1:3] in (["privacy", "plan"], ["benchmark", "grid"])
     said = help_of(tuple(words[1 : 3 if is_group else 2]))
     for word in words:
         assert not word.startswith("--") or re.search(rf"{word}\b", said), (words, word)
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "federation.md", "privacy.md", "report.md", "root-cause.md"]
+    "page",
+    [
+        *("README.md", "add-your-method.md", "benchmarks.md", "federation.md", "privacy.md"),
+        *("report.md", "root-cause.md"),
+    ],
 )
 def test_commands_have_the_options_that_pages_show(page):
     for block in commands(page):

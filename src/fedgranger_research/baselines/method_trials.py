@@ -50,6 +50,14 @@ def score_trial(name: str, method: Method, problem: Problem) -> list[dict[str, A
             row | {"level": level} | nothing | {"status": "refused", "reason": str(error)}
             for level in LEVELS
         ]
+    return scored_rows(name, method, found, problem)
+
+
+def scored_rows(
+    name: str, method: Method, found: EdgeScores, problem: Problem
+) -> list[dict[str, Any]]:
+    """Rows of an answer, with what it cost."""
+    row: dict[str, Any] = {"method": name, "mode": method.mode}
     costs = {key: float(getattr(found, key)) for key in (*COSTS, "residual")}
     rest = {"status": found.status, "reason": ""}
     return [

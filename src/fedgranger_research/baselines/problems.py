@@ -29,11 +29,11 @@ from fedgranger.runtime.uploads import state_source
 from fedgranger_research.baselines.protocol import BaselineError, Columns
 
 RESPONSES = {"linear": lambda h: h, "tanh": np.tanh, "cosine": lambda h: np.sqrt(2) * np.cos(h)}
-"""φ: how a cause acts. The cosine is even: a cause whose mean is zero leaves no correlation with its
-effect. Effects get a mean other than zero by it, so what they drive in turn is not without trace."""
+"""φ: how a cause acts. The cosine is even: a cause whose mean is zero leaves no correlation with
+its effect. Effects get another mean by it, so what they drive in turn is not without trace."""
 LARGEST_RADIUS = 0.98
 BURN_IN = 300
-STREAM_OF_SHOCKS = 11
+SHOCKS = 11
 """Keeps these draws apart from others of the same seed."""
 
 
@@ -220,7 +220,7 @@ def _respond(system: Truth, scenario: Scenario, seed: int) -> Panel:
         )
     if system.process_cov is None:
         raise RuntimeError("a simulated system has its noise")
-    rng = np.random.default_rng([STREAM_OF_SHOCKS, seed])
+    rng = np.random.default_rng([SHOCKS, seed])
     own = np.zeros_like(system.transition)
     for name in system.clients:
         rows = system.rows(name)

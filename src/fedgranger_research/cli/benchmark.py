@@ -28,10 +28,11 @@ from fedgranger_research.baselines.method_list import (
     installed_methods,
     missing_package,
 )
-from fedgranger_research.baselines.method_trials import run_method, score_trial
+from fedgranger_research.baselines.method_trials import run_method, scored_rows
 from fedgranger_research.baselines.protocol import EdgeScores
 from fedgranger_research.baselines.recorded_problems import read_problem
 from fedgranger_research.reproduction.causal_discovery import causal_discovery_item
+from fedgranger_research.reproduction.control_settings import Recordings
 from fedgranger_research.reproduction.runner import Item, reproduce
 from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item
 
@@ -39,6 +40,7 @@ benchmark = typer.Typer(help="Compare methods on simulated data or on yours.")
 
 SYNTHETIC = "synthetic"
 GRID_METHODS = ",".join(METHODS)
+ALL_AXES = ",".join(AXES)
 Methods = Annotated[
     str, typer.Option("--methods", help="Names separated by commas; --list shows them.")
 ]
@@ -90,15 +92,25 @@ def compare(
 def grid(
     methods: Methods = GRID_METHODS,
     axes: Annotated[
-        str, typer.Option(help=f"What to vary, separated by commas: {', '.join(AXES)} [all].")
-    ] = "",
+        str,
+        typer.Option(
+            help=f"What to vary, separated by commas: {', '.join(AXES)}; or 'none', for recordings "
+            "alone."
+        ),
+    ] = ALL_AXES,
     data_sets: Annotated[int, typer.Option(help="Data sets per cell.", min=2)] = 5,
     recordings: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of recordings, as for 'study recordings': panels without true edges are "
-            "made of them, where every reported edge is false."
+            help="Recordings, as for 'study recordings': panels without true edges are made of "
+            "them, where every reported edge is false."
         ),
+    ] = None,
+    partition: Annotated[
+        Path | None, typer.Option(help="File that maps clients to columns of the recordings.")
+    ] = None,
+    unit_column: Annotated[
+        str | None, typer.Option(help="Column of the recordings that names the machine or run.")
     ] = None,
     output: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path(
         "benchmark"
@@ -111,13 +123,16 @@ def grid(
 
     Finished cells are kept: the same command continues where it was interrupted.
     """
-    chosen = [axis.strip() for axis in axes.split(",") if axis.strip()]
+    chosen = [axis.strip() for axis in axes.split(",") if axis.strip() not in ("", "none")]
+    if not chosen and recordings is None:
+        raise ConfigError("--axes leaves nothing to compare; name an axis or give --recordings")
     for axis in chosen:
         if axis not in AXES:
             raise ConfigError(f"--axes has '{axis}'; choose among {', '.join(AXES)}")
-    if recordings is not None and not recordings.is_dir():
-        raise ConfigError(f"--recordings: '{recordings}' is no folder; give one with a file each")
-    item = grid_item(data_sets, _names(methods, added), chosen, recordings, added)
+    if recordings is not None and not recordings.exists():
+        raise ConfigError(f"--recordings: '{recordings}' does not exist; give a folder or a table")
+    source = None if recordings is None else Recordings(recordings, partition, unit_column)
+    item = grid_item(data_sets, _names(methods, added), chosen, source, added)
     _run(item, output, jobs, quick=quick)
 
 
@@ -165,7 +180,7 @@ def _compare_on(
             found = run_method(name, method, problem)
             edges += _edges(name, found, clients)
             if is_known:
-                rows += score_trial(name, method, problem)
+                rows += scored_rows(name, method, found, problem)
         report("methods", len(names), len(names))
     table = pd.DataFrame(edges)
     output.mkdir(parents=True, exist_ok=True)

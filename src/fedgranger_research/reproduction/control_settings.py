@@ -6,7 +6,7 @@ import functools
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,12 +33,26 @@ KINDS = {"null": "no edge", "odd": "one odd client", "added": "one edge added"}
 """Of panels, and how they are shown."""
 
 
+class Recordings(NamedTuple):
+    """Where recordings are, as for `fedgranger study recordings`."""
+
+    path: Path
+    partition: Path | None = None
+    unit_column: str | None = None
+
+    def files(self) -> list[Path]:
+        """All files that are read."""
+        own = [self.path] if self.path.is_file() else sorted(self.path.rglob("*"))
+        extra = [] if self.partition is None else [self.partition]
+        return [file for file in (*own, *extra) if file.is_file()]
+
+
 @dataclass(frozen=True)
 class ControlSetting:
     """A method, recordings, and which panel is made of them (`recordings.panels`)."""
 
     method: str
-    path: Path
+    source: Recordings
     kind: str
     seed: int
     added: Path | None = None
@@ -68,16 +82,20 @@ class ControlSetting:
         """What the outcome depends on; files that change are noticed by size and time."""
         stamp = [
             (file.name, file.stat().st_size, int(file.stat().st_mtime))
-            for file in sorted(self.path.rglob("*"))
-            if file.is_file()
+            for file in self.source.files()
         ]
         own = method_key(self.method, self.added)
-        return own | {"kind": self.kind, "seed": self.seed, "files": stamp}
+        return own | {
+            "kind": self.kind,
+            "seed": self.seed,
+            "files": stamp,
+            "unit": self.source.unit_column,
+        }
 
     def run(self, report: Report = lambda *_: None) -> pd.DataFrame:
         """One row per level."""
         method = find_methods([self.method], self.added)[self.method]
-        units = _units(self.path)
+        units = _units(self.source)
         clients = len(next(iter(units.values())).names)
         steps = default_steps(units, clients)
         rng = np.random.default_rng([list(KINDS).index(self.kind), self.seed])
@@ -98,5 +116,7 @@ class ControlSetting:
 
 
 @functools.cache
-def _units(path: Path) -> dict[str, Panel]:
-    return read_recordings(path, missing="mask")
+def _units(source: Recordings) -> dict[str, Panel]:
+    return read_recordings(
+        source.path, partition=source.partition, unit_column=source.unit_column, missing="mask"
+    )

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedgranger_research.baselines.method_trials import summarise_trials
 from fedgranger_research.baselines.problems import Scenario
-from fedgranger_research.reproduction.control_settings import KINDS, ControlSetting
+from fedgranger_research.reproduction.control_settings import KINDS, ControlSetting, Recordings
 from fedgranger_research.reproduction.method_settings import MethodSetting
 from fedgranger_research.reproduction.pictures import colours, pyplot, save
 from fedgranger_research.reproduction.runner import Item
@@ -40,16 +40,16 @@ LEVEL = "clients"
 def grid_item(
     num_seeds: int = 5,
     methods: Sequence[str] = METHODS,
-    axes: Sequence[str] = (),
-    recordings: Path | None = None,
+    axes: Sequence[str] = tuple(AXES),
+    recordings: Recordings | None = None,
     added: Path | None = None,
 ) -> Item:
-    """The grid over so many data sets per cell; `axes` are names in `AXES`, all unless given."""
+    """The grid over so many data sets per cell; `axes` are names in `AXES`."""
     chosen = partial(
         settings,
         num_seeds=num_seeds,
         methods=tuple(methods),
-        axes=tuple(axes) or tuple(AXES),
+        axes=tuple(axes),
         recordings=recordings,
         added=added,
     )
@@ -62,7 +62,7 @@ def settings(
     num_seeds: int = 5,
     methods: Sequence[str] = METHODS,
     axes: Sequence[str] = tuple(AXES),
-    recordings: Path | None = None,
+    recordings: Recordings | None = None,
     added: Path | None = None,
 ) -> list[MethodSetting | ControlSetting]:
     """One per method, cell and seed."""
