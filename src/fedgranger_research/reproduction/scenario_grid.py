@@ -35,6 +35,8 @@ AXES: Mapping[str, tuple[Any, ...]] = {
 }
 """Per field of `Scenario` its values; the one of the paper's setting is among them."""
 LEVEL = "clients"
+PER_LINE = 4
+SHOWN = {"f1": "F1, client edges", "size": "absent edges reported"}
 
 
 def grid_item(
@@ -116,31 +118,41 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def draw(folder: Path, table: pd.DataFrame) -> None:
-    """One row of pictures for F1, one for false edges; a column per axis."""
+    """Per axis F1 above, false edges below; a few axes side by side."""
     plt = pyplot()
     axes = list(dict.fromkeys(table["axis"]))
     methods = list(dict.fromkeys(table["method"]))
     palette = dict(zip(methods, colours(len(methods)), strict=True))
+    columns = min(PER_LINE, len(axes))
+    lines = -(-len(axes) // columns)
     figure, grid = plt.subplots(
-        2, len(axes), figsize=(2.1 * len(axes) + 2, 5), sharey="row", squeeze=False,
+        2 * lines,
+        columns,
+        figsize=(2.6 * columns + 1.4, 3.8 * lines + 0.4),
+        squeeze=False,
         layout="constrained",
-    )  # fmt: skip
+    )
+    for place in grid.flat[:]:
+        place.set_visible(False)
     for k, axis in enumerate(axes):
         rows = table.loc[table["axis"] == axis]
         values = list(dict.fromkeys(rows["value"]))
-        for line, measure in enumerate(("f1", "size")):
-            place = grid[line, k]
+        for below, (measure, words) in enumerate(SHOWN.items()):
+            place = grid[2 * (k // columns) + below, k % columns]
+            place.set_visible(True)
             for method in methods:
                 own = rows.loc[rows["method"] == method].set_index("value")
                 y = [own[measure].get(value, np.nan) for value in values]
                 place.plot(range(len(values)), y, "o-", color=palette[method], label=method)
-            place.set_xticks(range(len(values)), values, rotation=60, fontsize=7)
+            place.set_xticks(range(len(values)), values if below else [])
             place.set_ylim(-0.04, 1.04)
-        grid[0, k].set_title(axis.replace("_", " "), fontsize=9)
-        grid[1, k].axhline(0.05, color="black", lw=0.8, ls=":")
-    grid[0, 0].set_ylabel("F1, client edges")
-    grid[1, 0].set_ylabel("absent edges reported")
-    grid[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
+            if k % columns == 0:
+                place.set_ylabel(words)
+            if below:
+                place.axhline(0.05, color="black", lw=0.8, ls=":")
+            else:
+                place.set_title(axis.replace("_", " "))
+    grid[0, columns - 1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     save(figure, folder, "grid")
 
 
