@@ -6,7 +6,7 @@ from fedgranger_research.baselines import fedpc
 from fedgranger_research.baselines.graphs import is_acyclic
 from fedgranger_research.baselines.independence import run_layer
 from fedgranger_research.baselines.lagged_design import split_columns, split_samples
-from fedgranger_research.baselines.orientation import orient
+from fedgranger_research.baselines.orientation import apply_meek, orient
 from fedgranger_research.baselines.protocol import BaselineError, Post
 from tests.graph_samples import (
     columns_of,
@@ -75,6 +75,27 @@ def test_orientation_of_contradictions_is_acyclic():
         found = orient(joined | joined.T, lambda i, j: np.array([], dtype=int))
         assert is_acyclic(found)
         np.testing.assert_array_equal(found | found.T, joined | joined.T)
+
+
+@pytest.mark.parametrize(
+    ("arrows", "lines"),
+    [
+        ("ca", "ab"),  # away from a collider
+        ("ac cb", "ab"),  # no cycle
+        ("cb db", "ab ac ad"),  # two ways round
+        ("cd db", "ab ac ad"),  # the long way round, with known directions
+    ],
+)
+def test_each_of_meeks_rules_directs_a_to_b(arrows, lines):
+    mark = np.zeros((4, 4), dtype=bool)
+    for cause, effect in arrows.split():
+        mark["abcd".index(cause), "abcd".index(effect)] = True
+    for first, second in lines.split():
+        ends = "abcd".index(first), "abcd".index(second)
+        mark[ends] = mark[ends[::-1]] = True
+    assert apply_meek(mark)
+    assert mark[0, 1]
+    assert not mark[1, 0]
 
 
 @pytest.mark.parametrize("set_size", [0, 1, 2, 3])
