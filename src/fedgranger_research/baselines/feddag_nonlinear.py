@@ -25,7 +25,12 @@ from fedgranger.linalg.blocks import pad_stack
 from fedgranger_research.baselines.adam import adam_init
 from fedgranger_research.baselines.graphs import drop_until_acyclic, walks_of
 from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.masked_networks import Networks, draw_networks, train_clients
+from fedgranger_research.baselines.masked_networks import (
+    Networks,
+    draw_networks,
+    draw_steps,
+    train_clients,
+)
 from fedgranger_research.baselines.protocol import (
     Columns,
     EdgeScores,
@@ -78,18 +83,19 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: b
     sizes = [len(share.places) for share in shares]
     size, longest = max(sizes), max(len(share.rows) for share in shares)
     rows = single(pad_stack([share.rows for share in shares], (longest, size)))
-    counts = single([len(share.rows) for share in shares])
+    ones = [np.full(len(share.rows), 1.0 / len(share.rows)) for share in shares]
+    importance = single(pad_stack(ones, (longest,)))
     stack = partial(pad_stack, shape=(size, size))
     allowed = single(stack([design.allowed[where].astype(float) for where in places]))
-    first_key, step_key = jax.random.split(jax.random.key(options["seed"]))
-    networks = jax.tree.map(
-        lambda leaf: jnp.repeat(leaf[None], len(shares), axis=0), draw_networks(first_key, size)
-    )
+    rngs = np.random.default_rng(options["seed"]).spawn(len(shares))
+    drawn = draw_networks(np.random.default_rng(options["seed"]), size)
+    networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(shares)), drawn)
     states = jax.vmap(adam_init)(networks)
     mean, holders = np.zeros(design.allowed.shape), np.maximum(design.num_holders, 1)
     same_variables = all(np.array_equal(share.places, shares[0].places) for share in shares)
+    num_steps = options["steps_per_average"]
     alpha, rho, h, probabilities = 0.0, options["first_penalty"], np.inf, mean
-    for iteration in range(options["max_iterations"]):
+    for _ in range(options["max_iterations"]):
         message = {
             "dual": single(alpha),
             "penalty": single(rho),
@@ -97,13 +103,15 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: b
             "temperature": single(options["temperature"]),
             "step_size": single(options["step_size"]),
         }
-        for turn in range(options["averages_per_iteration"]):
-            place = iteration * options["averages_per_iteration"] + turn
-            keys = jax.random.split(jax.random.fold_in(step_key, place), len(shares))
+        for _ in range(options["averages_per_iteration"]):
+            draws = [
+                draw_steps(rng, num_steps, size, len(share.rows), options["batch_size"])
+                for rng, share in zip(rngs, shares, strict=True)
+            ]
             networks, states = train_clients(
-                *(networks, states, keys, rows, counts, allowed, message),
-                options["steps_per_average"],
-                options["batch_size"],
+                *(networks, states, rows, importance, allowed),
+                jax.tree.map(lambda *parts: jnp.stack(parts), *draws),
+                message,
             )
             _carry(networks, sizes, shares_all, post)
             mean = _average_logits(networks, places, sizes, holders)

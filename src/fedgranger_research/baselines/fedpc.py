@@ -60,10 +60,12 @@ class ClientSide:
     """One client: its correlations, which never leave it."""
 
     def __init__(self, share: Share, ranks: np.ndarray) -> None:
-        """Compute the correlations."""
+        """Compute the correlations; a variable that is constant here is correlated with none."""
         std = np.sqrt(np.diag(share.cov))
+        std[np.ptp(share.rows, axis=0) == 0] = np.inf
         self.places, self._name = share.places, share.name
         self._correlations = share.cov / np.outer(std, std)
+        np.fill_diagonal(self._correlations, 1.0)
         self._num_samples, self._ranks = len(share.rows), ranks[share.places]
 
     def answer(self, skeleton: np.ndarray, set_size: int, largest_set: int) -> Layer:

@@ -5,7 +5,8 @@ steps is used where the later one does not start a stretch. Time order forbids e
 to past; a method says nothing about edges between variables that no client holds together.
 
 - vertical: a client holds its own columns, present and past, at all steps;
-- horizontal: every client holds all columns, in one of as many consecutive stretches as clients;
+- horizontal: every client holds all columns, in one of as many consecutive stretches as clients; a
+  column may be constant in some of them;
 - central: one party holds all columns at all steps.
 """
 
@@ -110,17 +111,11 @@ def split_samples(parts: Sequence[np.ndarray]) -> Design:
 
 
 def make_share(name: str, rows: np.ndarray, places: np.ndarray) -> Share:
-    """A client's samples, centred; constant variables and too few samples are refused."""
+    """A client's samples, centred; too few samples are refused."""
     if len(rows) <= rows.shape[1] + 1:
         raise BaselineError(
             f"client '{name}': {len(rows)} samples of {rows.shape[1]} variables; give at least "
             f"{rows.shape[1] + 2}, from a longer recording or fewer clients"
-        )
-    still = np.flatnonzero(rows.max(axis=0) == rows.min(axis=0))
-    if len(still):
-        raise BaselineError(
-            f"client '{name}': variable {still[0] + 1} of {rows.shape[1]} never changes in its "
-            "samples; remove that column"
         )
     return Share(name, rows - rows.mean(axis=0), places)
 
@@ -153,6 +148,11 @@ def check_columns(columns: Columns) -> None:
             raise BaselineError(
                 f"client '{name}': column {column + 1} is {part[step, column]} at step {step}; "
                 "fill missing values or leave these steps out and mark a start"
+            )
+        still = np.flatnonzero(part.max(axis=0) == part.min(axis=0))
+        if len(still):
+            raise BaselineError(
+                f"client '{name}': column {still[0] + 1} never changes; leave it out"
             )
 
 

@@ -9,13 +9,14 @@ hidden layers of 16 units with leaky ReLU, as in MCSL (Ng et al. 2022) and FedDA
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int
 
 from fedgranger_research.baselines.adam import AdamState, adam_step
 from fedgranger_research.baselines.graphs import closed_walks
@@ -37,17 +38,16 @@ class Networks(NamedTuple):
     offsets: tuple[Float[Array, "effect units"], ...]
 
 
-def draw_networks(key: Key[Array, ""], num_variables: int) -> Networks:
+def draw_networks(rng: np.random.Generator, num_variables: int) -> Networks:
     """Glorot-uniform matrices, no offsets, every edge as likely as not."""
     widths = [num_variables] + [NUM_UNITS] * NUM_LAYERS + [1]
-    keys = jax.random.split(key, len(widths) - 1)
     matrices, offsets = [], []
-    for own, before, after in zip(keys, widths[:-1], widths[1:], strict=True):
+    for before, after in pairwise(widths):
         bound = (6.0 / (before + after)) ** 0.5
-        shape = (num_variables, before, after)
-        matrices.append(jax.random.uniform(own, shape, jnp.float32, -bound, bound))
-        offsets.append(jnp.zeros((num_variables, after), dtype=jnp.float32))
-    logits = jnp.zeros((num_variables, num_variables), dtype=jnp.float32)
+        drawn = rng.uniform(-bound, bound, (num_variables, before, after))
+        matrices.append(jnp.asarray(drawn, dtype=jnp.float32))
+        offsets.append(jnp.asarray(np.zeros((num_variables, after)), dtype=jnp.float32))
+    logits = jnp.asarray(np.zeros((num_variables, num_variables)), dtype=jnp.float32)
     return Networks(logits, tuple(matrices), tuple(offsets))
 
 
@@ -80,39 +80,64 @@ def client_loss(
     return fit_loss + lasso + message["dual"] * h + 0.5 * message["penalty"] * h * h
 
 
-@partial(jax.jit, static_argnames=("num_steps", "batch_size"))
+class Draws(NamedTuple):
+    """What is random in some steps of one client.
+
+    Attributes:
+        noise: logistic, for the mask.
+        picks: which samples a step uses; none means all.
+    """
+
+    noise: Float[Array, "step cause effect"]
+    picks: Int[Array, "step batch"]
+
+
+def draw_steps(
+    rng: np.random.Generator, num_steps: int, num_variables: int, num_samples: int, batch_size: int
+) -> Draws:
+    """Draw the noise and the samples of some steps; a batch of 0 is all samples."""
+    noise = rng.logistic(size=(num_steps, num_variables, num_variables))
+    picks = rng.integers(num_samples, size=(num_steps, batch_size))
+    return Draws(jnp.asarray(noise, dtype=jnp.float32), jnp.asarray(picks, dtype=jnp.int32))
+
+
+@jax.jit
 def train_clients(
     networks: Networks,
     states: AdamState,
-    keys: Key[Array, " client"],
     rows: Float[Array, "client sample variable"],
-    num_samples: Float[Array, " client"],
+    importance: Float[Array, "client sample"],
     allowed: Float[Array, "client cause effect"],
+    draws: Draws,
     message: Mapping[str, Array],
-    num_steps: int,
-    batch_size: int,
 ) -> tuple[Networks, AdamState]:
-    """Adam steps of every client on its own samples, `batch_size` of them drawn per step.
+    """Adam steps of every client on its own samples; all arrays have a leading client axis.
 
-    A batch of 0 is all samples.
+    Args:
+        networks: as the clients have them.
+        states: of Adam.
+        rows: samples, padded at the end.
+        importance: one divided by the number of samples, 0 in the padding.
+        allowed: edges that may be there.
+        draws: as many as there are steps.
+        message: α, ρ, λ, τ and the step size, from the server.
     """
 
     def one(
-        net: Networks, state: AdamState, key: Array, X: Array, count: Array, mask: Array
+        net: Networks, state: AdamState, X: Array, share: Array, mask: Array, own: Draws
     ) -> tuple[Networks, AdamState]:
-        everything = jnp.where(jnp.arange(X.shape[0]) < count, 1.0 / count, 0.0)
+        batch_size = own.picks.shape[1]
 
-        def step(k: Array, carry: tuple[Networks, AdamState]) -> tuple[Networks, AdamState]:
-            noise_key, batch_key = jax.random.split(jax.random.fold_in(key, k))
-            noise = jax.random.logistic(noise_key, mask.shape, dtype=X.dtype)
-            batch, importance = X, everything
+        def step(
+            carry: tuple[Networks, AdamState], drawn: Draws
+        ) -> tuple[tuple[Networks, AdamState], None]:
+            batch, weights = X, share
             if batch_size:
-                shares = jax.random.uniform(batch_key, (batch_size,), dtype=X.dtype)
-                batch = X[jnp.floor(shares * count).astype(jnp.int32)]
-                importance = jnp.full((batch_size,), 1.0 / batch_size, dtype=X.dtype)
-            slope = jax.grad(client_loss)(carry[0], batch, importance, mask, noise, message)
-            return adam_step(carry[0], slope, carry[1], message["step_size"])
+                batch = X[drawn.picks]
+                weights = jnp.full((batch_size,), 1.0 / batch_size, dtype=X.dtype)
+            slope = jax.grad(client_loss)(carry[0], batch, weights, mask, drawn.noise, message)
+            return adam_step(carry[0], slope, carry[1], message["step_size"]), None
 
-        return lax.fori_loop(0, num_steps, step, (net, state))
+        return lax.scan(step, (net, state), own)[0]
 
-    return jax.vmap(one)(networks, states, keys, rows, num_samples, allowed)
+    return jax.vmap(one)(networks, states, rows, importance, allowed, draws)

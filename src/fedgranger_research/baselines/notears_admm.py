@@ -6,7 +6,10 @@ $$X = XW + E,\qquad \min_W \sum_k \tfrac{1}{2nK}\|X_k - X_kW\|^2 + \lambda\|W\|_
 over all lagged variables; `consensus` has the algorithm. Afterwards entries up to the threshold
 are dropped, then the smallest until no cycle is left. The original knows no time: `time_order =
 False` gives it the lagged columns without forbidding edges back in time, which is how the paper's
-table has it (vertical F1 0.22 on average; 0.34 when time order is known).
+table has it (vertical F1 0.23 on average over 20 seeds; 0.35 when time order is known).
+
+The penalties grow so fast that the agreement freezes near, not at, the minimum: with one client and
+a known order of the variables it ends up to 0.2 from it, and without, often in another local one.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def orient(mark: Marks, separates: Callable[[int, int], np.ndarray]) -> Marks:
     """
     mark = mark.copy()
     _orient_colliders(mark, separates)
-    while _apply_meek(mark):
+    while apply_meek(mark):
         pass
     return _extend(mark)
 
@@ -63,7 +63,7 @@ def _orient_colliders(mark: Marks, separates: Callable[[int, int], np.ndarray]) 
                     _direct(mark, int(j), k)
 
 
-def _apply_meek(mark: Marks) -> bool:
+def apply_meek(mark: Marks) -> bool:
     """Meek's four rules (1995) once over all edges without direction; whether one applied."""
     changed = False
     for a, b in np.argwhere(mark & mark.T):
