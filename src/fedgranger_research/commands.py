@@ -10,5 +10,9 @@ COMMANDS = {
         "fedgranger_research.cli.reproduce",
         "The paper's figures and tables, made again.",
     ),
+    "benchmark": (
+        "fedgranger_research.cli.benchmark",
+        "Compare methods on simulated data or on yours.",
+    ),
 }
 """By name, the module that defines the command and the sentence that the list shows."""

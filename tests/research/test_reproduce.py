@@ -63,7 +63,7 @@ def test_unknown_name(tmp_path):
     assert outcome.exit_code == 2
     assert "no figure 'aleatory'; choose one of " + ", ".join(FIGURES) in outcome.stderr
     assert not (tmp_path / "x").exists()
-    assert "choose one of scalability or all" in call("table", "size").stderr
+    assert "choose one of scalability, causal-discovery or all" in call("table", "size").stderr
 
 
 def test_hai_stress_needs_data(tmp_path):

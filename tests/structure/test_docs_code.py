@@ -31,6 +31,9 @@ BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HANDLED = {
     ("README.md", "sh"): 3,
     ("README.md", "python"): 1,
+    ("add-your-method.md", "python"): 1,
+    ("add-your-method.md", "sh"): 1,
+    ("benchmarks.md", "sh"): 1,
     ("data.md", "toml"): 1,
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
@@ -76,14 +79,19 @@ def help_of(path):
 
 def check_words(words):
     """The command exists and has every option that the line gives it."""
-    is_group = words[1] in ("federation", "datasets", "study") or words[1:3] == ["privacy", "plan"]
+    groups = ("federation", "datasets", "study", "reproduce")
+    is_group = words[1] in groups or words[1:3] in (["privacy", "plan"], ["benchmark", "grid"])
     said = help_of(tuple(words[1 : 3 if is_group else 2]))
     for word in words:
         assert not word.startswith("--") or re.search(rf"{word}\b", said), (words, word)
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "federation.md", "privacy.md", "report.md", "root-cause.md"]
+    "page",
+    [
+        *("README.md", "add-your-method.md", "benchmarks.md", "federation.md", "privacy.md"),
+        *("report.md", "root-cause.md"),
+    ],
 )
 def test_commands_have_the_options_that_pages_show(page):
     for block in commands(page):
@@ -156,6 +164,16 @@ def test_commands_and_python_of_root_causes_run(place, monkeypatch, capsys):
     alarming = fg.Panel.from_arrays(shifted, time=batch.time)
     exec(code, {"result": fg.Result.load(place / "run"), "next_batch": alarming})
     assert "client1" in capsys.readouterr().out
+
+
+def test_the_method_of_the_page_is_compared(place, monkeypatch):
+    (code,) = blocks("add-your-method.md", "python")
+    (place / "my_method.py").write_text(code)
+    (lines,) = commands("add-your-method.md")
+    assert len(code.splitlines()) <= 31
+    run_lines(lines, place, monkeypatch)
+    assert "lag-correlation" in (place / "benchmark" / "causal-discovery.csv").read_text()
+    assert "lag-correlation" in (place / "benchmark" / "edges.csv").read_text()
 
 
 def test_partition_models_and_options_are_read(tmp_path):

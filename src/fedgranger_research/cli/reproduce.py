@@ -14,6 +14,7 @@ from rich.table import Table
 from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
+from fedgranger_research.reproduction.causal_discovery import NUM_SEEDS, causal_discovery_item
 from fedgranger_research.reproduction.hai_stress import hai_stress_item
 from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import Item
@@ -64,6 +65,10 @@ def table(
     data: Annotated[
         Path | None, typer.Option("--data", help="Folder with public data sets, for root-cause.")
     ] = None,
+    data_sets: Annotated[
+        int, typer.Option(help="Simulated data sets, for causal-discovery.", min=2)
+    ] = NUM_SEEDS,
+    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
 ) -> None:
     """Make a table of the paper again.
 
@@ -72,7 +77,8 @@ def table(
     """
     subfolders = "tep, smd, batadal or hai"
     items = _with_data(TABLES, "root-cause", root_cause_item, name, data, subfolders)
-    _make("table", items, name, output, quick=quick, show_list=show_list)
+    items["causal-discovery"] = causal_discovery_item(data_sets)
+    _make("table", items, name, output, quick=quick, show_list=show_list, jobs=jobs)
 
 
 def _with_data(
@@ -102,6 +108,7 @@ def _make(
     *,
     quick: bool,
     show_list: bool,
+    jobs: int = 1,
 ) -> None:
     if show_list or not name:
         out.print(_names(items))
@@ -111,7 +118,7 @@ def _make(
     missing: ConfigError | None = None
     try:
         for item in items.values() if name == "all" else [items[name]]:
-            missing = _one(item, output, quick=quick) or missing
+            missing = _one(item, output, quick=quick, jobs=jobs) or missing
     except KeyboardInterrupt:
         err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
         sys.exit(INTERRUPTED)
@@ -119,10 +126,10 @@ def _make(
         raise ConfigError(f"numbers are in {output}, pictures are not: {missing}")
 
 
-def _one(item: Item, output: Path, *, quick: bool) -> ConfigError | None:
+def _one(item: Item, output: Path, *, quick: bool, jobs: int = 1) -> ConfigError | None:
     """Compute, draw and print; returns what kept it from drawing."""
     with progress_report() as report:
-        numbers = compute(item, output, quick=quick, report=report)
+        numbers = compute(item, output, quick=quick, jobs=jobs, report=report)
     missing = None
     try:
         if item.draw is not None:

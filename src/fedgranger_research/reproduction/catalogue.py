@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedgranger_research.reproduction import dp, quantiles, scalability
+from fedgranger_research.reproduction import causal_discovery, dp, quantiles, scalability
 from fedgranger_research.reproduction.figures import SWEEP_FIGURES
 from fedgranger_research.reproduction.runner import Item
 
@@ -10,4 +10,4 @@ FIGURES: dict[str, Item] = {
     item.name: item
     for item in (*(figure.item() for figure in SWEEP_FIGURES), quantiles.ITEM, dp.ITEM)
 }
-TABLES: dict[str, Item] = {item.name: item for item in (scalability.ITEM,)}
+TABLES: dict[str, Item] = {item.name: item for item in (scalability.ITEM, causal_discovery.ITEM)}

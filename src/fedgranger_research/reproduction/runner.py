@@ -12,6 +12,7 @@ import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.run_folder import write_atomically
+from fedgranger_research.parallel import completed
 
 Report = Callable[[str, int, int], None]
 
@@ -59,7 +60,12 @@ class Item(NamedTuple):
 
 
 def reproduce(
-    item: Item, folder: Path, *, quick: bool = False, report: Report = lambda *_: None
+    item: Item,
+    folder: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    report: Report = lambda *_: None,
 ) -> pd.DataFrame:
     """Compute what is missing, write NAME.csv and NAME.md and return the numbers.
 
@@ -68,12 +74,15 @@ def reproduce(
         folder: where to; outcomes of single settings are kept in its subfolder `cache`, by
             settings and package version.
         quick: fewer settings and rounds, to see that everything works.
+        jobs: processes.
         report: called with (what, done, total).
     """
-    folder.mkdir(parents=True, exist_ok=True)
     settings = item.settings(quick=quick)
+    folder.mkdir(parents=True, exist_ok=True)
     total = sum(setting.work for setting in settings)
     done, tables = 0, []
+    if jobs > 1:
+        _run_missing(item.name, folder / "cache", settings, jobs, report)
     for setting in settings:
         start, work = done, setting.work
 
@@ -92,13 +101,33 @@ def reproduce(
     return table
 
 
-def _cached(folder: Path, setting: Setting, report: Report) -> pd.DataFrame:
+def _run_missing(name: str, folder: Path, settings: list[Any], jobs: int, report: Report) -> None:
+    """Compute in several processes what is not in the folder."""
+    missing = [setting for setting in settings if not _path(folder, setting).exists()]
+    total = sum(setting.work for setting in settings)
+    done = total - sum(setting.work for setting in missing)
+    report(name, done, total)
+    for work in completed(_run_one, ((folder, setting) for setting in missing), jobs):
+        done += work
+        report(name, done, total)
+
+
+def _run_one(folder: Path, setting: Setting) -> int:
+    _cached(folder, setting, lambda *_: None)
+    return setting.work
+
+
+def _path(folder: Path, setting: Setting) -> Path:
     identity = json.dumps([__version__, type(setting).__name__, setting.key()], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    path = folder / f"{setting.label}-{digest}.parquet"
+    return folder / f"{setting.label}-{digest}.parquet"
+
+
+def _cached(folder: Path, setting: Setting, report: Report) -> pd.DataFrame:
+    path = _path(folder, setting)
     if not path.exists():
         table = setting.run(report)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
     return pd.read_parquet(path)
 

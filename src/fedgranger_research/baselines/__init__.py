@@ -1,0 +1,1 @@
+"""Methods that fedgranger is compared with, behind one protocol (`protocol`)."""
