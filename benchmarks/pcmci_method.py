@@ -10,8 +10,8 @@ The package never imports this file, and nothing here is part of it.
 import numpy as np
 
 from fedgranger.inference.decision import adjust
+from fedgranger_research.baselines.method_protocol import EdgeScores, Method, Post, by_client
 from fedgranger_research.baselines.peers import longest_stretch
-from fedgranger_research.baselines.protocol import EdgeScores, Method, Post, by_client
 
 
 def fit(columns, options):

@@ -3,7 +3,13 @@
 import numpy as np
 
 import fedgranger
-from fedgranger_research.baselines.protocol import Columns
+from fedgranger_research.baselines.federated_methods import METHODS
+from fedgranger_research.baselines.method_protocol import Columns
+
+
+def fit_method(name, columns, **options):
+    """What a federated method of that name finds."""
+    return METHODS[name].fit(columns, options)
 
 
 def random_graph(rng, num_variables, num_edges):

@@ -3,7 +3,7 @@ import numpy as np
 from fedgranger_research.baselines import dynotears, fdbnl
 from fedgranger_research.baselines.graphs import is_acyclic
 from fedgranger_research.baselines.lagged_design import split_columns
-from fedgranger_research.baselines.protocol import Post
+from fedgranger_research.baselines.method_protocol import Post
 from tests.graph_samples import (
     columns_of,
     f1_score,

@@ -5,7 +5,7 @@ import numpy as np
 from fedgranger_research.baselines import feddag
 from fedgranger_research.baselines.graphs import cyclicity, drop_until_acyclic, is_acyclic
 from fedgranger_research.baselines.lagged_design import split_columns, split_samples
-from fedgranger_research.baselines.protocol import Post
+from fedgranger_research.baselines.method_protocol import Post
 from tests.graph_samples import (
     columns_of,
     f1_score,

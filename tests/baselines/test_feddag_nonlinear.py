@@ -6,7 +6,7 @@ from fedgranger_research.baselines import feddag_nonlinear
 from fedgranger_research.baselines.graphs import drop_until_acyclic, is_acyclic
 from fedgranger_research.baselines.lagged_design import split_columns, split_samples
 from fedgranger_research.baselines.masked_networks import draw_networks, predict
-from fedgranger_research.baselines.protocol import Post
+from fedgranger_research.baselines.method_protocol import Post
 from tests.graph_samples import columns_of, f1_score, nonlinear_samples, random_graph
 
 QUICK = {"steps_per_average": 20, "averages_per_iteration": 2, "max_iterations": 2}

@@ -6,8 +6,8 @@ from fedgranger_research.baselines import fedpc
 from fedgranger_research.baselines.graphs import is_acyclic
 from fedgranger_research.baselines.independence import run_layer
 from fedgranger_research.baselines.lagged_design import split_columns, split_samples
+from fedgranger_research.baselines.method_protocol import BaselineError, Post
 from fedgranger_research.baselines.orientation import apply_meek, orient
-from fedgranger_research.baselines.protocol import BaselineError, Post
 from tests.graph_samples import (
     columns_of,
     f1_score,

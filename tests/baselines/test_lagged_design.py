@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedgranger_research.baselines.lagged_design import split_columns, split_samples
-from fedgranger_research.baselines.protocol import BaselineError
+from fedgranger_research.baselines.method_protocol import BaselineError
 from tests.graph_samples import columns_of
 
 

@@ -8,9 +8,9 @@ import scipy.stats
 
 from fedgranger_research.baselines import ours, peers
 from fedgranger_research.baselines.method_list import find_methods, missing_package
+from fedgranger_research.baselines.method_protocol import BaselineError, Columns
 from fedgranger_research.baselines.method_trials import run_method, score_trial, summarise_trials
 from fedgranger_research.baselines.problems import Scenario, draw_problem
-from fedgranger_research.baselines.protocol import BaselineError, Columns
 from fedgranger_research.baselines.scoring import check_shapes, score_method
 
 ALL = {**ours.METHODS, **peers.METHODS}

@@ -6,8 +6,8 @@ A vertical method says nothing about the other 36: it cannot exceed 2·24 / (24 
 import numpy as np
 import pytest
 
-from fedgranger_research.baselines.registry import METHODS, run_method
-from tests.graph_samples import f1_score, paper_columns
+from fedgranger_research.baselines.federated_methods import METHODS
+from tests.graph_samples import f1_score, fit_method, paper_columns
 
 NUM_SEEDS = 8
 RANGES = {
@@ -26,7 +26,7 @@ def problems():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
 def test_vertical_scores_are_the_papers(name, problems):
-    scores = [f1_score(run_method(name, columns).is_edge, true) for columns, true in problems]
+    scores = [f1_score(fit_method(name, columns).is_edge, true) for columns, true in problems]
     low, high = RANGES[name]
     assert low <= np.mean(scores) <= high
 
@@ -36,12 +36,12 @@ def test_vertical_scores_are_the_papers(name, problems):
 def test_no_vertical_method_exceeds_its_cap(name, problems):
     columns, true = problems[0]
     assert true.sum() == 60
-    assert f1_score(run_method(name, columns).is_edge, true) <= 48 / 84
+    assert f1_score(fit_method(name, columns).is_edge, true) <= 48 / 84
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fdbnl", "notears-admm", "feddag"])
 def test_horizontal_scores_are_higher(name, problems):
     columns, true = problems[0]
-    across, own = (run_method(f"{name}{kind}", columns) for kind in ("-horizontal", ""))
+    across, own = (fit_method(f"{name}{kind}", columns) for kind in ("-horizontal", ""))
     assert f1_score(across.is_edge, true) > f1_score(own.is_edge, true) + 0.1

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from fedgranger_research.baselines.method_protocol import BaselineError, Columns, EdgeScores
 from fedgranger_research.baselines.problems import with_truth
-from fedgranger_research.baselines.protocol import BaselineError, Columns, EdgeScores
 from fedgranger_research.baselines.scoring import LEVELS, MEASURES, score_method
 
 NAMES = ("a", "b", "c")

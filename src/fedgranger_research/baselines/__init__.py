@@ -1,1 +1,1 @@
-"""Methods that fedgranger is compared with, behind one protocol (`protocol`)."""
+"""Methods that fedgranger is compared with, behind one protocol (`method_protocol`)."""

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedgranger_research.baselines.graphs import cyclicity
-from fedgranger_research.baselines.protocol import Post
+from fedgranger_research.baselines.method_protocol import Post
 from fedgranger_research.baselines.sparse_minimum import minimise_sparse
 
 LARGEST_PENALTY = 1e16

@@ -19,7 +19,7 @@ import numpy as np
 from fedgranger_research.baselines.fdbnl import network_edges, sparsity_of
 from fedgranger_research.baselines.graphs import cyclicity
 from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     Columns,
     EdgeScores,
     Method,

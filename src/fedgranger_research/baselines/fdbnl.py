@@ -19,7 +19,7 @@ import numpy as np
 from fedgranger_research.baselines.consensus import Agreement, Problem, Schedule, agree
 from fedgranger_research.baselines.graphs import drop_until_acyclic
 from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     Columns,
     EdgeScores,
     Method,

@@ -24,7 +24,7 @@ from fedgranger.linalg.blocks import pad_stack
 from fedgranger_research.baselines.adam import AdamState, adam_init, adam_step
 from fedgranger_research.baselines.graphs import closed_walks, cyclicity, drop_until_acyclic
 from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     Columns,
     EdgeScores,
     Method,

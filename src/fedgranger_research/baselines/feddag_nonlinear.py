@@ -31,7 +31,7 @@ from fedgranger_research.baselines.masked_networks import (
     draw_steps,
     train_clients,
 )
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     Columns,
     EdgeScores,
     Method,

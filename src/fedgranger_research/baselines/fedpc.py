@@ -23,8 +23,7 @@ from scipy.stats import norm
 
 from fedgranger_research.baselines.independence import Layer, run_layer
 from fedgranger_research.baselines.lagged_design import Design, Share, split_columns
-from fedgranger_research.baselines.orientation import orient
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     BaselineError,
     Columns,
     EdgeScores,
@@ -33,6 +32,7 @@ from fedgranger_research.baselines.protocol import (
     edge_scores,
     options_of,
 )
+from fedgranger_research.baselines.orientation import orient
 
 DEFAULTS: dict[str, Any] = {
     "level": 0.01,

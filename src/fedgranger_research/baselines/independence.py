@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedgranger_research.baselines.protocol import BaselineError
+from fedgranger_research.baselines.method_protocol import BaselineError
 
 CHUNK = 100_000
 """Partial correlations computed at once."""

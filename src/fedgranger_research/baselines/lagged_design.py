@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedgranger_research.baselines.protocol import BaselineError, Columns
+from fedgranger_research.baselines.method_protocol import BaselineError, Columns
 
 MODES = ("vertical", "horizontal", "central")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedgranger_research.baselines import ours, peers
-from fedgranger_research.baselines.protocol import BaselineError, Method
-from fedgranger_research.baselines.registry import METHODS as FEDERATED
+from fedgranger_research.baselines.federated_methods import METHODS as FEDERATED
+from fedgranger_research.baselines.method_protocol import BaselineError, Method
 
 FEDERATED_NAMES = frozenset(FEDERATED)
 NAMES: tuple[str, ...] = (*ours.METHODS, *FEDERATED, *peers.METHODS)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger_research.baselines.method_protocol import BaselineError, EdgeScores, Method
 from fedgranger_research.baselines.problems import Problem
-from fedgranger_research.baselines.protocol import BaselineError, EdgeScores, Method
 from fedgranger_research.baselines.scoring import LEVELS, MEASURES, score_method
 
 COSTS = ("seconds", "messages", "bytes_sent")

@@ -37,7 +37,7 @@ from fedgranger.inference.states import StateChunk, StateSource
 from fedgranger.linalg.psd import is_positive_definite, project
 from fedgranger.results import Result
 from fedgranger.runtime.fitting import fit_panel
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     BaselineError,
     Columns,
     EdgeScores,

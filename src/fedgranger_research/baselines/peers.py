@@ -24,7 +24,7 @@ import scipy.stats
 from jaxtyping import Bool, Float
 
 from fedgranger.inference.decision import adjust, normal_score
-from fedgranger_research.baselines.protocol import (
+from fedgranger_research.baselines.method_protocol import (
     BaselineError,
     Columns,
     EdgeScores,

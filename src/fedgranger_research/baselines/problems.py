@@ -26,7 +26,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.runtime.uploads import state_source
-from fedgranger_research.baselines.protocol import BaselineError, Columns
+from fedgranger_research.baselines.method_protocol import BaselineError, Columns
 
 RESPONSES = {"linear": lambda h: h, "tanh": np.tanh, "cosine": lambda h: np.sqrt(2) * np.cos(h)}
 """φ: how a cause acts. The cosine is even: a cause whose mean is zero leaves no correlation with

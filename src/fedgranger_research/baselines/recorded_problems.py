@@ -14,8 +14,8 @@ from fedgranger.data.known_graph import read_known_graph
 from fedgranger.data.panel import Panel
 from fedgranger.errors import FedGrangerError
 from fedgranger_research.added_noise import sent_states
+from fedgranger_research.baselines.method_protocol import BaselineError
 from fedgranger_research.baselines.problems import Problem, columns_of, with_truth
-from fedgranger_research.baselines.protocol import BaselineError
 
 TRUTH_FILE = "truth.json"
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from fedgranger.evaluation.metrics import score
+from fedgranger_research.baselines.method_protocol import BaselineError, EdgeScores
 from fedgranger_research.baselines.ours import METHODS as OURS
 from fedgranger_research.baselines.problems import Problem
-from fedgranger_research.baselines.protocol import BaselineError, EdgeScores
 
 LEVELS = ("paper", "entries", "clients")
 MEASURES = ("f1", "auc_roc", "auc_pr", "shd", "fp", "fn", "size", "power")

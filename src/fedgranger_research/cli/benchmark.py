@@ -28,8 +28,8 @@ from fedgranger_research.baselines.method_list import (
     installed_methods,
     missing_package,
 )
+from fedgranger_research.baselines.method_protocol import EdgeScores
 from fedgranger_research.baselines.method_trials import run_method, scored_rows
-from fedgranger_research.baselines.protocol import EdgeScores
 from fedgranger_research.baselines.recorded_problems import read_problem
 from fedgranger_research.reproduction.causal_discovery import causal_discovery_item
 from fedgranger_research.reproduction.control_settings import Recordings

@@ -1,13 +1,11 @@
-"""All compared methods by name; a method's module is imported when it is asked for."""
+"""The federated methods by name; a method's module is imported when it is asked for."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
 
-from fedgranger_research.baselines.protocol import BaselineError, Columns, EdgeScores, Method
+from fedgranger_research.baselines.method_protocol import BaselineError, Method
 
 PLACES: dict[str, tuple[str, str]] = {
     "notears-admm": ("notears_admm", "VERTICAL"),
@@ -48,15 +46,3 @@ class Registry(Mapping[str, Method]):
 
 
 METHODS: Mapping[str, Method] = Registry()
-
-
-def run_method(name: str, columns: Columns, **options: Any) -> EdgeScores:
-    """Fit a method and measure how long it takes, with what is compiled on the way.
-
-    Raises:
-        BaselineError: unknown method or option, or columns that it cannot use.
-    """
-    method = METHODS[name]
-    begin = time.perf_counter()
-    found = method.fit(columns, options)
-    return found._replace(seconds=time.perf_counter() - begin)
