@@ -74,6 +74,7 @@ def test_the_grid_is_drawn(tmp_path):
     assert set(table["value"].astype(str)) == {"0.125", "0.25", "no", "yes"}
 
 
+@pytest.mark.slow  # 2.5 s; the parts are in test_problems.py and, on recordings, in tests/research
 def test_recordings_join_the_grid(plant, tmp_path):
     folder, _ = plant
     done = call("grid", "--methods", FAST, "--axes", "none", "--quick", "--recordings",
