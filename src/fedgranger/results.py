@@ -16,7 +16,7 @@ import pandas as pd
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import RunError
-from fedgranger.inference.decision import decide, false_edge_bound, normal_score
+from fedgranger.inference.decision import by_certainty, decide, false_edge_bound
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.manifest_types import Manifest
@@ -132,13 +132,7 @@ class Result:
                 self.config.couplings,
             )
         if sort:
-            score = normal_score(
-                *(table[name].to_numpy(dtype=np.float64) for name in ("statistic", "df"))
-            )
-            order = table.assign(score=score).sort_values(
-                ["p_value", "score", "strength"], ascending=[True, False, False], kind="stable"
-            )
-            table = order.drop(columns="score").reset_index(drop=True)
+            table = by_certainty(table)
         return table
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:

@@ -58,6 +58,18 @@ def adjust(p_values: Float[np.ndarray, " pair"], correction: str) -> Float[np.nd
     return np.where(known, adjusted, np.nan)
 
 
+def by_certainty(edges: pd.DataFrame) -> pd.DataFrame:
+    """The pairs, most certain first: by p-value, where these are equal by statistic and strength.
+
+    P-values end at what the copies support, so many can be equal.
+    """
+    score = normal_score(*(edges[name].to_numpy(dtype=np.float64) for name in ("statistic", "df")))
+    order = edges.assign(score=score).sort_values(
+        ["p_value", "score", "strength"], ascending=[True, False, False], kind="stable"
+    )
+    return order.drop(columns="score").reset_index(drop=True)
+
+
 def normal_score(
     statistic: Float[np.ndarray, " pair"], df: Float[np.ndarray, " pair"]
 ) -> Float[np.ndarray, " pair"]:

@@ -30,7 +30,7 @@ from fedgranger.client.state_noise import own_order
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import FedGrangerError
-from fedgranger.inference.decision import adjust
+from fedgranger.inference.decision import adjust, by_certainty
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.states import StateChunk, StateSource
@@ -47,6 +47,8 @@ from fedgranger_research.baselines.method_protocol import (
 )
 
 SMALLEST_P = 1e-300
+TIE = 1e-9
+"""Between pairs of the same p-value."""
 PROCESS_FLOOR = 1e-6
 """Smallest eigenvalue of Q as a share of the mean state variance."""
 DEFAULTS: Mapping[str, Any] = {"alpha": 0.05, "correction": "bh"}
@@ -160,16 +162,20 @@ def _scores(
 
 
 def _pair_matrices(edges: pd.DataFrame, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """−log p and the decision per pair of clients; 0 and no where there is no test."""
+    """−log p and the decision per pair of clients; 0 and no where there is no test.
+
+    Pairs of the same p, such as the smallest that copies support, are in the order of
+    certainty, as in the table of a run.
+    """
     M = len(names)
     score, is_edge = np.zeros((M, M)), np.zeros((M, M), dtype=np.bool_)
-    for row in edges.to_dict("records"):
+    for place, row in enumerate(by_certainty(edges).to_dict("records")):
         if np.isnan(row["p_value"]):
             continue
         where = names.index(row["effect"]), names.index(row["cause"])
-        p, statistic = row["p_value"], row["statistic"]
-        beyond = 1 - 1 / (1 + statistic) if p < SMALLEST_P else 0.0  # keeps the order at p = 0
-        score[where], is_edge[where] = beyond - np.log(max(p, SMALLEST_P)), bool(row["is_edge"])
+        earlier = TIE * (len(edges) - place)
+        score[where] = earlier - np.log(max(row["p_value"], SMALLEST_P))
+        is_edge[where] = bool(row["is_edge"])
     return score, is_edge
 
 
