@@ -65,6 +65,16 @@ def test_declared_states_have_their_true_size():
         np.testing.assert_allclose(found, P[truth.rows(name), truth.rows(name)], rtol=1e-8)
 
 
+def test_states_look_small_to_a_model_that_knows_no_others():
+    """So more of them are clipped; sizes that are declared as well would hide it."""
+    clipped = {
+        models: PrivateEdges(1, 400, models, "debiased", (3000.0,), ("event",)).run()
+        for models in ("declared", "declared, A_mm alone")
+    }
+    shares = [table["clipped_share"].max() for table in clipped.values()]
+    assert shares[0] < 0.01 < shares[1]
+
+
 @pytest.mark.parametrize("privacy", ["none", "to-server"])
 def test_tests_are_those_of_a_run(privacy):
     panel, truth = fg.simulate(6, 400, edges=9, seed=5)

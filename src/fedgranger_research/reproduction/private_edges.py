@@ -116,7 +116,8 @@ class PrivateEdges:
         if self.models == "declared":
             return own_models(truth)
         if self.models != "identified":
-            return known_models(truth)
+            models = known_models(truth)
+            return {name: replace(model, declared_cov=None) for name, model in models.items()}
         starts, dims = panel.segment_starts, truth.state_dims
         return {c.name: identify(c, starts, state_dim=dims[c.name]) for c in panel}
 
