@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -158,7 +159,7 @@ def test_rows_of_a_data_set(run, shocked):
         ]
     )
     recording = SimpleNamespace(name="r", split="test", panel=shocked)
-    dataset = SimpleNamespace(train=made_panel(1500), runs=(recording,), instances=instances)
+    dataset: Any = SimpleNamespace(train=made_panel(1500), runs=(recording,), instances=instances)
     rows = graph_rows(dataset, run, ("fedpc", "debiased"))
     assert [row["method"] for row in rows] == [
         "fedpc, paper's score",

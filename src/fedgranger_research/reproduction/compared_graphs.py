@@ -46,7 +46,7 @@ def comparison(rows: pd.DataFrame) -> list[str]:
 
 
 def _line(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
 
 
 def _both(paper: dict[str, Any], ours: dict[str, Any]) -> list[str]:
