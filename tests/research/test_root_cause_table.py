@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.errors import DataError
+from fedgranger_research.reproduction.root_cause_methods import NAMES
 from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import reproduce
 from tests.published_files import development_data, write_tep
@@ -85,3 +86,10 @@ def test_tep_test_runs_reach_the_targets(tmp_path):
     assert at.loc["unexplained", "ac1"] >= 0.42
     assert at.loc["unexplained", "ac2"] >= 0.52
     assert at.loc["unexplained", "ac1"] > at.loc["deviation", "ac1"]
+    for name in ("fedpc", "feddag", "notears-admm", "fdbnl"):  # no edge between clients
+        assert at.loc[f"{name}, our score", "ac1"] == at.loc["surprise", "ac1"]
+        assert at.loc[f"{name}, paper's score", "ac1"] == pytest.approx(1 / 9)
+        assert at.loc[f"{name}, paper's score", "undefined"] == 1.0
+    compared = at.loc[at["graph"].notna()]
+    assert len(compared) == 2 * len(NAMES)
+    assert (compared["refused"] == 0).all()

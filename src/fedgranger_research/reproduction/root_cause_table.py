@@ -22,11 +22,13 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning, StabilityWarning
 from fedgranger.rca import SCORERS, Evidence, gather
 from fedgranger.rca.knowledge import strength_matrix
-from fedgranger.rca.ranking_metrics import Instance, chance_hits, evaluate_rankings, hits
 from fedgranger.results import Result
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger_research import datasets
 from fedgranger_research.datasets import PreparedDataset, smd
+from fedgranger_research.reproduction.compared_graphs import comparison
+from fedgranger_research.reproduction.root_cause_accuracy import collect_accuracy
+from fedgranger_research.reproduction.root_cause_methods import NAMES, graph_rows
 from fedgranger_research.reproduction.runner import Item, Report
 
 TITLE = "root-cause accuracy on public data sets, by score and graph"
@@ -71,7 +73,13 @@ class RootCauseSetting:
             for file in self.path.rglob("*")
             if file.is_file()
         )
-        return {"name": self.name, "machine": self.machine, "part": self.part, "files": stamp}
+        return {
+            "name": self.name,
+            "machine": self.machine,
+            "part": self.part,
+            "files": stamp,
+            "graphs": list(NAMES),
+        }
 
     def run(self, report: Report = lambda *_: None) -> pd.DataFrame:
         """One row per anomaly and method, with the scores of all clients."""
@@ -80,12 +88,15 @@ class RootCauseSetting:
             for category in (ConvergenceWarning, InferenceWarning, StabilityWarning):
                 warnings.simplefilter("ignore", category)
             result = fit_panel(dataset.train, CONFIG)
-        report(self.label, 1, 2)
+        report(self.label, 1, 3)
         rows = _score(dataset, result)
+        report(self.label, 2, 3)
+        rows += graph_rows(dataset, result)
         known = DEVELOPMENT.get(self.name)
         for row in rows:
             is_known = row["split"] == known if known else self.part == "development"
             row |= {"dataset": self.name, "part": "development" if is_known else "test"}
+            row["machine"] = self.machine or self.name
         return pd.DataFrame(rows)
 
 
@@ -101,7 +112,7 @@ def root_cause_item(folder: Path) -> Item:
             f"{folder}: holds none of {', '.join(datasets.NAMES)}; give --data a folder with a "
             "subfolder per data set ('fedgranger datasets info NAME' says what belongs there)"
         )
-    return Item("root-cause", TITLE, partial(_chosen, settings), _collect, _markdown)
+    return Item("root-cause", TITLE, partial(_chosen, settings), collect_accuracy, _markdown)
 
 
 def _settings(folder: Path) -> list[RootCauseSetting]:
@@ -199,100 +210,6 @@ def _pooled(result: Result) -> np.ndarray:
     )
 
 
-def _collect(tables: list[pd.DataFrame], **_: Any) -> pd.DataFrame:
-    """Accuracy per data set, part, kind of roots and method."""
-    scores = pd.concat(tables, ignore_index=True)
-    whole = [
-        group.assign(part="both")
-        for _, group in scores.groupby("dataset", sort=False)
-        if len(set(group["part"])) > 1
-    ]
-    rows = []
-    for key, group in pd.concat([scores, *whole]).groupby(["dataset", "part"], sort=False):
-        dataset, part = np.asarray(key)
-        for kind in ("single", "all"):
-            chosen = group if kind == "all" else group.loc[~group["roots"].str.contains(";")]
-            if chosen.empty:
-                continue
-            found = {m: _instances(rows_) for m, rows_ in chosen.groupby("method", sort=False)}
-            some = next(iter(found.values()))
-            found["constant"] = _constant(some)
-            names = str(chosen["clients"].iloc[0]).split(";")
-            for method, instances in found.items():
-                row = _row(dataset, part, kind, method, instances)
-                rows.append(row | {"by_root": _by_root(instances, names)})
-            rows.append(_chance(dataset, part, kind, some))
-    return pd.DataFrame(rows)
-
-
-def _instances(rows: pd.DataFrame) -> list[Instance]:
-    out = []
-    for row in rows.to_dict("records"):
-        names = row["clients"].split(";")
-        roots = tuple(names.index(root) for root in row["roots"].split(";"))
-        out.append(Instance(np.array(json.loads(row["scores"])), roots))
-    return out
-
-
-def _constant(instances: list[Instance]) -> list[Instance]:
-    """Always rank by how often a client is a root: known only to who knows the answers."""
-    counts = np.zeros(len(instances[0].scores))
-    for instance in instances:
-        counts[list(instance.roots)] += 1
-    return [Instance(counts, instance.roots) for instance in instances]
-
-
-def _row(dataset: Any, part: Any, kind: str, method: Any, instances: list[Instance]) -> dict:
-    found = evaluate_rankings(instances)
-    low, high = found.ac1_interval
-    return {
-        "dataset": dataset,
-        "part": part,
-        "roots": kind,
-        "method": method,
-        "ac1": found.ac[0],
-        "ac2": found.ac[1],
-        "ac1_low": low,
-        "ac1_high": high,
-        "avg3": found.avg[min(2, len(found.avg) - 1)],
-        "mrr": found.mrr,
-        "balanced_ac1": found.balanced,
-        "undefined": found.undefined,
-        "count": found.num_instances,
-    }
-
-
-def _by_root(instances: list[Instance], names: list[str]) -> str:
-    """How many anomalies of each single root were found at once: "disk 29/36, tcp 2/4"."""
-    found: dict[int, list[float]] = {}
-    for instance in instances:
-        if len(instance.roots) == 1:
-            found.setdefault(instance.roots[0], []).append(float(hits(instance)[0]))
-    order = sorted(found, key=lambda root: -len(found[root]))
-    return ", ".join(f"{names[root]} {sum(found[root]):.3g}/{len(found[root])}" for root in order)
-
-
-def _chance(dataset: Any, part: Any, kind: str, instances: list[Instance]) -> dict[str, Any]:
-    M = len(instances[0].scores)
-    guessed = np.mean([chance_hits(M, len(instance.roots)) for instance in instances], axis=0)
-    steps = np.diff(guessed, prepend=0.0)
-    return {
-        "dataset": dataset,
-        "part": part,
-        "roots": kind,
-        "method": "chance",
-        "ac1": guessed[0],
-        "ac2": guessed[1],
-        "ac1_low": np.nan,
-        "ac1_high": np.nan,
-        "avg3": guessed[:3].mean(),
-        "mrr": float((steps / np.arange(1, M + 1)).sum()),
-        "balanced_ac1": 1 / M,
-        "undefined": 1.0,
-        "count": len(instances),
-    }
-
-
 def _markdown(table: pd.DataFrame) -> str:
     out = []
     for key, rows in table.groupby(["dataset", "part", "roots"], sort=False):
@@ -305,7 +222,8 @@ def _markdown(table: pd.DataFrame) -> str:
             "| method | AC@1 (95 %) | AC@2 | Avg@3 | MRR | AC@1 balanced | no ranking |",
             "|---|---|---|---|---|---|---|",
         ]
-        for row in rows.to_dict("records"):
+        is_compared = rows["graph"].notna() if "graph" in rows else np.zeros(len(rows), bool)
+        for row in rows.loc[~is_compared].to_dict("records"):
             has_range = np.isfinite(row["ac1_low"])
             ends = f" ({row['ac1_low']:.2f}–{row['ac1_high']:.2f})" if has_range else ""
             out.append(
@@ -315,4 +233,6 @@ def _markdown(table: pd.DataFrame) -> str:
             )
         ours = rows.loc[rows["method"] == "unexplained", "by_root"]
         out += ["", f"Found at once by ours, per root: {ours.iloc[0]}.", ""]
+        if np.any(is_compared):
+            out += [f"{title}, graphs of the compared methods", "", *comparison(rows), ""]
     return "\n".join(out)
