@@ -13,7 +13,7 @@ from fedgranger.inference.reference import learn_reference
 from fedgranger.rca import SCORERS, gather
 from fedgranger_research.added_noise import sent_states
 from fedgranger_research.baselines.method_list import find_methods
-from fedgranger_research.baselines.protocol import BaselineError, Method
+from fedgranger_research.baselines.method_protocol import BaselineError, Method
 from fedgranger_research.reproduction.compared_graphs import NO_GRAPH, comparison
 from fedgranger_research.reproduction.root_cause_accuracy import collect_accuracy
 from fedgranger_research.reproduction.root_cause_methods import (

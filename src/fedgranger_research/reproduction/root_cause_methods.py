@@ -33,9 +33,9 @@ from fedgranger.rca import SCORERS, Evidence, gather
 from fedgranger.results import Result
 from fedgranger_research.added_noise import sent_states
 from fedgranger_research.baselines.method_list import find_methods
+from fedgranger_research.baselines.method_protocol import BaselineError, EdgeScores, Method
 from fedgranger_research.baselines.method_trials import run_method
 from fedgranger_research.baselines.problems import columns_of, with_truth
-from fedgranger_research.baselines.protocol import BaselineError, EdgeScores, Method
 from fedgranger_research.datasets import PreparedDataset
 
 COEFFICIENTS = frozenset(
