@@ -31,7 +31,7 @@ from fedgranger.inference.influence import (
     smaller_blocks,
     weighted_pieces,
 )
-from fedgranger.inference.states import PairChunk, StateSource, block_diagonal
+from fedgranger.inference.states import PairChunk, StateSource
 
 Matches = list[tuple[np.ndarray, np.ndarray]]
 """Per lag: positions of the later and of the earlier pairs."""
@@ -109,8 +109,9 @@ class _Sums:
         self.state_metric = _inverse_blocks(fit.inverse_cov, self.columns)
 
     def _add_sizes(self, q: np.ndarray) -> None:
-        self.first += q.sum(axis=0)
-        self.second += (q**2).sum(axis=0)
+        """Sizes by cause, effect and pair."""
+        self.first += q.sum(axis=-1).T
+        self.second += (q**2).sum(axis=-1).T
 
 
 class _General(_Sums):
@@ -138,13 +139,13 @@ class _General(_Sums):
         self.half += new.transpose(1, 2, 3, 0) @ past.transpose(1, 2, 0, 3)
 
     def _sizes(self, blocks: np.ndarray) -> np.ndarray:
-        """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
+        """tr(R_m φ S_n φᵀ) of every block, (cause, effect, pair)."""
         weighted = np.empty_like(blocks)
         for n, S in enumerate(self.state_metric):  # few large products
             part = blocks[:, :, n]
             weighted[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
         products = blocks @ weighted.swapaxes(-1, -2)
-        return np.einsum("tmnij,mij->tmn", products, self.residual_metric)
+        return np.einsum("tmnij,mij->nmt", products, self.residual_metric)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
@@ -155,7 +156,8 @@ class _Complete(_Sums):
     """Uses that φ_t = f_t (u_t z_tᵀ + B) when nothing is missing.
 
     u_t are the residuals; where noise was added they differ from cause to cause, by
-    Â_mn R_n H_n z_n (`influence`).
+    Â_mn R_n H_n z_n (`influence`). Time is the last axis: products of few coordinates are then
+    long sums.
     """
 
     def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
@@ -169,12 +171,12 @@ class _Complete(_Sums):
             for own, part, total in smaller_blocks(source, fit):
                 parts[:, own] = part
                 constant[:, own] -= part @ total
-            self.smaller = self._blocks(parts).transpose(1, 3, 0, 2)  # cause, width, effect, p
+            self.smaller = self._blocks(parts).swapaxes(0, 1)  # cause, effect, p, width
             self.groups = M, 1
         self.B = self._blocks(constant)
         p, width = self.rows.shape[1], self.columns.shape[1]
-        sizes = ((self.groups[0], M, p), (*self.groups, width), ())
-        self.tail = tuple(np.zeros((0, *size)) for size in sizes)
+        sizes = ((self.groups[0], M, p), (M, width), ())
+        self.tail = tuple(np.zeros((*size, 0)) for size in sizes)
 
     def _blocks(self, matrix: np.ndarray) -> np.ndarray:
         """(effect, cause, p, width), zero on padding."""
@@ -184,50 +186,43 @@ class _Complete(_Sums):
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
         fit = self.fit
-        residual = pairs.after - pairs.before @ fit.transition.T
-        z = (pairs.before @ fit.inverse_cov)[:, self.columns] * (self.columns >= 0)
-        u = (residual[:, self.rows] * (self.rows >= 0))[:, None]
+        residual = (pairs.after - pairs.before @ fit.transition.T).T
+        z = (fit.inverse_cov @ pairs.before.T)[self.columns] * (self.columns >= 0)[..., None]
+        u = (residual[self.rows] * (self.rows >= 0)[..., None])[None]
         if self.smaller is not None:
-            (M, p), w = self.rows.shape, z.shape[-1]
-            added = z.transpose(1, 0, 2) @ self.smaller.reshape(M, w, M * p)
-            u = u + added.transpose(1, 0, 2).reshape(-1, M, M, p)
+            u = u + self.smaller @ z[:, None]
         f = jackknife_factor(fit, pairs, weight)
         self._add_sizes(self._sizes(u, z, f))
-        new = (u, z.reshape(len(z), *self.groups, -1), f)
-        self.tail = tuple(map(np.concatenate, zip(self.tail, new, strict=True)))
+        new = zip(self.tail, (u, z, f), strict=True)
+        self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             self.half += w * self._product(later, earlier)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
-        self.tail = tuple(part[keep:] for part in self.tail)
+        self.tail = tuple(part[..., keep:] for part in self.tail)
 
     def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
-        u, z, f = self.tail
-        B = self.B
-        M, _, p, w = B.shape
+        M, _, p, w = self.B.shape
         groups, size = self.groups
-        ff = f[later] * f[earlier]
-        n = len(ff)
-        new, old = _span(later), _span(earlier)
-        u1, u2, z1, z2 = u[new], u[old], z[new], z[old]
-        u1 = ff[:, None, None, None] * u1
-        uu = (u1[..., :, None] * u2[..., None, :]).reshape(n, groups, -1)
-        zz = (z1[..., :, None] * z2[..., None, :]).reshape(n, groups, -1)
-        total = (uu.transpose(1, 2, 0) @ zz.transpose(1, 0, 2)).reshape(groups, M, p, p, size, w, w)
+        (u1, z1, f1), (u2, z2, f2) = (
+            tuple(part[..., at] for part in self.tail) for at in (_span(later), _span(earlier))
+        )
+        ff = f1 * f2
+        u1 = ff * u1
+        uu = (u1[:, :, :, None] * u2[:, :, None]).reshape(groups, -1, len(ff))
+        zz = (z1[:, :, None] * z2[:, None]).reshape(groups, -1, len(ff))
+        total = (uu @ zz.swapaxes(1, 2)).reshape(groups, M, p, p, size, w, w)
         total = total.transpose(1, 0, 4, 2, 5, 3, 6).reshape(M, M, p, w, p, w)
-        u2 = ff[:, None, None, None] * u2
         C1, C2 = (
-            (
-                u_t.reshape(n, groups, -1).transpose(1, 2, 0)
-                @ z_t.reshape(n, groups, -1).swapaxes(0, 1)
-            )
+            (u.reshape(groups, M * p, -1) @ z.reshape(groups, size * w, -1).swapaxes(1, 2))
             .reshape(groups, M, p, size, w)
             .transpose(1, 0, 3, 2, 4)
             .reshape(M, M, p, w)
-            for u_t, z_t in ((u1, z1), (u2, z2))
+            for u, z in ((u1, z1), (ff * u2, z2))
         )
+        B = self.B
         total = (
             total
             + C1[..., None, None] * B[:, :, None, None]
@@ -237,22 +232,15 @@ class _Complete(_Sums):
         return total.reshape(M, M, p * w, p * w)
 
     def _sizes(self, u: np.ndarray, z: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """tr(R_m φ S_n φᵀ) of every block, (pair, effect, cause)."""
-        B, n = self.B, len(f)
-        alpha = _squares(u.reshape(-1, self.B.shape[0], self.B.shape[2]), self.residual_metric)
-        gamma = _squares(z, self.state_metric)
-        q = alpha.reshape(n, self.groups[0], -1).swapaxes(1, 2) * gamma[:, None, :]
+        """tr(R_m φ S_n φᵀ) of every block, (cause, effect, pair)."""
+        R, S, B = self.residual_metric, self.state_metric, self.B
+        q = ((R @ u) * u).sum(axis=2) * ((S @ z) * z).sum(axis=1)[:, None]
         if B.any():
-            M, _, p, w = B.shape
-            scaled_B = self.residual_metric[:, None] @ B @ self.state_metric
-            across = z.swapaxes(0, 1) @ scaled_B.transpose(1, 3, 0, 2).reshape(M, w, M * p)
-            across = across.reshape(M, n, M, p)
-            q = (
-                q
-                + (scaled_B * B).sum(axis=(2, 3))
-                + 2 * np.einsum("ntmi,tnmi->tmn", across, np.broadcast_to(u, (n, M, M, p)))
-            )
-        return q * f[:, None, None] ** 2
+            scaled_B = R[:, None] @ B @ S
+            across = scaled_B.swapaxes(0, 1) @ z[:, None]
+            constant = (scaled_B * B).sum(axis=(2, 3)).T
+            q = q + 2 * (across * u).sum(axis=2) + constant[..., None]
+        return q * f**2
 
 
 def _span(positions: np.ndarray) -> slice | np.ndarray:
@@ -260,14 +248,6 @@ def _span(positions: np.ndarray) -> slice | np.ndarray:
     if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
         return slice(positions[0], positions[-1] + 1)
     return positions
-
-
-def _squares(vectors: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """vᵀ W_m v of every row and client, (row, client)."""
-    M, size = vectors.shape[1:]
-    whole = block_diagonal(list(metric))
-    scaled = vectors.reshape(-1, M * size) @ whole
-    return np.einsum("tmi,tmi->tm", scaled.reshape(vectors.shape), vectors)
 
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:
