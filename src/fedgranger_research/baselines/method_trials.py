@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from fedgranger_research.baselines.method_protocol import BaselineError, EdgeScores, Method
 from fedgranger_research.baselines.problems import Problem
@@ -35,7 +36,8 @@ def run_method(
     if "self_transitions" in method.defaults and problem.own_transitions is not None:
         asked["self_transitions"] = problem.own_transitions
     started = time.perf_counter()
-    found = method.fit(problem.columns, asked)
+    with threadpool_limits(1):  # on several threads small products wait for each other
+        found = method.fit(problem.columns, asked)
     return found._replace(seconds=time.perf_counter() - started)
 
 
