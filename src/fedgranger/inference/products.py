@@ -10,9 +10,8 @@ the homoskedastic covariance (a metric that does not depend on coordinates).
 
 On complete data \(\phi_t = f_t (u_t z_t^\top + B)\) with residual u and \(z = G_0^{-1} x\): the
 products of a block are sums of \(u_i u_{i'} z_j z_{j'}\), so at one lag all blocks together are one
-matrix product over time and \(\phi\) is never formed; where noise was added (`influence`) the
-blocks of one cause are. With samples missing or several lags it is: then one product serves all
-lags.
+matrix product over time and \(\phi\) is never formed. With samples missing, several lags, or noise
+added (u then differs from cause to cause, `influence`) it is: one product serves all lags.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import (
@@ -69,8 +67,8 @@ def lag_products(
 ) -> LagProducts:
     """Read the source once and accumulate."""
     num_lags = len(lag_weights)
-    way = _Complete if fit.moments.is_complete and num_lags <= 1 else _General
-    sums = way(source, fit, lag_weights)
+    is_factored = fit.moments.is_complete and num_lags <= 1 and not source.is_noise_added
+    sums = (_Factored if is_factored else _Formed)(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
     for pairs, weight in weighted_pieces(source, fit):
         num_tail = len(step)
@@ -95,7 +93,7 @@ def _matches(
 
 
 class _Sums:
-    """What both ways add up."""
+    """What both ways add up. Time is the last axis: few coordinates then make long sums."""
 
     def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
         self.source, self.fit, self.lag_weights = source, fit, lag_weights
@@ -107,93 +105,94 @@ class _Sums:
         # inverse covariances of every client's residuals and of its part of z, zero on padding
         self.residual_metric = _inverse_blocks(fit.residual_cov, self.rows)
         self.state_metric = _inverse_blocks(fit.inverse_cov, self.columns)
-
-    def _add_sizes(self, q: np.ndarray) -> None:
-        """Sizes by cause, effect and pair."""
-        self.first += q.sum(axis=-1).T
-        self.second += (q**2).sum(axis=-1).T
-
-
-class _General(_Sums):
-    """Forms φ of every pair."""
-
-    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
-        super().__init__(source, fit, lag_weights)
-        self.tail = np.zeros((0, *self.half.shape[:3]))
-
-    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
-        """Add new pairs and their products with earlier ones."""
-        rows, columns = self.rows, self.columns
-        M = len(rows)
-        real = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
-        phi = influence(self.source, self.fit, pairs, weight)
-        blocks = phi[:, rows[:, None, :, None], columns[None, :, None, :]] * real
-        self._add_sizes(self._sizes(blocks))
-        new = blocks.reshape(len(weight), M, M, -1)
-        num_tail = len(self.tail)
-        self.tail = np.concatenate([self.tail, new])
-        later, earlier = (np.concatenate(side) for side in zip(*matches, strict=True))
-        w = np.repeat((0.5, *self.lag_weights), [len(both[0]) for both in matches])
-        sums = sparse.csr_array((w, (later - num_tail, earlier)), (len(new), len(self.tail)))
-        past = (sums @ self.tail.reshape(len(self.tail), -1)).reshape(new.shape)
-        self.half += new.transpose(1, 2, 3, 0) @ past.transpose(1, 2, 0, 3)
-
-    def _sizes(self, blocks: np.ndarray) -> np.ndarray:
-        """tr(R_m φ S_n φᵀ) of every block, (cause, effect, pair)."""
-        weighted = np.empty_like(blocks)
-        for n, S in enumerate(self.state_metric):  # few large products
-            part = blocks[:, :, n]
-            weighted[:, :, n] = (part.reshape(-1, len(S)) @ S).reshape(part.shape)
-        products = blocks @ weighted.swapaxes(-1, -2)
-        return np.einsum("tmnij,mij->nmt", products, self.residual_metric)
-
-    def cut_tail(self, keep: int) -> None:
-        """Forget pairs that no later one can be matched with."""
-        self.tail = self.tail[keep:]
-
-
-class _Complete(_Sums):
-    """Uses that φ_t = f_t (u_t z_tᵀ + B) when nothing is missing.
-
-    u_t are the residuals; where noise was added they differ from cause to cause, by
-    Â_mn R_n H_n z_n (`influence`). Time is the last axis: products of few coordinates are then
-    long sums.
-    """
-
-    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
-        super().__init__(source, fit, lag_weights)
         constant = fit.transition @ np.kron(np.eye(fit.lags), source.error_cov) @ fit.inverse_cov
         self.smaller: np.ndarray | None = None
-        M = len(self.rows)
-        self.groups = 1, M  # causes that share their residuals are a group: groups, size of each
         if source.is_noise_added:
             parts = np.zeros_like(constant)
             for own, part, total in smaller_blocks(source, fit):
                 parts[:, own] = part
                 constant[:, own] -= part @ total
-            self.smaller = self._blocks(parts).swapaxes(0, 1)  # cause, effect, p, width
-            self.groups = M, 1
+            self.smaller = self._blocks(parts)
         self.B = self._blocks(constant)
-        p, width = self.rows.shape[1], self.columns.shape[1]
-        sizes = ((self.groups[0], M, p), (M, width), ())
-        self.tail = tuple(np.zeros((*size, 0)) for size in sizes)
 
     def _blocks(self, matrix: np.ndarray) -> np.ndarray:
         """(effect, cause, p, width), zero on padding."""
         at = self.rows[:, None, :, None], self.columns[None, :, None, :]
-        return matrix[at] * ((at[0] >= 0) & (at[1] >= 0))
+        return matrix[..., at[0], at[1]] * ((at[0] >= 0) & (at[1] >= 0))
 
-    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
-        """Add new pairs and their products with earlier ones."""
+    def _factors(
+        self, pairs: PairChunk, weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Residuals u of every effect and cause (one without added noise), z and f."""
         fit = self.fit
         residual = (pairs.after - pairs.before @ fit.transition.T).T
         z = (fit.inverse_cov @ pairs.before.T)[self.columns] * (self.columns >= 0)[..., None]
-        u = (residual[self.rows] * (self.rows >= 0)[..., None])[None]
+        u = (residual[self.rows] * (self.rows >= 0)[..., None])[:, None]
         if self.smaller is not None:
-            u = u + self.smaller @ z[:, None]
-        f = jackknife_factor(fit, pairs, weight)
-        self._add_sizes(self._sizes(u, z, f))
-        new = zip(self.tail, (u, z, f), strict=True)
+            u = u + self.smaller @ z
+        return u, z, jackknife_factor(fit, pairs, weight)
+
+    def _add_sizes(self, u: np.ndarray, z: np.ndarray, f: np.ndarray) -> None:
+        """Add q = tr(R_m φ S_n φᵀ) and q² of every block."""
+        R, S, B = self.residual_metric, self.state_metric, self.B
+        q = ((R[:, None] @ u) * u).sum(axis=2) * ((S @ z) * z).sum(axis=1)
+        if B.any():
+            scaled_B = R[:, None] @ B @ S
+            q = q + 2 * ((scaled_B @ z) * u).sum(axis=2)
+            q = q + (scaled_B * B).sum(axis=(2, 3))[..., None]
+        q = q * f**2
+        self.first += q.sum(axis=-1)
+        self.second += (q**2).sum(axis=-1)
+
+
+class _Formed(_Sums):
+    """Forms φ of every pair; its product with the weighted sum of its past serves all lags."""
+
+    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+        super().__init__(source, fit, lag_weights)
+        self.tail = np.zeros((*self.half.shape[:3], 0))
+
+    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+        """Add new pairs and their products with earlier ones."""
+        phi = self._influence(pairs, weight).reshape(*self.tail.shape[:3], -1)
+        num_tail = self.tail.shape[-1]
+        self.tail = np.concatenate([self.tail, phi], axis=-1)
+        past = np.zeros_like(phi)
+        for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
+            past[..., _span(later - num_tail)] += w * self.tail[..., _span(earlier)]
+        self.half += phi @ past.swapaxes(-1, -2)
+
+    def _influence(self, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
+        """φ, (effect, cause, p, width, pair); its sizes are added."""
+        if self.fit.moments.is_complete:
+            u, z, f = self._factors(pairs, weight)
+            self._add_sizes(u, z, f)
+            return f * (u[:, :, :, None] * z[:, None] + self.B[..., None])
+        blocks = self._blocks(influence(self.source, self.fit, pairs, weight))
+        weighted = self.residual_metric[:, None] @ blocks @ self.state_metric
+        q = np.einsum("tmnij,tmnij->tmn", weighted, blocks)
+        self.first += q.sum(axis=0)
+        self.second += (q**2).sum(axis=0)
+        return np.moveaxis(blocks, 0, -1)
+
+    def cut_tail(self, keep: int) -> None:
+        """Forget pairs that no later one can be matched with."""
+        self.tail = self.tail[..., keep:]
+
+
+class _Factored(_Sums):
+    """Uses that φ_t = f_t (u_t z_tᵀ + B), u the same for all causes."""
+
+    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+        super().__init__(source, fit, lag_weights)
+        sizes = (self.rows.shape, self.columns.shape, ())
+        self.tail = tuple(np.zeros((*size, 0)) for size in sizes)
+
+    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+        """Add new pairs and their products with earlier ones."""
+        u, z, f = self._factors(pairs, weight)
+        self._add_sizes(u, z, f)
+        new = zip(self.tail, (u[:, 0], z, f), strict=True)
         self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             self.half += w * self._product(later, earlier)
@@ -204,25 +203,21 @@ class _Complete(_Sums):
 
     def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
-        M, _, p, w = self.B.shape
-        groups, size = self.groups
+        B = self.B
+        M, _, p, w = B.shape
         (u1, z1, f1), (u2, z2, f2) = (
             tuple(part[..., at] for part in self.tail) for at in (_span(later), _span(earlier))
         )
         ff = f1 * f2
-        u1 = ff * u1
-        uu = (u1[:, :, :, None] * u2[:, :, None]).reshape(groups, -1, len(ff))
-        zz = (z1[:, :, None] * z2[:, None]).reshape(groups, -1, len(ff))
-        total = (uu @ zz.swapaxes(1, 2)).reshape(groups, M, p, p, size, w, w)
-        total = total.transpose(1, 0, 4, 2, 5, 3, 6).reshape(M, M, p, w, p, w)
+        n = len(ff)
+        uu = (ff * u1[:, :, None] * u2[:, None]).reshape(-1, n)
+        zz = (z1[:, :, None] * z2[:, None]).reshape(-1, n)
+        total = (uu @ zz.T).reshape(M, p, p, M, w, w)
+        total = total.transpose(0, 3, 1, 4, 2, 5)  # effect, cause, i, j, i', j'
         C1, C2 = (
-            (u.reshape(groups, M * p, -1) @ z.reshape(groups, size * w, -1).swapaxes(1, 2))
-            .reshape(groups, M, p, size, w)
-            .transpose(1, 0, 3, 2, 4)
-            .reshape(M, M, p, w)
-            for u, z in ((u1, z1), (ff * u2, z2))
+            ((ff * u).reshape(-1, n) @ z.reshape(-1, n).T).reshape(M, p, M, w).swapaxes(1, 2)
+            for u, z in ((u1, z1), (u2, z2))
         )
-        B = self.B
         total = (
             total
             + C1[..., None, None] * B[:, :, None, None]
@@ -230,17 +225,6 @@ class _Complete(_Sums):
             + ff.sum() * B[..., None, None] * B[:, :, None, None]
         )
         return total.reshape(M, M, p * w, p * w)
-
-    def _sizes(self, u: np.ndarray, z: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """tr(R_m φ S_n φᵀ) of every block, (cause, effect, pair)."""
-        R, S, B = self.residual_metric, self.state_metric, self.B
-        q = ((R @ u) * u).sum(axis=2) * ((S @ z) * z).sum(axis=1)[:, None]
-        if B.any():
-            scaled_B = R[:, None] @ B @ S
-            across = scaled_B.swapaxes(0, 1) @ z[:, None]
-            constant = (scaled_B * B).sum(axis=(2, 3)).T
-            q = q + 2 * (across * u).sum(axis=2) + constant[..., None]
-        return q * f**2
 
 
 def _span(positions: np.ndarray) -> slice | np.ndarray:

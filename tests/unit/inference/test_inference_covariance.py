@@ -351,7 +351,8 @@ def test_block_positions_of_ragged_clients():
 @pytest.mark.parametrize("lags", [1, 2])
 @pytest.mark.parametrize("weighting", ["none", "ewma"])
 @pytest.mark.parametrize("is_noise_added", [False, True])
-def test_complete_data_need_no_influence_function(lags, weighting, is_noise_added):
+@pytest.mark.parametrize("hac", [(0.9,), (0.7, 0.4, 0.1)])
+def test_complete_data_need_no_influence_function(lags, weighting, is_noise_added, hac):
     """The matrix products over time equal the sums over a formed φ, errors and noise included."""
     rng = np.random.default_rng(5)
     dims = (1, 3, 2)
@@ -363,6 +364,6 @@ def test_complete_data_need_no_influence_function(lags, weighting, is_noise_adde
         source = source._replace(added_covs=covs)
     fit = estimate(source, lags)
     general = fit._replace(moments=fit.moments._replace(is_complete=False))
-    ways = [lag_products(source, each, np.array([0.9])) for each in (general, fit)]
+    ways = [lag_products(source, each, np.array(hac)) for each in (general, fit)]
     for formed, direct in zip(*ways, strict=True):
         np.testing.assert_allclose(direct, formed, rtol=1e-9, atol=1e-9 * np.abs(formed).max())
