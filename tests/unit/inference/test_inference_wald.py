@@ -348,8 +348,10 @@ def test_detectable_strength_of_an_edge_in_the_facts(fitted):
     source, _, covariance = fitted
     facts = infer(source, formula_config(lags=2, alpha=0.01)).facts
     V = covariance.block(1, 0)
-    assert facts["detectable_strength"]["c0 -> c1"] == detectable_strength(
-        V, covariance.df[1, 0] - 3, 0.01
+    np.testing.assert_allclose(
+        facts["detectable_strength"]["c0 -> c1"],
+        detectable_strength(V, covariance.df[1, 0] - 3, 0.01),
+        rtol=1e-12,
     )
 
 
