@@ -97,20 +97,21 @@ def audit_states(config, num_changed, trials, factor=1.0):
 # ---- rounds of FedGC
 
 
+def remembered(function):
+    """The same function, which computes once for the same arguments."""
+    known = {}
+
+    def call(*args):
+        key = tuple(_key(arg) for arg in args)
+        if key not in known:
+            known[key] = function(*args)
+        return known[key]
+
+    return call
+
+
 def prepare_once():
     """What depends on data and options alone is computed once; the code is the real one."""
-
-    def remembered(function):
-        known = {}
-
-        def call(*args):
-            key = tuple(_key(arg) for arg in args)
-            if key not in known:
-                known[key] = function(*args)
-            return known[key]
-
-        return call
-
     for name in ("filter_data", "filtered", "model_units", "steady_gain"):
         setattr(private_learner, name, remembered(getattr(private_learner, name)))
     PrivacyTerms.sizes = functools.cache(PrivacyTerms.sizes)
