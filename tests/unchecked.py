@@ -2,7 +2,8 @@
 
 from contextlib import contextmanager
 
-from jaxtyping import config
+import jaxtyping
+import pytest
 
 
 @contextmanager
@@ -11,8 +12,18 @@ def unchecked():
 
     A process of its own would have none either, but takes two seconds to import everything.
     """
-    config.update("jaxtyping_disable", True)
-    try:
+    typed = jaxtyping.jaxtyped
+
+    def typed_unless_inner(*, typechecker):
+        """Modules that are imported meanwhile are typed as ever, functions in functions are not."""
+
+        def decorate(one):
+            is_inner = "<locals>" in one.__qualname__
+            return one if is_inner else typed(one, typechecker=typechecker)
+
+        return decorate
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaxtyping, "jaxtyped", typed_unless_inner)
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
         yield
-    finally:
-        config.update("jaxtyping_disable", False)
