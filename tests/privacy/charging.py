@@ -4,6 +4,7 @@
 import math
 import os
 import sys
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,25 +23,30 @@ def release(content="a", size=1.0):
 
 
 def charge(folder, epsilon, name):
+    """Slowly, between reading and writing the ledger: others would come in between."""
     policy = replace(SitePolicy(**UNLIMITED), epsilon=float(epsilon))
+    quick = release(name)
+    slow = quick._replace(size=lambda near: time.sleep(0.05) or quick.size(near))
     try:
-        ReleaseLedger(Store(DiskFiles(Path(folder))), policy).charge(
-            "run", [release(name)], DAY, 0.0
-        )
+        ReleaseLedger(Store(DiskFiles(Path(folder))), policy).charge("run", [slow], DAY, 0.0)
     except BudgetError:
         return "refused"
     return "charged"
 
 
 def main(folder, epsilon, *names):
-    """Everything is imported once; the processes begin within a millisecond."""
+    """Everything is imported once, and all processes wait for one signal."""
+    waiting, signal = os.pipe()
     children = []
     for name in names:
         child = os.fork()
         if child == 0:
-            print(charge(folder, epsilon, name), flush=True)
+            os.close(signal)
+            os.read(waiting, 1)  # until the parent closes the other end
+            os.write(1, f"{charge(folder, epsilon, name)}\n".encode())
             os._exit(0)
         children.append(child)
+    os.close(signal)
     for child in children:
         os.waitpid(child, 0)
 
