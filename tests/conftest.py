@@ -32,10 +32,14 @@ import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  brings its own threads
 from jaxtyping import _decorator
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 sys.dont_write_bytecode = False
 threadpool_limits(1)  # for what was loaded before the variable was set
+# The library limits them in every call; to find out which are loaded takes 5 ms, dozens of times in
+# a fit. Those that are loaded later see the variable.
+LOADED = ThreadpoolController().lib_controllers
+ThreadpoolController._load_libraries = lambda self: self.lib_controllers.extend(LOADED)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
