@@ -203,7 +203,8 @@ class EdgeTestOptions(Options):
         "which question is put to the clients' states. \"debiased\": does the cause's latent state "
         "drive the effect's, measurement error taken out; \"readings\": do the cause's past states "
         "help to predict the effect beyond its own past, with p-values from copies whose clocks "
-        'were shifted; "auto": the first where its model passes every check, else the second. '
+        'were shifted; "auto": the first where its model passes every check, else the second; '
+        '"nonlinear": is there any linear, quadratic or interacting influence. '
         "\"asymptotic\" tests FedGC's own estimate with its steady-state covariance (the paper's "
         'test, which does not control false edges); "none" does not test',
     )
@@ -222,7 +223,13 @@ class EdgeTestOptions(Options):
         words=AUTO,
     )
     max_lags: int = whole(10, 'largest number "auto" may choose', least=1)
-    copies: int = whole(60, "copies with shifted clocks, for readings and auto", least=20)
+    copies: int = whole(60, "copies with shifted clocks, for all tests but debiased", least=20)
+    nonlinear_regression: str = choice(
+        "features",
+        ("features", "boosting", "network"),
+        "what the nonlinear test predicts states with: products and random features by ridge, "
+        "gradient-boosted trees, or a small network",
+    )
     covariance: str = choice(
         "sandwich",
         ("sandwich", "homoskedastic"),
@@ -330,8 +337,8 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
         needs_rounds = self.test in ("asymptotic", "none") or self.uncertainty != "none"
         if self.solver == "none" and needs_rounds:
             raise ConfigError(
-                "solver='none' runs no FedGC, so test must be 'auto', 'debiased' or 'readings' and "
-                "uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
+                "solver='none' runs no FedGC, so test must be 'auto', 'debiased', 'readings' or "
+                "'nonlinear' and uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
             )
         if self.weighting != "none" and self.weighting_span < 1:
             raise ConfigError(
@@ -347,6 +354,11 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
                 f"privacy='{self.privacy}' has no step-wise training, and none of its options: "
                 "every step would be a release of its own; use solver='newton', a few rounds, or "
                 "'none'"
+            )
+        if self.test == "nonlinear":
+            raise ConfigError(
+                f"privacy='{self.privacy}' has no nonlinear test: noise in the states of others "
+                "would make links through them look direct; choose 'auto', 'debiased' or 'readings'"
             )
         if self.test == "asymptotic" or self.uncertainty != "none":
             raise ConfigError(

@@ -1,7 +1,7 @@
 """The edge tests by name: what is asked, and the words for it. A new test begins with a line here.
 
 >>> STATE_TESTS
-('debiased', 'readings')
+('debiased', 'readings', 'nonlinear')
 """
 
 from __future__ import annotations
@@ -48,6 +48,16 @@ EDGE_TESTS = {
         needs_states_only=True,
         estimates_transition=False,
     ),
+    "nonlinear": EdgeTestKind(
+        "nonlinear test",
+        "nonlinear influence",
+        "does what is new in the cause's states move the effect's next states, linearly, through "
+        "squares and products, or together with the effect's own state, given the effect's past "
+        "and the other clients",
+        "nonlinear",
+        needs_states_only=True,
+        estimates_transition=False,
+    ),
     "asymptotic": EdgeTestKind(
         "test of FedGC's limit",
         "FedGC's limit (asymptotic)",
@@ -59,3 +69,5 @@ EDGE_TESTS = {
 }
 STATE_TESTS = tuple(name for name, test in EDGE_TESTS.items() if test.needs_states_only)
 """What clients' states may be used for."""
+AUTO_TESTS = ("debiased", "readings")
+"""Between which `test = "auto"` chooses."""

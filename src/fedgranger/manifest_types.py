@@ -117,6 +117,10 @@ class InferenceFacts(TypedDict):
     innovation_sensor: NotRequired[dict[str, dict[str, Any]]]
     audit: NotRequired[AuditFacts]
     extrapolated: NotRequired[list[str]]
+    regression: NotRequired[str]
+    kinds: NotRequired[dict[str, dict[str, float]]]
+    kinds_found: NotRequired[dict[str, list[str]]]
+    curves: NotRequired[dict[str, dict[str, Any]]]
     beside: NotRequired[InferenceFacts]
 
 

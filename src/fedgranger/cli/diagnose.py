@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from fedgranger.cli.console import Run, friendly, make_table, out, print_line
 from fedgranger.cli.tables import headline, untested_lines
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.audit_words import audit_sentences, control_sentences
@@ -37,7 +38,7 @@ def diagnose(
     print_line(f"{headline(result)}\n")
     if facts["test"] == "asymptotic":
         _print_stability(facts)
-    elif facts["test"] == "readings":
+    elif facts["test"] in ("readings", "nonlinear"):
         _print_own_pasts(result, facts)
     else:
         _print_residual_checks(result, facts)
@@ -128,7 +129,7 @@ def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
 
 
 def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
-    out.print(f"readings' test, {facts['num_pairs']} rows\n")
+    out.print(f"{EDGE_TESTS[facts['test']].title}, {facts['num_pairs']} rows\n")
     rows = (
         (escape(client), str(facts["own_lags"][client]), f"{facts['unit_root'][client]:.3g}")
         for client in result.clients

@@ -18,7 +18,12 @@ from fedgranger.cli.console import (
 )
 from fedgranger.cli.tables import edge_table, untested_lines
 from fedgranger.errors import ConfigError
-from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
+from fedgranger.inference.answer import (
+    RANKING_WORDS,
+    answer_sentence,
+    question_sentences,
+    shape_sentences,
+)
 from fedgranger.results import Result
 
 
@@ -31,8 +36,8 @@ def edges(
     estimate: Annotated[
         str,
         typer.Option(
-            help="debiased (latent) or readings, where the run has it; fedgc: FedGC's ranking, "
-            "which is no test; auto: the run's own test."
+            help="debiased (latent), readings or nonlinear, where the run has it; fedgc: FedGC's "
+            "ranking, which is no test; auto: the run's own test."
         ),
     ] = "auto",
     bound: Annotated[
@@ -63,7 +68,7 @@ def edges(
     print_line(" ".join(sentences))
     if is_tested:
         out.print(edge_table(table, top))
-        for line in untested_lines(table, facts):
+        for line in (*shape_sentences(facts), *untested_lines(table, facts)):
             print_line(line)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)

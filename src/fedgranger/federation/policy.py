@@ -18,7 +18,7 @@ import numpy as np
 
 from fedgranger.config import read_toml
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.edge_test_kinds import STATE_TESTS
+from fedgranger.edge_test_kinds import AUTO_TESTS, STATE_TESTS
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.option_fields import check_choice, unknown_key
@@ -131,7 +131,7 @@ class SitePolicy:
             )
         if self.standardise and not config.standardise:
             raise PolicyError("its policy lets out standardised states only; use standardise=true")
-        wanted_tests = {"auto": STATE_TESTS, "none": ()}.get(config.test, (config.test,))
+        wanted_tests = {"auto": AUTO_TESTS, "none": ()}.get(config.test, (config.test,))
         for name in wanted_tests:
             if name not in self.tests:
                 raise PolicyError(f"its policy does not allow the test '{name}'")

@@ -78,6 +78,7 @@ def run_copies(
     report: Report,
     record: Path | None = None,
     key: str = "",
+    what: str = "shifted clocks",
 ) -> list[Made | None]:
     """Test every shifted copy, on all cores; None where that was refused.
 
@@ -88,6 +89,7 @@ def run_copies(
         report: called with (what, done, total).
         record: a file that keeps finished copies, for an interrupted run to go on from.
         key: what the record must have been made with.
+        what: word for the report, where the rows are something else than shifts of copies.
     """
     key = f"{key} {' '.join(getattr(made, '_fields', ()))}"
     found = _read(record, key, made, len(shifts))
@@ -99,13 +101,13 @@ def run_copies(
         except InferenceError:
             return copy, None
 
-    report("shifted clocks", len(found), len(shifts))
+    report(what, len(found), len(shifts))
     with ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
         try:
             for copy, tests in pool.map(work, missing):
                 found[copy] = tests
                 _write(record, key, copy, tests)
-                report("shifted clocks", len(found), len(shifts))
+                report(what, len(found), len(shifts))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

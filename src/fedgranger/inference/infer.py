@@ -71,6 +71,8 @@ def _infer(
     tests = TwoTests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
+    if config.test == "nonlinear":
+        return tests.nonlinear("it was asked for")
     latent, doubt = tests.latent()
     try:
         readings = tests.readings(doubt)

@@ -54,7 +54,7 @@ def whiten(table: StateTable) -> Whitened:
             rows = rows[:0]
         error = _own_residuals(states, rows, int(own_lags[m]))
         covs.append(error.T @ error / max(len(rows), 1))
-        error = _unit(error)
+        error = unit_covariance(error)
         values[rows, a:b] = error
         short[rows, a:b] = _shortened(error)
     return Whitened(values, short, known, tuple(covs))
@@ -62,7 +62,7 @@ def whiten(table: StateTable) -> Whitened:
 
 def bounded(part: Float[np.ndarray, "time client_state"]) -> Float[np.ndarray, "time client_state"]:
     """One client's rows, scaled to unit covariance with long ones shortened."""
-    return _shortened(_unit(part))
+    return _shortened(unit_covariance(part))
 
 
 def _own_residuals(
@@ -84,8 +84,10 @@ def _own_residuals(
     return np.concatenate([states[t] - window(t) @ b for t in parts])
 
 
-def _unit(part: np.ndarray) -> np.ndarray:
-    """Rotate and scale the columns to unit covariance."""
+def unit_covariance(
+    part: Float[np.ndarray, "row client_state"],
+) -> Float[np.ndarray, "row client_state"]:
+    """Rotate and scale the columns to unit covariance; their means are taken to be zero."""
     variances, basis = np.linalg.eigh(part.T @ part / max(len(part), 1))
     floor = max(1e-12 * variances[-1], np.finfo(np.float64).tiny)
     return part @ (basis / np.sqrt(np.maximum(variances, floor)))
@@ -99,5 +101,5 @@ def _shortened(part: np.ndarray) -> np.ndarray:
     longest = np.sqrt(stats.chi2.ppf(BOUND, part.shape[1]))
     for _ in range(BOUNDING_STEPS):
         length = np.sqrt(np.einsum("ti,ti->t", part, part))
-        part = _unit(part * (longest / np.maximum(length, longest))[:, None])
+        part = unit_covariance(part * (longest / np.maximum(length, longest))[:, None])
     return part

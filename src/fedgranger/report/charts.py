@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedgranger.inference.answer import shape_sentences
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
 from fedgranger.text import format_digits, format_number, format_probability
@@ -137,6 +138,24 @@ def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | N
     cells = [[format_probability(value) for value in row] for row in rows]
     title, data = "P-values of the copies, quantiles", {"kind": "uniform", "rows": rows}
     return Chart(key, title, words, data, ("p if uniform", "p on copies", "band from", "to"), cells)
+
+
+def influence_shapes(inference: Mapping[str, Any]) -> Section | None:
+    """Curves of the edges that the nonlinear test found; None for other tests."""
+    curves = inference.get("curves") or {}
+    if not curves:
+        return None
+    drawn = [_curve_chart(k, edge, curve) for k, (edge, curve) in enumerate(curves.items())]
+    return {"charts": tuple(drawn), "words": tuple(shape_sentences(inference))}
+
+
+def _curve_chart(place: int, edge: str, curve: Mapping[str, Any]) -> Chart:
+    names = ("at", "value", "low", "high")
+    rows = list(zip(*(curve[name] for name in names), strict=True))
+    cells = [[format_number(value) for value in rows[k]] for k in _few(len(rows))]
+    words = f"{rows[0][1]:+.2f} at -2, {rows[len(rows) // 2][1]:+.2f} at 0, {rows[-1][1]:+.2f} at 2"
+    headings = ("cause, s.d.", "effect, s.d.", "band from", "to")
+    return Chart(f"shape-{place}", edge, words, {"kind": "curve", "rows": rows}, headings, cells)
 
 
 def _line_chart(key: str, title: str, lines: list[Line], x: str, y: str) -> Chart | None:

@@ -14,7 +14,7 @@ const range = (count) => Array.from({ length: Math.max(count, 0) }, (_, k) => k)
 const label = (x, y, text, anchor = "middle", more = {}) => make("text", { x, y, "text-anchor": anchor, ...more }, text);
 
 function drawCharts(charts) {
-  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform };
+  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform, curve: drawCurve };
   for (const svg of document.querySelectorAll("svg[data-chart]")) {
     const chart = charts[svg.dataset.chart];
     svg.setAttribute("viewBox", chart.kind === "lines" ? "0 0 440 250" : `0 0 ${SMALL} ${SMALL}`);
@@ -104,6 +104,26 @@ function drawNormal({ points }) {
   const dots = points.map(([normal, value]) => make("circle", { class: "dot", cx: x(normal), cy: y(value), r: 2.2 }));
   return [frame(), make("line", { class: "fit", x1: x(-limit), y1: y(-limit), x2: x(limit), y2: y(limit) }), ...dots,
     label(SMALL / 2 + 11, SMALL - 6, "normal"), label(26, 16, limit.toFixed(1), "end")];
+}
+
+// An effect over its cause, both in standard deviations, with its band.
+function drawCurve({ rows }) {
+  const limit = 1.05 * Math.max(...rows.flatMap(([, , low, high]) => [Math.abs(low), Math.abs(high)]), 1e-9);
+  const [from, to] = [rows[0][0], rows[rows.length - 1][0]];
+  const [x, y] = [axis(from, to, 40, SMALL - 8), axis(-limit, limit, SMALL - 30, 8)];
+  const edge = [...rows.map(([at, , low]) => [x(at), y(low)]), ...rows.map(([at, , , high]) => [x(at), y(high)]).reverse()];
+  const small = { "font-size": 10 };
+  return [
+    make("line", { class: "grid", x1: 40, y1: y(0), x2: SMALL - 8, y2: y(0) }),
+    make("line", { class: "grid", x1: x(0), y1: 8, x2: x(0), y2: SMALL - 30 }),
+    make("polygon", { class: "band", points: joined(edge) }),
+    make("polyline", { class: "fit", fill: "none", points: joined(rows.map(([at, value]) => [x(at), y(value)])) }),
+    ...[from, 0, to].map((value) => label(x(value), SMALL - 16, compact(value), value === to ? "end" : "middle", small)),
+    label(36, 16, compact(limit, 2), "end", small), label(36, y(0) + 4, "0", "end", small),
+    label(36, SMALL - 30, compact(-limit, 2), "end", small),
+    label((40 + SMALL) / 2, SMALL - 4, "cause", "middle", { "font-size": 11 }),
+    label(10, 96, "effect", "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
+  ];
 }
 
 // Observed p-values against uniform ones with their band, small ones up and to the right.

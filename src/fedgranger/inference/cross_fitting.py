@@ -1,0 +1,203 @@
+r"""Regressions whose residuals are out of fold: a time step is predicted by a fit without it.
+
+The record is cut into blocks in time. A block is predicted from the rows of the others that are at
+least `gap` steps away, so that what is left of it shares no noise with the fit.
+
+Regressions by name:
+
+- `features` (default): least squares on the given columns, and beside them ridge on products and
+  random Fourier features of the present states (Rahimi and Recht 2007),
+
+  $$f(x) = x_{\text{linear}}^\top b + \psi(z)^\top w, \qquad
+    \min \sum_t (y_t - f(x_t))^2 + \lambda n \lVert w \rVert^2,$$
+
+  λ of every target by its error out of fold, infinite (plain least squares) among the choices;
+- `boosting`: gradient-boosted trees on what least squares leave (scikit-learn);
+- `network`: a network with two hidden layers of 64 on what least squares leave (scikit-learn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Bool, Float, Int
+
+NUM_FOLDS = 5
+PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""λ for features of unit variance."""
+JOINT_FEATURES, OWN_FEATURES = 100, 30
+"""Random features of all inputs together, and of every client's alone."""
+MOST_PRODUCTS = 200
+SMALLEST = 1e-10
+"""Columns with a smaller share of their size left are taken as dependent on the others."""
+
+
+class Design(NamedTuple):
+    """What one pair's regressions predict from, one row per usable time step.
+
+    Attributes:
+        time: of every row, increasing.
+        linear: columns that act linearly, without a constant.
+        inputs: states by client that may act in any way, of about unit variance and bounded.
+        gap: steps between a block and the rows it is predicted from.
+    """
+
+    time: Int[np.ndarray, " row"]
+    linear: Float[np.ndarray, "row column"]
+    inputs: list[Float[np.ndarray, "row _"]]
+    gap: int
+
+
+Predict = Callable[[np.ndarray], np.ndarray]
+Residuals = Callable[[Float[np.ndarray, "row column"]], Float[np.ndarray, "row column"]]
+"""Of targets, out of fold."""
+Regression = Callable[[Design, int], Residuals]
+"""Prepared for a design, with a seed; it then takes any targets."""
+
+
+def folds(
+    time: Int[np.ndarray, " row"], gap: int
+) -> Iterator[tuple[Bool[np.ndarray, " row"], Bool[np.ndarray, " row"]]]:
+    """Rows of every block, and the rows it is predicted from."""
+    for block in np.array_split(np.arange(len(time)), NUM_FOLDS):
+        first, last = time[block[0]], time[block[-1]]
+        tested = (time >= first) & (time <= last)
+        yield tested, (time < first - gap) | (time > last + gap)
+
+
+class _Fold(NamedTuple):
+    """One block's ridge: from targets at the rows used to residuals at the rows tested."""
+
+    tested: np.ndarray
+    used: np.ndarray
+    to_columns: np.ndarray
+    at_used: np.ndarray
+    at_tested: np.ndarray
+    rest: np.ndarray
+    rotated: np.ndarray
+    values: np.ndarray
+
+    def residuals(self, targets: np.ndarray) -> np.ndarray:
+        """For every penalty and then for none of the features, (choice, row tested, target)."""
+        slopes = self.to_columns @ targets[self.used]
+        left = targets[self.used] - self.at_used @ slopes
+        by_columns = targets[self.tested] - self.at_tested @ slopes
+        moved = self.rest.T @ left / len(left)
+        shrunk = [moved / (self.values + penalty)[:, None] for penalty in PENALTIES]
+        return np.stack([*(by_columns - self.rotated @ w for w in shrunk), by_columns])
+
+
+def _fold(X: np.ndarray, psi: np.ndarray, tested: np.ndarray, used: np.ndarray) -> _Fold:
+    Q, R = np.linalg.qr(X[used])
+    size = np.abs(np.diag(R))
+    small = size <= SMALLEST * size.max()
+    R[:, small] = R[small] = 0.0
+    R[small, small] = 1.0
+    to_columns = scipy.linalg.solve_triangular(R, Q.T, check_finite=False)
+    to_columns[small] = 0.0
+    loads = to_columns @ psi[used]
+    rest = psi[used] - X[used] @ loads
+    values, vectors = np.linalg.eigh(rest.T @ rest / len(rest))
+    rotated = (psi[tested] - X[tested] @ loads) @ vectors
+    kept = np.maximum(values, 0.0)
+    return _Fold(tested, used, to_columns, X[used], X[tested], rest @ vectors, rotated, kept)
+
+
+def features_regression(design: Design, seed: int) -> Residuals:
+    """Least squares, and ridge on features of the inputs."""
+    psi = _features(design.inputs, np.random.default_rng(seed))
+    X = _with_constant(design.linear)
+    parts = [_fold(X, psi, *rows) for rows in folds(design.time, design.gap)]
+
+    def residuals(targets: np.ndarray) -> np.ndarray:
+        choices = np.empty((len(PENALTIES) + 1, *targets.shape))
+        for part in parts:
+            choices[:, part.tested] = part.residuals(targets)
+        best = (choices**2).sum(axis=1).argmin(axis=0)
+        return np.take_along_axis(choices, best[None, None], axis=0)[0]
+
+    return residuals
+
+
+def boosting_regression(design: Design, seed: int) -> Residuals:
+    """Gradient-boosted trees on what least squares leave."""
+    from sklearn.ensemble import HistGradientBoostingRegressor  # slow to import
+
+    def learn(x: np.ndarray, y: np.ndarray) -> Predict:
+        trees = [
+            HistGradientBoostingRegressor(
+                max_iter=100, learning_rate=0.1, max_leaf_nodes=15, random_state=seed
+            ).fit(x, column)
+            for column in y.T
+        ]
+        return lambda new: np.stack([tree.predict(new) for tree in trees], axis=1)
+
+    return _after_least_squares(design, learn)
+
+
+def network_regression(design: Design, seed: int) -> Residuals:
+    """A small network on what least squares leave, stopped early by a tenth of its rows."""
+    from sklearn.neural_network import MLPRegressor  # slow to import
+
+    def learn(x: np.ndarray, y: np.ndarray) -> Predict:
+        network = MLPRegressor(
+            hidden_layer_sizes=(64, 64),
+            early_stopping=True,
+            learning_rate_init=3e-3,
+            random_state=seed,
+        ).fit(x, y if y.shape[1] > 1 else y[:, 0])
+        return lambda new: np.asarray(network.predict(new)).reshape(len(new), -1)
+
+    return _after_least_squares(design, learn)
+
+
+REGRESSIONS: dict[str, Regression] = {
+    "features": features_regression,
+    "boosting": boosting_regression,
+    "network": network_regression,
+}
+
+
+def _after_least_squares(
+    design: Design, learn: Callable[[np.ndarray, np.ndarray], Predict]
+) -> Residuals:
+    """Residuals of least squares and then of `learn`, which is used only where it helps."""
+    X, inputs = _with_constant(design.linear), np.concatenate(design.inputs, axis=1)
+
+    def residuals(targets: np.ndarray) -> np.ndarray:
+        plain, learned = np.empty(targets.shape), np.empty(targets.shape)
+        for tested, used in folds(design.time, design.gap):
+            slopes = np.linalg.lstsq(X[used], targets[used], rcond=None)[0]
+            left = targets[used] - X[used] @ slopes
+            size = np.maximum(left.std(axis=0), np.finfo(np.float64).tiny)
+            plain[tested] = targets[tested] - X[tested] @ slopes
+            predict = learn(inputs[used], left / size)
+            learned[tested] = plain[tested] - size * predict(inputs[tested])
+        return np.where((learned**2).sum(axis=0) < (plain**2).sum(axis=0), learned, plain)
+
+    return residuals
+
+
+def _with_constant(columns: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
+
+
+def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """Products and random Fourier features of the inputs, of unit variance."""
+    joint = np.concatenate(inputs, axis=1)
+    rows, columns = np.triu_indices(joint.shape[1])
+    parts = [joint[:, rows] * joint[:, columns]] if len(rows) <= MOST_PRODUCTS else []
+    parts += [_waves(part, OWN_FEATURES, rng) for part in inputs]
+    if len(inputs) > 1:
+        parts.append(_waves(joint, JOINT_FEATURES, rng))
+    psi = np.concatenate(parts, axis=1)
+    return psi / np.maximum(psi.std(axis=0), SMALLEST)
+
+
+def _waves(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """cos(Ωx + b), with a length scale of the square root of the dimension."""
+    omega = rng.standard_normal((x.shape[1], count)) / np.sqrt(x.shape[1])
+    return np.cos(x @ omega + rng.uniform(0, 2 * np.pi, count))

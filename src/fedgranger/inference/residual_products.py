@@ -1,0 +1,170 @@
+r"""Do what is new in a cause and what is left of an effect move together, in any of three ways?
+
+For cause n and effect m let Z be all that may explain either: the effect's own past, the other
+clients', and the cause's before the lags that are tested. With regressions out of fold
+(`cross_fitting`)
+
+$$u_t = s_m(t{+}1) - \hat f(Z_t), \qquad v_t = s_n(t) - \hat g(Z_t).$$
+
+Where n does not drive m, \(E[u_t\, \varphi_t] = 0\) for every φ that Z predicts to be zero, and
+errors of \(\hat f\) and \(\hat g\) enter only as their product (generalised covariance measure,
+Shah and Peters 2020; weighted by functions of Z, Scheidegger, Hörrmann and Bühlmann 2022):
+
+- `linear`: \(\varphi = v\);
+- `quadratic`: \(\varphi_{ij} = s_i s_j - \hat s_i \hat s_j - \hat E[v_i v_j \mid Z]
+  = \hat s_i v_j + v_i \hat s_j + (v_i v_j - \hat E[v_i v_j \mid Z])\), with \(\hat s = s - v\);
+- `interaction`: products of v with the effect's own present states.
+
+For k products over N steps, \(\psi_t = u_t \otimes \varphi_t\),
+
+$$W = N \bar\psi^\top \widehat{\mathrm{Cov}}(\psi)^{-1} \bar\psi, \qquad
+  \frac{N - k}{k (N - 1)}\, W \sim F(k, N - k)$$
+
+(Hotelling). The law that counts is that of copies in which φ is shifted in time against u.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import stats
+
+from fedgranger.inference.cross_fitting import Design, Regression
+
+KINDS = ("linear", "quadratic", "interaction")
+WEIGHTS = np.array([0.5, 0.25, 0.25])
+"""Of the kinds where they are combined: most influences have a linear part."""
+DEPENDENT = 1e-10
+"""Products whose correlation matrix has a smaller condition are dependent."""
+SMALLEST_P, LARGEST_P = 1e-15, 1 - 1e-6
+
+
+class PairProblem(NamedTuple):
+    """One pair: what is predicted, and from what; one row per usable time step.
+
+    Attributes:
+        effect: the effect's next states.
+        own: its present ones, bounded.
+        cause: the cause's states at the tested lags, bounded, lag after lag.
+    """
+
+    design: Design
+    effect: Float[np.ndarray, "row effect_state"]
+    own: Float[np.ndarray, "row effect_state"]
+    cause: Float[np.ndarray, "row cause_state"]
+
+
+class PairResiduals(NamedTuple):
+    """u, and φ of every kind in the order of `KINDS`; one row per usable time step."""
+
+    effect: Float[np.ndarray, "row effect_state"]
+    shapes: tuple[Float[np.ndarray, "row _"], ...]
+
+
+class PairProducts(NamedTuple):
+    """Statistics of a pair, arrays by kind.
+
+    Attributes:
+        statistic: W/k.
+        df: k.
+        rest: N − k.
+        copies: W/k of the copies, (copy, kind).
+        explained: one entry, the share of u that all φ explain together, adjusted for their number.
+        spread: two entries, numbers of φ times states, and of rows times states.
+    """
+
+    statistic: Float[np.ndarray, " kind"]
+    df: Float[np.ndarray, " kind"]
+    rest: Float[np.ndarray, " kind"]
+    copies: Float[np.ndarray, "copy kind"]
+    explained: Float[np.ndarray, " _"]
+    spread: Float[np.ndarray, " _"]
+
+
+def pair_residuals(problem: PairProblem, regression: Regression, seed: int) -> PairResiduals:
+    """U and φ of one pair."""
+    split = problem.effect.shape[1]
+    both = np.concatenate([problem.effect, problem.cause], axis=1)
+    residuals = regression(problem.design, seed)
+    left = residuals(both)
+    u, v = left[:, :split], left[:, split:]
+    predicted = problem.cause - v
+    i, j = np.triu_indices(v.shape[1])
+    square = residuals(v[:, i] * v[:, j])
+    quadratic = predicted[:, i] * v[:, j] + v[:, i] * predicted[:, j] + square
+    interaction = (v[:, :, None] * problem.own[:, None, :]).reshape(len(v), -1)
+    return PairResiduals(u, (v, quadratic, interaction))
+
+
+def pair_products(
+    pair: PairResiduals, time: Int[np.ndarray, " row"], shifts: Int[np.ndarray, " copy"], steps: int
+) -> PairProducts:
+    """Statistics of one pair on the data, and on copies with φ shifted around `steps` steps."""
+    found = np.array([product_statistic(pair.effect, phi) for phi in pair.shapes])
+    row = np.full(steps, -1)
+    inside = time < steps
+    row[time[inside]] = np.flatnonzero(inside)
+    copies = np.full((len(shifts), len(KINDS)), np.nan)
+    for copy, shift in enumerate(shifts):
+        moved = np.roll(row, shift)
+        known = (row >= 0) & (moved >= 0)
+        for kind, phi in enumerate(pair.shapes):
+            part = phi[moved[known]]
+            copies[copy, kind] = product_statistic(pair.effect[row[known]], part)[0]
+    explained, counts = _explained(pair)
+    return PairProducts(
+        found[:, 0],
+        found[:, 1],
+        found[:, 2],
+        copies,
+        np.array([explained]),
+        np.array(counts, dtype=np.float64),
+    )
+
+
+def product_statistic(
+    u: Float[np.ndarray, "row effect_state"], phi: Float[np.ndarray, "row column"]
+) -> tuple[float, int, int]:
+    """W/k of mean(u ⊗ φ), k and N − k; NaN where there are few rows or the products depend."""
+    psi = (u[:, :, None] * phi[:, None, :]).reshape(len(u), -1)
+    N, k = psi.shape
+    rest = N - k
+    if rest < 2 or k == 0:
+        return np.nan, k, rest
+    mean = psi.mean(axis=0)
+    cov = psi.T @ psi / N - np.outer(mean, mean)
+    size = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    if not (size > 0).all():
+        return np.nan, k, rest
+    values, vectors = np.linalg.eigh(cov / np.outer(size, size))
+    if values[0] <= DEPENDENT * values[-1]:
+        return np.nan, k, rest
+    W = (N - 1) * ((vectors.T @ (mean / size)) ** 2 / values).sum()
+    return float(W * rest / (k * (N - 1))), k, rest
+
+
+def _explained(pair: PairResiduals) -> tuple[float, tuple[int, int]]:
+    """Share of u, scaled to unit covariance, that least squares on all φ explain."""
+    u, X = pair.effect, np.concatenate(pair.shapes, axis=1)
+    X = X[:, X.std(axis=0) > 0]
+    fitted = X @ np.linalg.lstsq(X, u, rcond=None)[0]
+    whole = np.linalg.pinv(u.T @ u)
+    share = float(np.trace(whole @ (fitted.T @ u))) / u.shape[1]
+    N, k = X.shape
+    adjusted = 1 - (1 - share) * (N - 1) / max(N - k - 1, 1)
+    return adjusted, (k * u.shape[1], N * u.shape[1])
+
+
+def combine(p_values: Float[np.ndarray, "kind ..."]) -> Float[np.ndarray, ...]:
+    """Weighted Cauchy combination over the kinds (Liu and Xie 2020).
+
+    Kinds without a p-value do not count.
+    """
+    known = np.isfinite(p_values)
+    weights = np.where(known, WEIGHTS.reshape(-1, *[1] * (p_values.ndim - 1)), 0.0)
+    total = weights.sum(axis=0)
+    p = np.clip(np.where(known, p_values, 0.5), SMALLEST_P, LARGEST_P)
+    t = (weights * np.tan((0.5 - p) * np.pi)).sum(axis=0) / np.maximum(total, SMALLEST_P)
+    return np.where(total > 0, stats.cauchy.sf(t), np.nan)

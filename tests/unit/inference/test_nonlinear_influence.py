@@ -1,0 +1,304 @@
+"""The nonlinear test: its parts against independent computations, and whole fits."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedgranger as fg
+from fedgranger.errors import ConfigError, InferenceError
+from fedgranger.inference import two_tests
+from fedgranger.inference.answer import shape_sentences
+from fedgranger.inference.cross_fitting import (
+    REGRESSIONS,
+    Design,
+    features_regression,
+    folds,
+)
+from fedgranger.inference.effect_curves import GRID, effect_curve
+from fedgranger.inference.infer import infer
+from fedgranger.inference.nonlinear_tables import kinds_found, strength_interval
+from fedgranger.inference.nonlinear_test import pair_data, pair_problem
+from fedgranger.inference.residual_products import (
+    KINDS,
+    WEIGHTS,
+    PairProblem,
+    PairProducts,
+    PairResiduals,
+    combine,
+    pair_products,
+    pair_residuals,
+    product_statistic,
+)
+from fedgranger.inference.shifts import tabulate
+from fedgranger.report.html import write_run_report
+from fedgranger.runtime.setup import set_up
+from fedgranger.runtime.uploads import state_source
+from tests.state_sources import source_of
+
+
+def result_source(panel, config):
+    """The states that a fit of the panel tests."""
+    setup = set_up(panel, config)
+    return state_source(panel, {data.name: data.model for data in setup.client_data})
+
+
+def design_of(rng, rows=600, columns=4, states=(2, 1)):
+    inputs = [rng.standard_normal((rows, p)) for p in states]
+    linear = np.concatenate([*inputs, rng.standard_normal((rows, columns))], axis=1)
+    return Design(np.arange(rows), linear, inputs, 3)
+
+
+def test_every_step_is_predicted_once_from_steps_that_are_apart():
+    time = np.concatenate([np.arange(100), np.arange(130, 200)])
+    times_tested = np.zeros(len(time))
+    for tested, used in folds(time, 5):
+        times_tested += tested
+        distance = np.abs(time[tested][:, None] - time[used]).min()
+        assert distance > 5
+        assert used.sum() > 0.6 * len(time)
+    assert (times_tested == 1).all()
+
+
+def test_without_features_residuals_are_those_of_least_squares_out_of_fold():
+    rng = np.random.default_rng(0)
+    design = design_of(rng)
+    targets = design.linear @ rng.standard_normal((7, 2)) + rng.standard_normal((600, 2))
+    found = features_regression(design, 0)(targets)
+    X = np.column_stack([np.ones(600), design.linear])
+    expected = np.empty(targets.shape)
+    for tested, used in folds(design.time, design.gap):
+        b = np.linalg.lstsq(X[used], targets[used], rcond=None)[0]
+        expected[tested] = targets[tested] - X[tested] @ b
+    # features may only help; on linear data a heavy penalty or none of them is chosen
+    assert ((found**2).sum(axis=0) <= (expected**2).sum(axis=0) * (1 + 1e-12)).all()
+    assert np.corrcoef(found.T, expected.T)[0, 2] > 0.995
+
+
+def test_columns_that_repeat_do_not_matter():
+    rng = np.random.default_rng(1)
+    design = design_of(rng)
+    doubled = design._replace(linear=np.concatenate([design.linear, design.linear], axis=1))
+    targets = rng.standard_normal((600, 1)) + design.linear[:, :1]
+    one, two = (features_regression(d, 0)(targets) for d in (design, doubled))
+    np.testing.assert_allclose(one, two, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    # trees and networks take 20 s to import and to learn
+    [pytest.param(n, marks=[pytest.mark.slow] * (n != "features")) for n in REGRESSIONS],
+)
+def test_regressions_find_what_is_not_linear(name):
+    rng = np.random.default_rng(2)
+    design = design_of(rng, rows=1500, columns=1)
+    x, y = design.inputs[0][:, 0], design.inputs[1][:, 0]
+    noise = 0.3 * rng.standard_normal(1500)
+    left = REGRESSIONS[name](design, 0)((np.sin(2 * x) + x * y + noise)[:, None])
+    assert left.var() < 3 * noise.var()  # of 1.5 + 0.09
+    assert np.corrcoef(left[:, 0], noise)[0, 1] > 0.6
+
+
+def test_one_product_is_a_squared_t_statistic():
+    rng = np.random.default_rng(3)
+    u, v = rng.standard_normal((2, 80, 1))
+    found, k, rest = product_statistic(u, v)
+    t = stats.ttest_1samp((u * v)[:, 0], 0.0)
+    assert (k, rest) == (1, 79)
+    np.testing.assert_allclose(found, t.statistic**2, rtol=1e-12)
+    np.testing.assert_allclose(stats.f.sf(found, k, rest), t.pvalue, rtol=1e-9)
+
+
+def test_several_products_are_hotellings_test_whatever_their_units():
+    rng = np.random.default_rng(4)
+    u, v = rng.standard_normal((200, 2)), rng.standard_normal((200, 3))
+    psi = np.einsum("ti,tj->tij", u, v).reshape(200, -1)
+    S = np.cov(psi.T)
+    T2 = 200 * psi.mean(axis=0) @ np.linalg.solve(S, psi.mean(axis=0))
+    found = product_statistic(u, v)[0]
+    np.testing.assert_allclose(found, T2 * (200 - 6) / (6 * 199), rtol=1e-10)
+    scaled = product_statistic(u * [1e5, 1.0], v * [1.0, 1e-4, 7.0])[0]
+    np.testing.assert_allclose(scaled, found, rtol=1e-8)
+    assert np.isnan(product_statistic(u, np.column_stack([v, v[:, 0]]))[0])
+    assert np.isnan(product_statistic(u[:6], v[:6])[0])
+    assert np.isnan(product_statistic(u, 0 * v)[0])
+
+
+def test_kinds_are_combined_with_their_weights():
+    rng = np.random.default_rng(5)
+    p = rng.random((3, 4000))
+    together = combine(p)
+    assert stats.kstest(together, "uniform").pvalue > 0.001
+    small = np.array([[1e-6], [0.4], [0.7]])
+    np.testing.assert_allclose(combine(small), 1e-6 / WEIGHTS[0], rtol=0.01)
+    alone = np.array([np.nan, 0.03, np.nan])
+    np.testing.assert_allclose(combine(alone[:, None]), 0.03, rtol=1e-9)
+    assert np.isnan(combine(np.full((3, 1), np.nan))).all()
+
+
+def exact(design, seed):
+    """Nothing but the mean is predicted."""
+    return lambda targets: targets - targets.mean(axis=0)
+
+
+def test_quadratic_parts_are_squares_less_what_is_predicted():
+    rng = np.random.default_rng(6)
+    s = rng.standard_normal((300, 2))
+    problem = PairProblem(design_of(rng, 300), rng.standard_normal((300, 1)), s[:, :1], s)
+    pair = pair_residuals(problem, exact, 0)
+    v, quadratic, interaction = pair.shapes
+    mean = s.mean(axis=0)
+    for place, (i, j) in enumerate(((0, 0), (0, 1), (1, 1))):
+        product = s[:, i] * s[:, j]
+        expected = product - mean[i] * mean[j] - (v[:, i] * v[:, j]).mean()
+        np.testing.assert_allclose(quadratic[:, place], expected, atol=1e-12)
+    np.testing.assert_allclose(interaction, v * s[:, :1], atol=1e-12)
+
+
+def test_copies_shift_the_cause_against_the_effect():
+    rng = np.random.default_rng(7)
+    u, v = rng.standard_normal((40, 1)), rng.standard_normal((40, 1))
+    time = np.r_[0:25, 28:43]
+    found = pair_products(PairResiduals(u, (v, v, v)), time, np.array([0, 10]), 43)
+    np.testing.assert_allclose(found.copies[0], found.statistic)
+    full = np.full(43, np.nan)
+    full[time] = v[:, 0]
+    left = np.full(43, np.nan)
+    left[time] = u[:, 0]
+    moved = np.roll(full, 10)
+    known = np.isfinite(left) & np.isfinite(moved)
+    expected = product_statistic(left[known][:, None], moved[known][:, None])[0]
+    np.testing.assert_allclose(found.copies[1], expected)
+
+
+def test_curve_of_a_known_influence():
+    rng = np.random.default_rng(8)
+    v = rng.standard_normal((4000, 2))
+    i, j = np.triu_indices(2)
+    quadratic = v[:, i] * v[:, j] - (i == j)
+    u = rng.standard_normal((4000, 3))
+    u[:, 1] += 0.3 * v[:, 1] - 0.2 * quadratic[:, 2]
+    curve = effect_curve(PairResiduals(u, (v, quadratic, v)), 2, 0.95)
+    assert (curve.cause_state, curve.effect_state) == (1, 1)
+    true = 0.3 * GRID - 0.2 * (GRID**2 - 1)
+    assert ((curve.low <= true) & (true <= curve.high)).all()
+    assert (curve.high - curve.low).max() < 0.4
+    facts = curve.facts()
+    sentences = shape_sentences({"curves": {"a -> b": facts}, "kinds_found": {"a -> b": ["x"]}})
+    assert "a -> b: x; where the cause's state 2 is 2 s.d. below" in sentences[0]
+
+
+@pytest.mark.slow  # 400 curves
+def test_bands_of_curves_hold_as_a_whole():
+    rng, inside = np.random.default_rng(9), 0
+    for _ in range(400):
+        v = rng.standard_normal((300, 1))
+        u = 0.2 * v + 0.1 * (v**2 - 1) + rng.standard_normal((300, 1))
+        curve = effect_curve(PairResiduals(u, (v, v**2 - 1, v)), 1, 0.95)
+        true = 0.2 * GRID + 0.1 * (GRID**2 - 1)
+        inside += ((curve.low <= true) & (true <= curve.high)).all()
+    assert abs(inside / 400 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 400)
+
+
+def test_strength_intervals_hold_the_true_share():
+    rng, inside, rho = np.random.default_rng(10), 0, 0.25
+    for _ in range(100):
+        v = rng.standard_normal((400, 1))
+        u = rho * v + np.sqrt(1 - rho**2) * rng.standard_normal((400, 1))
+        made = pair_products(PairResiduals(u, (v, v**2 - 1, v**3)), np.arange(400), np.array([]), 1)
+        low, high = strength_interval(made._replace(copies=np.full((1, 3), np.nan)), 0.95)
+        inside += low <= rho <= high
+    assert abs(inside / 100 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 100)
+
+
+def test_strength_intervals_are_wider_where_copies_are():
+    values = (np.ones(3), np.ones(3), np.full(3, 500.0))
+    made = PairProducts(*values, np.full((20, 3), 0.455), np.array([0.04]), np.array([3.0, 500.0]))
+    low, high = strength_interval(made, 0.95)
+    wide = strength_interval(made._replace(copies=np.full((20, 3), 4 * 0.455)), 0.95)
+    assert wide[0] < low < 0.2 < high
+
+
+def test_kinds_found_count_how_many_were_looked_for():
+    p = {"linear": 0.02, "quadratic": 1e-6, "interaction": 0.6}
+    assert kinds_found(p, 0.05) == ["linear", "quadratic"]
+    assert kinds_found(p | {"linear": 0.03}, 0.05) == ["quadratic"]
+
+
+def test_rows_of_a_pair_have_all_that_is_needed():
+    rng = np.random.default_rng(11)
+    states = rng.standard_normal((200, 4))
+    observed = np.ones((200, 3), dtype=np.bool_)
+    observed[50, 0] = observed[90, 2] = False
+    source = source_of(states, (2, 1, 1), observed=observed)._replace(own_lags=(3, 1, 2))
+    data = pair_data(tabulate(source))
+    problem = pair_problem(data, 2, 0, 2)  # two own lags; three steps of the cause and of client 1
+    t = problem.design.time
+    missing = {*range(50, 53), 89, *range(90, 92)}  # as present step t
+    assert set(range(2, 199)) - set(t.tolist()) == missing
+    assert problem.cause.shape[1] == 2 * 2
+    assert problem.design.linear.shape[1] == 2 + 3 + 2
+    np.testing.assert_allclose(problem.effect, data.states[t + 1][:, 3:])
+    np.testing.assert_allclose(problem.design.linear[:, -2:], data.states[t - 2][:, :2])
+    np.testing.assert_allclose(np.cov(data.states[observed[:, 0], :2].T), np.eye(2), atol=0.02)
+    with pytest.raises(InferenceError, match="usable rows for 55 columns"):
+        pair_problem(data, 2, 0, 50)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    panel, truth = fg.simulate(3, 700, dynamics="quadratic", edges=2, sensor_dims=4, seed=5)
+    config = fg.RunConfig(test="nonlinear", solver="none", copies=40)
+    return panel, truth, config, fg.fit(panel, config)
+
+
+def test_quadratic_edges_are_found_that_no_linear_test_finds(fitted):
+    _, truth, _, result = fitted
+    table = result.edges()
+    found = set(
+        zip(*(table.loc[table["is_edge"], side] for side in ("cause", "effect")), strict=True)
+    )
+    assert found == set(truth.edges)
+    linear = result.inference.beside.edges
+    assert not linear["is_edge"].any()
+    facts = result.manifest["inference"]
+    assert facts["test"] == "nonlinear"
+    assert set(facts["curves"]) == {f"{cause} -> {effect}" for cause, effect in found}
+    for edge in facts["curves"]:
+        assert "quadratic" in facts["kinds_found"][edge]
+        assert set(facts["kinds"][edge]) == set(KINDS)
+    assert table["strength"].between(0, 1).all()
+    assert (table["ci_low"] <= table["strength"] + 1e-12).all()
+
+
+def test_the_run_is_kept_and_shown(fitted, tmp_path):
+    *_, result = fitted
+    result.save(tmp_path / "run")
+    again = fg.Result.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.edges()["p_value"], result.edges()["p_value"])
+    assert again.inference.beside.facts["test"] == "readings"
+    write_run_report(tmp_path / "report.html", again)
+    page = (tmp_path / "report.html").read_text()
+    assert "Shapes of the influences" in page
+    assert page.count('data-chart="shape-') == 2
+
+
+def test_an_interrupted_run_goes_on_from_its_pairs(fitted, tmp_path, monkeypatch):
+    panel, _, config, result = fitted
+    source, record = result_source(panel, config), tmp_path / "copies.jsonl"
+    first = infer(source, config, record=record)
+    made = []
+    monkeypatch.setattr(two_tests, "tested_pair", lambda *args: made.append(args[-1]))
+    again = infer(source, config, record=record)
+    assert not made
+    np.testing.assert_array_equal(first.edges["p_value"], again.edges["p_value"])
+    np.testing.assert_array_equal(first.edges["p_value"], result.edges()["p_value"])
+
+
+def test_added_noise_is_refused(fitted):
+    panel, _, config, _ = fitted
+    with pytest.raises(ConfigError, match="has no nonlinear test"):
+        fg.RunConfig(test="nonlinear", privacy="to-server", epsilon=1.0)
+    source = result_source(panel, config)
+    noisy = source._replace(added_covs=tuple(np.eye(p) for p in source.dims))
+    with pytest.raises(InferenceError, match="which the nonlinear test cannot take out"):
+        infer(noisy, config)
