@@ -195,7 +195,8 @@ class _Factored(_Sums):
         new = zip(self.tail, (u[:, 0], z, f), strict=True)
         self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
-            self.half += w * self._product(later, earlier)
+            if len(later):  # with periodic weights no used pair follows another
+                self.half += w * self._product(later, earlier)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
