@@ -143,7 +143,7 @@ def bands(sets, first):
     print("T, windows, edge | bands cover all along | any false window (5 %) | false edge-windows "
           "before | found after | windows after found")
     for T, count, edge, tail in (
-        (2000, 8, 0.4, np.inf), (2000, 8, 0.4, 4.0), (6000, 8, 0.3, np.inf), (6000, 16, 0.4, np.inf)
+        (600, 8, 0.6, np.inf), (2000, 8, 0.4, np.inf), (2000, 8, 0.4, 4.0), (6000, 8, 0.3, np.inf), (6000, 16, 0.4, np.inf)
     ):
         config = RunConfig(**LATENT, time_windows=count, correction="none")
         cover, false, before, after, windows = [], [], [], [], []

@@ -261,6 +261,7 @@ class EdgeTestOptions(Options):
         0,
         "also follow every edge through so many stretches of the record, each overlapping half of "
         "the next, for 'fedgranger edges RUN --over-time'; 0 does not",
+        below=1000,
     )
 
 
@@ -349,6 +350,12 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
             raise ConfigError(
                 "solver='none' runs no FedGC, so test must be 'auto', 'debiased' or 'readings' and "
                 "uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
+            )
+        needs_steady = self.test == "asymptotic" or self.uncertainty != "none"
+        if self.weighting == "regime" and needs_steady:
+            raise ConfigError(
+                "weighting='regime' is for the tests of states; with test='asymptotic' or "
+                "uncertainty use weighting='window' with the length of the regime"
             )
         least = {"none": 0, "regime": 0, "periodic": 2}.get(self.weighting, 1)
         if self.weighting_span < least:

@@ -74,7 +74,9 @@ class BlockCovariance(NamedTuple):
         where = np.flatnonzero(inside.reshape(-1))
         return self.cov[effect, cause][np.ix_(where, where)]
 
-    def critical_values(self, confidence: float) -> Float[np.ndarray, "effect cause"]:
+    def critical_values(
+        self, confidence: float | Float[np.ndarray, "effect cause"]
+    ) -> Float[np.ndarray, "effect cause"]:
         """Largest Wald statistic that a test of level 1 − confidence accepts."""
         k, rest = self.size, self.test_df
         enough = rest >= 1

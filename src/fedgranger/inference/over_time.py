@@ -30,10 +30,13 @@ from scipy import stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
+from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.decision import adjust, is_wanted
 from fedgranger.inference.drift import time_text
+from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.latent import LatentFit, refit_blocks
 from fedgranger.inference.shifts import StateTable
+from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import strength_intervals
 from fedgranger.inference.wald import padded_blocks, wald_tests
 
@@ -50,6 +53,8 @@ COLUMNS = (
     "is_edge",
 )
 DRAWS = 20_000
+STEPS_PER_STATE = 20
+"""A stretch has at least so many time steps per state and lag."""
 FEWEST_TAIL = 50
 """Draws below a p-value that make their share of all draws a probability."""
 
@@ -104,47 +109,74 @@ def edges_over_time(
     Rows are empty where a stretch does not allow the estimate. `found` is of the whole record.
 
     Raises:
-        InferenceError: no stretch does, with the reason and a remedy.
+        InferenceError: no stretch does, or all are too short, with the reason and a remedy.
     """
-    source, names = table.source, np.array(table.source.names, dtype=object)
+    source = table.source
     stretches = time_stretches(source.num_steps, config.time_windows)
-    across = ~np.eye(len(names), dtype=np.bool_)
-    effect, cause = np.nonzero(across)
-    size = found.fit.lags * np.outer(source.dims, source.dims)
-    laws = {int(k): simultaneous(stretches, int(k), rng) for k in np.unique(size[across])}
-    level = np.vectorize(lambda k: laws[int(k)].level(1 - config.confidence))(size)
-    parts, refusal = [], None
+    needed = STEPS_PER_STATE * found.fit.transition.shape[1]
+    length = int((stretches[:, 1] - stretches[:, 0]).min())
+    if length < needed:
+        most = max(2 * source.num_steps // needed - 1, 1)
+        raise InferenceError(
+            f"stretches of {length} steps are too short for {source.total_dim} states and "
+            f"{found.fit.lags} lags, {needed} are needed; use time_windows = {most} or fewer"
+        )
+    fits, refusal = [], None
     for first, end in stretches.tolist():
-        part = pd.DataFrame(
-            {
-                "cause": names[cause],
-                "effect": names[effect],
-                "start": time_text(source, first),
-                "end": time_text(source, end - 1),
-            }
-        ).reindex(columns=list(COLUMNS))
         try:
-            fit, covariance = refit_blocks(found, table.stretch(first, end), config)
+            fits.append(refit_blocks(found, table.stretch(first, end), config))
         except InferenceError as error:
+            fits.append(None)
             refusal = error
-        else:
-            blocks = padded_blocks(fit.transition, source.dims)[0]
-            critical = covariance.critical_values(1 - level)
-            flat = blocks.reshape(*across.shape, -1)
-            low, high = strength_intervals(flat, covariance.cov, critical)
-            part["strength"] = np.linalg.norm(flat, axis=-1)[across]
-            part["ci_low"], part["ci_high"] = low[across], high[across]
-            part["p_value"] = wald_tests(fit.transition, covariance).p_value[across]
-        parts.append(part)
-    whole = pd.concat(parts, ignore_index=True).astype({"p_value": np.float64})
-    if refusal is not None and whole["p_value"].isna().all():
-        raise InferenceError(f"no stretch of {stretches[0, 1]} steps can be tested ({refusal})")
+    if refusal is not None and not any(fits):
+        raise InferenceError(f"no stretch of {length} steps can be tested: {refusal}")
+    size = found.fit.lags * np.outer(source.dims, source.dims)
+    laws = {int(k): simultaneous(stretches, int(k), rng) for k in np.unique(size)}
+    level = np.vectorize(lambda k: laws[int(k)].level(1 - config.confidence))(size)
+    parts = [
+        _rows(source, *times, fit, 1 - level)
+        for times, fit in zip(stretches.tolist(), fits, strict=True)
+    ]
+    whole = pd.concat(parts, ignore_index=True)
+    across = ~np.eye(len(size), dtype=np.bool_)
     pointwise = whole["p_value"].to_numpy().reshape(len(stretches), -1)
     p = np.stack(
         [laws[int(k)].p_values(own) for k, own in zip(size[across], pointwise.T, strict=True)],
         axis=1,
     )
     return _decided(whole.assign(p_value=p.reshape(-1)), len(stretches), config)
+
+
+def _rows(
+    source: StateSource,
+    first: int,
+    end: int,
+    fit: tuple[Estimate, BlockCovariance] | None,
+    confidence: Float[np.ndarray, "effect cause"],
+) -> pd.DataFrame:
+    """All pairs in one stretch, with pointwise p-values; numbers are NaN where it has no fit."""
+    names, across = np.array(source.names, dtype=object), ~np.eye(len(source.dims), dtype=np.bool_)
+    strength, low, high, p_value = np.full((4, len(names), len(names)), np.nan)
+    if fit is not None:
+        estimated, covariance = fit
+        blocks = padded_blocks(estimated.transition, source.dims)[0].reshape(*across.shape, -1)
+        critical = covariance.critical_values(confidence)
+        low, high = strength_intervals(blocks, covariance.cov, critical)
+        strength = np.linalg.norm(blocks, axis=-1)
+        p_value = wald_tests(estimated.transition, covariance).p_value
+    effect, cause = np.nonzero(across)
+    return pd.DataFrame(
+        {
+            "cause": names[cause],
+            "effect": names[effect],
+            "start": time_text(source, first),
+            "end": time_text(source, end - 1),
+            "strength": strength[across],
+            "ci_low": low[across],
+            "ci_high": high[across],
+            "p_value": p_value[across],
+        }
+    )
 
 
 def _decided(table: pd.DataFrame, count: int, config: RunConfig) -> pd.DataFrame:
@@ -163,4 +195,4 @@ def _decided(table: pd.DataFrame, count: int, config: RunConfig) -> pd.DataFrame
     q = np.minimum(factor * p.reshape(-1), 1.0)
     is_edge = pd.array(q <= config.alpha, dtype="boolean")
     is_edge[np.isnan(q)] = pd.NA
-    return table.assign(q_value=q, is_edge=is_edge)
+    return table.assign(q_value=q, is_edge=is_edge)[list(COLUMNS)]

@@ -46,7 +46,7 @@ class Weighting(NamedTuple):
     """
 
     kind: str = "none"
-    span: float = 0
+    span: float | int = 0
     start: int = 0
 
     def weights(self, steps: Int[np.ndarray, " time"], target: int) -> Float[np.ndarray, " time"]:
@@ -76,7 +76,7 @@ class TrackedMoments(NamedTuple):
     second: Float[np.ndarray, "time n n"]
 
 
-def forgetting_factor(half_life: float) -> float:
+def forgetting_factor(half_life: float | int) -> float:
     """The paper's λ of `ewma` with this half-life in steps."""
     return float(-np.expm1(-np.log(2.0) / half_life))
 
@@ -100,10 +100,10 @@ def tracked_moments(
     weighting: Weighting,
     initial: tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]] | None = None,
 ) -> TrackedMoments:
-    r"""Mean and second moment at every step from the steps up to it, as one pass over the data.
+    """Mean and second moment at every step from the steps up to it, in one pass over the data.
 
-    Equal to `weighted_moments` with the weights of every target. With `initial` moments `ewma` is
-    the paper's own recursion from them, which stays there for λ → 0.
+    Equal to `weighted_moments` with the weights of every target; `tracked_means` explains `initial`
+    moments.
 
     Example:
         >>> x = np.array([[1.0], [3.0]])
@@ -112,27 +112,39 @@ def tracked_moments(
     """
     T, n = values.shape
     products = (values[:, :, None] * values[:, None, :]).reshape(T, n * n)
-    rows = np.concatenate([np.ones((T, 1)), values, products], axis=1)
+    start = None if initial is None else np.concatenate([initial[0], initial[1].reshape(-1)])
+    both = tracked_means(np.concatenate([values, products], axis=1), weighting, start)
+    return TrackedMoments(both[:, :n], both[:, n:].reshape(T, n, n))
+
+
+def tracked_means(
+    values: Float[np.ndarray, "time n"],
+    weighting: Weighting,
+    initial: Float[np.ndarray, " n"] | None = None,
+) -> Float[np.ndarray, "time n"]:
+    r"""Weighted mean at every step of the steps up to it.
+
+    With an `initial` mean the time before the record counts too, as if it had been there all
+    along: `ewma` is then the paper's own recursion from it, and with a span that tends to infinity
+    (λ → 0) both `ewma` and `window` stay there. The other kinds do without.
+    """
+    T, rows = len(values), np.concatenate([np.ones((len(values), 1)), values], axis=1)
+    before = None if initial is None else np.concatenate([[1.0], initial])
     if weighting.kind == "ewma":
-        keep = 0.5 ** (1.0 / weighting.span)
-        if initial is not None:
-            rate = forgetting_factor(weighting.span)
-            start = np.concatenate([[1.0], initial[0], initial[1].reshape(-1)])
-            sums = signal.lfilter([rate], [1.0, -keep], rows, axis=0, zi=keep * start[None])[0]
-        else:
-            sums = signal.lfilter([1.0], [1.0, -keep], rows, axis=0)
+        keep, rate = 0.5 ** (1.0 / weighting.span), forgetting_factor(weighting.span)
+        past = np.zeros((1, rows.shape[1])) if before is None else keep * before[None]
+        sums = np.asarray(signal.lfilter([rate], [1.0, -keep], rows, axis=0, zi=past)[0])
     elif weighting.kind == "window":
-        total = np.cumsum(rows, axis=0)
         length = int(weighting.span)
-        sums = total.copy()
-        sums[length:] -= total[:-length]
+        sums = np.cumsum(rows, axis=0)
+        sums[length:] -= sums[:-length].copy()
+        if before is not None:
+            sums += np.maximum(length - 1 - np.arange(T), 0)[:, None] * before
     elif weighting.kind == "periodic":
         sums = _periodic_sums(rows, weighting)
     else:
         sums = _regime_sums(rows, weighting)
-    sums = np.asarray(sums)
-    mean = sums[:, 1 : n + 1] / sums[:, :1]
-    return TrackedMoments(mean, (sums[:, n + 1 :] / sums[:, :1]).reshape(T, n, n))
+    return sums[:, 1:] / sums[:, :1]
 
 
 def _periodic_sums(rows: np.ndarray, weighting: Weighting) -> np.ndarray:
