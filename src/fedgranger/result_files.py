@@ -1,9 +1,9 @@
 """What a run found, as files of its folder: tests, covariances along training, normal operation.
 
 `edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
-`edges_latent.csv` or `edges_readings.csv`, with its entries beside it; `edges_over_time.csv` follows
-the edges through the record, when that was asked for. They are for people: what a run is read from are the arrays of `estimate.npz`, column by column (folders of version 0.1.0: the
-tables).
+`edges_latent.csv` or `edges_readings.csv`, with its entries beside it; `edges_over_time.csv`
+follows the edges through the record, when that was asked for. They are for people: what a run is
+read from are the arrays of `estimate.npz`, column by column (folders of version 0.1.0: the tables).
 """
 
 from __future__ import annotations

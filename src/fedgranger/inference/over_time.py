@@ -134,8 +134,8 @@ def edges_over_time(
     laws = {int(k): simultaneous(stretches, int(k), rng) for k in np.unique(size)}
     level = np.vectorize(lambda k: laws[int(k)].level(1 - config.confidence))(size)
     parts = [
-        _rows(source, *times, fit, 1 - level)
-        for times, fit in zip(stretches.tolist(), fits, strict=True)
+        _rows(source, first, end, fit, 1 - level)
+        for (first, end), fit in zip(stretches.tolist(), fits, strict=True)
     ]
     whole = pd.concat(parts, ignore_index=True)
     across = ~np.eye(len(size), dtype=np.bool_)
@@ -195,4 +195,4 @@ def _decided(table: pd.DataFrame, count: int, config: RunConfig) -> pd.DataFrame
     q = np.minimum(factor * p.reshape(-1), 1.0)
     is_edge = pd.array(q <= config.alpha, dtype="boolean")
     is_edge[np.isnan(q)] = pd.NA
-    return table.assign(q_value=q, is_edge=is_edge)[list(COLUMNS)]
+    return table.assign(q_value=q, is_edge=is_edge).reindex(columns=list(COLUMNS))

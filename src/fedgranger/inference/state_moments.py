@@ -51,7 +51,7 @@ class StateMoments(NamedTuple):
 
     @property
     def unevenness(self) -> float:
-        """n Σw⁴/(Σw²)²: by how much weights raise the relative variance of a variance; 1: none."""
+        """N Σw⁴/(Σw²)²: by how much weights raise the relative variance of a variance; 1: none."""
         return self.num_pairs * self.total_fourth / self.total_square**2
 
 

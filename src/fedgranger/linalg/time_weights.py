@@ -10,7 +10,7 @@ and the kinds differ in \(w_t\):
 | kind | \(w_t(s)\) for \(s \le t\) |
 |---|---|
 | `none` | 1: the data are taken as stationary |
-| `ewma` | \((1 - \lambda)^{t-s}\), \(1 - \lambda = 2^{-1/\mathrm{span}}\): halves every `span` steps |
+| `ewma` | \((1 - \lambda)^{t-s}\), λ such that it halves every `span` steps |
 | `window` | 1 for the last `span` steps |
 | `periodic` | 1 for steps at the same phase of a period of `span` steps (1/48 of it either way) |
 | `regime` | 1 since the regime began; before, 0, or halving every `span` steps |
@@ -33,7 +33,7 @@ WEIGHTINGS = ("none", "ewma", "window", "periodic", "regime")
 NEGLIGIBLE = 1e-12
 """Smaller weights of time steps count as zero."""
 PHASES = 48
-"""Of a period, a step either way of the target's phase counts as the same: half an hour of a day."""
+"""1/48 of a period either way of the target's phase counts as the same: half an hour of a day."""
 
 
 class Weighting(NamedTuple):

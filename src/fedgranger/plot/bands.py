@@ -45,9 +45,12 @@ def bands(
             f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
         )
     table = result.edges_over_time(cause, effect)
-    pairs = table.groupby(["cause", "effect"], sort=False)["p_value"].min().sort_values()
+    smallest: dict[tuple[str, str], float] = {}
+    for one, other, p in zip(table["cause"], table["effect"], table["p_value"], strict=True):
+        smallest[one, other] = float(np.nanmin([p, smallest.get((one, other), np.inf)]))
+    pairs = sorted(smallest, key=lambda pair: smallest[pair])
     ax = choose_axes(ax, 6.4, 3.6)
-    for (one, other), colour in zip(pairs.index[:max_edges], CYCLE, strict=False):
+    for (one, other), colour in zip(pairs[:max_edges], CYCLE, strict=False):
         own = table.loc[(table["cause"] == one) & (table["effect"] == other)]
         _draw(ax, own, f"{shorten(one, 20)} → {shorten(other, 20)}", colour)
     ax.set_ylim(bottom=0)

@@ -20,7 +20,6 @@ from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
 from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
 from fedgranger.uncertainty.recursion import RowsState, prior_state
 
-
 SMALLEST_RESIDUAL = 1e-12
 """Share of a sensor's power that its state must leave for its noise to be tracked."""
 

@@ -107,7 +107,9 @@ def test_couplings_that_are_left_out_are_not_tested(changing):
 
 
 def test_stretches_too_short_say_so(changing):
-    with pytest.raises(InferenceError, match=r"stretches of 11 steps .* 80 are needed; use time_windows = 59"):
+    with pytest.raises(
+        InferenceError, match=r"stretches of 11 steps .* 80 are needed; use time_windows = 59"
+    ):
         follow(changing, time_windows=400)
     found = infer(changing, formula_config(time_windows=400))
     assert found.over_time is None

@@ -250,4 +250,6 @@ def test_tracked_steady_state_follows_a_change():
     found = solve_steady_state(row.params, windows, client="c", weights=weights)
     alone = solve_steady_state(row.params, inside, client="c")
     assert close(found.granger, alone.granger, 1e-10)
-    assert not close(solve_steady_state(row.params, windows, client="c").granger, alone.granger, 0.1)
+    assert not close(
+        solve_steady_state(row.params, windows, client="c").granger, alone.granger, 0.1
+    )
