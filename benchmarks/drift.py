@@ -1,9 +1,10 @@
 """Weights of time steps, drift detection and edges over time: what they do on simulated data.
 
-    python -m benchmarks.drift weights|detection|bands [--sets N] [--first-seed K]
+    python -m benchmarks.drift weights|detection|bands|alarms [--sets N] [--first-seed K]
 
 `weights`: size and standard errors of the latent test with weights, on stationary data.
-`detection`: how often data that do not change are reported as drifting, and data that do.
+`detection`: how often a change halfway is found, with its client and place.
+`alarms`: how often whole runs on data that do not change warn of drift (six clients; slow).
 `bands`: coverage of the bands of edges over time, and an edge that appears in the middle.
 Three clients with two states each unless said otherwise; figures are mean(Monte Carlo error).
 """
@@ -17,8 +18,10 @@ import numpy as np
 import fedgranger
 from fedgranger.config import RunConfig
 from fedgranger.data.simulation_options import SCENARIOS
+from fedgranger.inference.drift import find_drift, in_regime
 from fedgranger.inference.infer import infer
 from fedgranger.inference.latent import fit_latent, pair_tests
+from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.states import StateChunk, StateSource
 
 DIMS = (2, 2, 2)
@@ -69,8 +72,6 @@ def weights(sets, first):
         "periodic, 24 steps, T = 6000": (6000, {"weighting": "periodic", "weighting_span": 24}),
         "regime of 500": (2000, {"weighting": "regime", "regime_start": "1500"}),
     }
-    from fedgranger.inference.drift import in_regime
-
     print("weights | effective pairs | size, edges | size, entries | std. error / spread")
     for name, (T, options) in cases.items():
         config = RunConfig(**LATENT, **options)
@@ -93,10 +94,12 @@ def weights(sets, first):
         sys.stdout.flush()
 
 
-def detection(sets, first):
+def alarms(sets, first, only=()):
     print("data without change | share of records with a warning")
     long = [(name, 2000) for name in ("base", "student4", "nearunit", "missing10", "daily")]
     for name, T in [("base", 500), ("student4", 500), *long]:
+        if only and name not in only:
+            continue
         period = "auto" if name == "daily" else "none"
         config = RunConfig(test="debiased", solver="none", state_dim=2, period=period)
         told = []
@@ -109,9 +112,9 @@ def detection(sets, first):
             if drift is not None:
                 told.append([bool(drift["changes"])])
         print(f"{name}, T = {T} | {share(told)} of {len(told)}", flush=True)
-    from fedgranger.inference.drift import find_drift
-    from fedgranger.inference.shifts import tabulate
 
+
+def detection(sets, first):
     print("data that change halfway | found | right client | place, quartiles in steps")
     for T in (500, 2000):
         for what in (
@@ -124,7 +127,7 @@ def detection(sets, first):
             "dynamics, radius 0.8 to 0.5",
         ):
             hits, right, places = [], [], []
-            for seed in range(first, first + 2 * sets):
+            for seed in range(first, first + sets):
                 rng = np.random.default_rng(seed)
                 edge = {"edge of 0.3": 0.3, "edge of 0.6": 0.6}.get(what, 0.0)
                 path = transitions(rng, T, edge)
@@ -195,10 +198,14 @@ def bands(sets, first):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("study", choices=("weights", "detection", "bands"))
+    parser.add_argument("study", choices=("weights", "detection", "bands", "alarms"))
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=(), help="scenarios of alarms")
     asked = parser.parse_args()
-    {"weights": weights, "detection": detection, "bands": bands}[asked.study](
-        asked.sets, asked.first_seed
-    )
+    if asked.study == "alarms":
+        alarms(asked.sets, asked.first_seed, asked.only)
+    else:
+        {"weights": weights, "detection": detection, "bands": bands}[asked.study](
+            asked.sets, asked.first_seed
+        )
