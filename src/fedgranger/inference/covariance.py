@@ -115,7 +115,7 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
     size = lags * np.outer(source.dims, source.dims)
     rho = _lag_one(source, fit) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
-    total, first, second = lag_products(source, fit, weights)
+    total, first, second, matched = lag_products(source, fit, weights)
     cov = total / n**2
     fell_back = ~_positive(cov, size) & (rule == "model")
     if fell_back.any():  # rare: read the source again, with more lags
@@ -125,9 +125,11 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
     if source.is_noise_added:
         cov = cov / (1 + _widening(source, fit))
     n_var = n / fit.moments.unevenness
+    # periodic weights leave pairs that do not follow each other, so no products over lags
+    followed = np.ones(len(weights)) if source.weighting == "none" else matched / n
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n_var * second / first**2 * size / (size + 2)
-        relative_var = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
+        relative_var = 3 * kurtosis - 1 + 4 * float((weights**2 * followed).sum())
         most = fit.moments.effective_pairs - lags * source.total_dim
         df = np.clip(2 * n_var / relative_var, 1.0, max(most, 1.0))
     return BlockCovariance(cov, df, source.dims, lags, len(weights), fell_back)
