@@ -1,10 +1,12 @@
 """Weights of time steps, drift detection and edges over time: what they do on simulated data.
 
     python -m benchmarks.drift weights|detection|bands|alarms [--sets N] [--first-seed K]
+    python -m benchmarks.drift example [--out FOLDER]
 
 `weights`: size and standard errors of the latent test with weights, on stationary data.
 `detection`: how often a change halfway is found, with its client and place.
 `alarms`: how often whole runs on data that do not change warn of drift (six clients; slow).
+`example`: data in which an edge appears halfway, for the commands of docs/drift.md.
 `bands`: coverage of the bands of edges over time, and an edge that appears in the middle.
 Three clients with two states each unless said otherwise; figures are mean(Monte Carlo error).
 """
@@ -196,14 +198,30 @@ def bands(sets, first):
         )
 
 
+def example(folder):
+    """Write hourly data of three clients with eight sensors each; an edge appears halfway."""
+    rng = np.random.default_rng(1)
+    source = states_of(rng, transitions(rng, 2000, 0.5), noise=0.0)
+    states = next(source.chunks()).states
+    arrays = {}
+    for m, name in enumerate(source.names):
+        clean = states[:, 2 * m : 2 * m + 2] @ rng.normal(size=(2, 8))
+        arrays[name] = clean + 0.5 * rng.normal(size=clean.shape)
+    hours = np.datetime64("2026-01-01T00", "ns") + np.arange(2000) * np.timedelta64(1, "h")
+    fedgranger.Panel.from_arrays(arrays, time=hours).write(folder)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("study", choices=("weights", "detection", "bands", "alarms"))
+    parser.add_argument("study", choices=("weights", "detection", "bands", "alarms", "example"))
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=(), help="scenarios of alarms")
+    parser.add_argument("--out", default="plant", help="folder of the example")
     asked = parser.parse_args()
-    if asked.study == "alarms":
+    if asked.study == "example":
+        example(asked.out)
+    elif asked.study == "alarms":
         alarms(asked.sets, asked.first_seed, asked.only)
     else:
         {"weights": weights, "detection": detection, "bands": bands}[asked.study](

@@ -126,7 +126,7 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
         cov = cov / (1 + _widening(source, fit))
     n_var = n / fit.moments.unevenness
     # periodic weights leave pairs that do not follow each other, so no products over lags
-    followed = np.ones(len(weights)) if source.weighting == "none" else matched / n
+    followed = matched / n if source.weighting == "periodic" else np.ones(len(weights))
     with np.errstate(divide="ignore", invalid="ignore"):
         kurtosis = n_var * second / first**2 * size / (size + 2)
         relative_var = 3 * kurtosis - 1 + 4 * float((weights**2 * followed).sum())

@@ -1,6 +1,7 @@
 """What holds for every plot: axes, pyplot, names, matplotlib that is missing, the gallery."""
 
 import re
+from dataclasses import replace
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,14 @@ def rca(result, **options):
     return fg.plot.rca(pd.DataFrame(table), **options)
 
 
+def bands(result, **options):
+    parts = [result.edges().assign(start=f"step {k}", end=f"step {k + 9}") for k in (0, 5, 10)]
+    found = result.inference._replace(over_time=pd.concat(parts, ignore_index=True))
+    return fg.plot.bands(replace(result, inference=found), **options)
+
+
 DRAW = {
+    "bands": bands,
     "graph": fg.plot.graph,
     "heatmap": fg.plot.heatmap,
     "heatmap-q": lambda result, **o: fg.plot.heatmap(result, value="q_value", **o),
