@@ -1,9 +1,9 @@
 """What holds for every plot: axes, pyplot, names, matplotlib that is missing, the gallery."""
 
 import re
-from dataclasses import replace
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
