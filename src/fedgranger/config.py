@@ -248,10 +248,28 @@ class EdgeTestOptions(Options):
     )
     weighting: str = choice(
         "none",
-        ("none", "ewma", "window"),
-        "weights of time steps in the tests: none, ewma or window",
+        ("none", "ewma", "window", "periodic", "regime"),
+        "for data that drift, which time steps count in the latent test: none (all alike), ewma "
+        "(less and less back in time), window (the last ones), periodic (those at the same phase "
+        "of a cycle as the last one, such as the same hour of the day) or regime (those since the "
+        "last change)",
     )
-    weighting_span: int = whole(0, "half-life of ewma, or length of window, in steps")
+    weighting_span: int = whole(
+        0,
+        "in steps: half-life of ewma, length of window, period of periodic; of regime the "
+        "half-life of what was before the change (0: it does not count)",
+    )
+    regime_start: str = text(
+        "auto",
+        'when the present regime began: a time of the data, or "auto": the last change that the '
+        "clients' states show",
+    )
+    time_windows: int = whole(
+        0,
+        "also follow every edge through so many stretches of the record, each overlapping half of "
+        "the next, for 'fedgranger edges RUN --over-time'; 0 does not",
+        below=1000,
+    )
 
 
 @dataclass(frozen=True)
@@ -340,9 +358,17 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
                 "solver='none' runs no FedGC, so test must be 'auto', 'debiased', 'readings' or "
                 "'nonlinear' and uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
             )
-        if self.weighting != "none" and self.weighting_span < 1:
+        needs_steady = self.test == "asymptotic" or self.uncertainty != "none"
+        if self.weighting == "regime" and needs_steady:
             raise ConfigError(
-                f"weighting_span is {self.weighting_span}; it must be a whole number of at least 1"
+                "weighting='regime' is for the tests of states; with test='asymptotic' or "
+                "uncertainty use weighting='window' with the length of the regime"
+            )
+        least = {"none": 0, "regime": 0, "periodic": 2}.get(self.weighting, 1)
+        if self.weighting_span < least:
+            raise ConfigError(
+                f"weighting_span is {self.weighting_span}; it must be a whole number of at least "
+                f"{least}"
             )
 
     def _check_private(self) -> None:

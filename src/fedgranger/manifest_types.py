@@ -75,6 +75,23 @@ class AuditFacts(TypedDict):
     clients: NotRequired[dict[str, Any]]
 
 
+class ChangeFacts(TypedDict):
+    """One thing of one client that changes over the record, and around when."""
+
+    client: str
+    what: str
+    p_value: float
+    time: str
+
+
+class DriftFacts(TypedDict):
+    """What changes over the record, at which level, among how many tests."""
+
+    num_tests: int
+    level: float
+    changes: list[ChangeFacts]
+
+
 class InferenceFacts(TypedDict):
     """Which test was made, why, and what its checks gave.
 
@@ -111,6 +128,7 @@ class InferenceFacts(TypedDict):
     warnings: list[str]
     reasons: dict[str, str]
     gaps: NotRequired[dict[str, Any]]
+    drift: NotRequired[DriftFacts]
     detectable_strength: dict[str, float]
     positive_control: NotRequired[dict[str, float]]
     innovation_cov: NotRequired[dict[str, list[list[float]]]]

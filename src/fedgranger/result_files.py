@@ -1,9 +1,9 @@
 """What a run found, as files of its folder: tests, covariances along training, normal operation.
 
 `edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
-`edges_latent.csv` or `edges_readings.csv`, with its entries beside it. They are for people: what a
-run is read from are the arrays of `estimate.npz`, column by column (folders of version 0.1.0: the
-tables).
+`edges_latent.csv` or `edges_readings.csv`, with its entries beside it; `edges_over_time.csv`
+follows the edges through the record, when that was asked for. They are for people: what a run is
+read from are the arrays of `estimate.npz`, column by column (folders of version 0.1.0: the tables).
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from fedgranger.uncertainty.record import Propagation
 
 NORMAL_FILE = "normal.npz"
 SEASONS_FILE = "seasons.json"
+OVER_TIME_FILE = "edges_over_time.csv"
 NAMES = ("cause", "effect")
+TIMES = ("start", "end")
+OVER_TIME = "over_time."
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
 OTHER_FILES = tuple(
@@ -45,6 +48,9 @@ def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
     }
     for name, table in (("edges", found.edges), ("entries", found.entries)):
         out |= {f"{kind}_{name}.{column}": _as_array(table, column) for column in table.columns}
+    if found.over_time is not None:
+        table = found.over_time
+        out |= {f"{OVER_TIME}{column}": _as_array(table, column) for column in table.columns}
     if found.audit is not None:
         out |= {f"{kind}_audit_{name}": part for name, part in found.audit.found._asdict().items()}
         out[f"{kind}_audit_statistics"] = found.audit.statistics
@@ -67,6 +73,8 @@ def read_inference(
 ) -> EdgeInference | None:
     """Undo `inference_arrays`; None when the run has no tests."""
     found = _read(folder, facts, arrays, "")
+    if found is not None and any(name.startswith(OVER_TIME) for name in arrays):
+        found = found._replace(over_time=_table(folder, arrays, OVER_TIME, OVER_TIME_FILE))
     other = facts.get("beside")
     if found is None or other is None:
         return found
@@ -106,7 +114,7 @@ def _read(
 def _as_array(table: pd.DataFrame, name: str) -> np.ndarray:
     """Names as text, counts and numbers as they are, decisions as 1, 0 or NaN."""
     column = table[name]
-    if name in NAMES:
+    if name in (*NAMES, *TIMES):
         return column.to_numpy(dtype=np.str_)
     if name in INTEGERS and not np.isnan(column.to_numpy(dtype=np.float64)).any():
         return column.to_numpy(dtype=np.int64)
@@ -120,8 +128,9 @@ def _table(
     if not names:
         return read_table(folder / file_name)
     table = pd.DataFrame({name.removeprefix(prefix): arrays[name] for name in names})
-    for name in NAMES:
-        table[name] = [str(value) for value in table[name]]
+    for name in (*NAMES, *TIMES):
+        if name in table:
+            table[name] = [str(value) for value in table[name]]
     if DECISION in table:
         table[DECISION] = table[DECISION].astype("boolean")
     return table

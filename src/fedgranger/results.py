@@ -25,6 +25,7 @@ from fedgranger.option_fields import check_choice
 from fedgranger.result_files import (
     NORMAL_FILE,
     OTHER_FILES,
+    OVER_TIME_FILE,
     SEASONS_FILE,
     inference_arrays,
     load_normal,
@@ -135,6 +136,33 @@ class Result:
             table = by_certainty(table)
         return table
 
+    def edges_over_time(self, cause: str | None = None, effect: str | None = None) -> pd.DataFrame:
+        """Every edge in every stretch of the record: strength, its band, p-value and decision.
+
+        `ci_low` and `ci_high` hold for all stretches of an edge together at the run's confidence,
+        and `p_value` is the chance of so much in any of them without an influence.
+
+        Args:
+            cause: only edges from this client.
+            effect: only edges to this client.
+
+        Raises:
+            RunError: the run did not follow its edges.
+        """
+        if self.inference is None or self.inference.over_time is None:
+            asked = "could not follow its edges in time; its warnings say why"
+            raise RunError(
+                f"this run {asked}"
+                if self.config.time_windows
+                else "this run did not follow its edges in time; fit with time_windows=8"
+            )
+        table = self.inference.over_time
+        for column, name in (("cause", cause), ("effect", effect)):
+            if name is not None and name not in self.clients:
+                raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
+            table = table if name is None else table.loc[table[column] == name]
+        return table.reset_index(drop=True)
+
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:
         """One row per entry of every cross-client block (row and col count states from 0).
 
@@ -222,6 +250,8 @@ class Result:
             views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
             tables |= dict(zip(FEDGC_FILES, views, strict=True))
         tables |= other_tables(self.inference)
+        if self.inference is not None and self.inference.over_time is not None:
+            tables[OVER_TIME_FILE] = self.inference.over_time
         for name, table in tables.items():
             run.write_table(name, table)
         run.write("trace.parquet", lambda path: self.trace.to_parquet(path, index=False))
@@ -230,7 +260,8 @@ class Result:
         if self.reference is not None:
             save_normal(run, self.monitors, self.reference)
         save_seasons(run, self.seasons)
-        run.remove_others(*FEDGC_FILES, *OTHER_FILES, NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
+        run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE)
+        run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
         run.finish(self.manifest)
 
     @classmethod

@@ -38,7 +38,7 @@ HANDLED = {
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
     ("federation.md", "sh"): 2,
-    ("gallery.md", "python"): 11,
+    ("gallery.md", "python"): 12,
     ("options.md", "toml"): 1,
     ("privacy.md", "sh"): 2,
     ("privacy.md", "toml"): 1,

@@ -49,6 +49,8 @@ FULL = RunConfig(
     hac="andrews",
     weighting="ewma",
     weighting_span=500,
+    regime_start="2026-03-01",
+    time_windows=6,
     uncertainty="joint",
     epsilon=2.0,
     delta=1e-6,
@@ -192,7 +194,8 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
         (
             "weighting",
             "emwa",
-            "weighting is 'emwa'; choose one of none, ewma, window; did you mean 'ewma'?",
+            "weighting is 'emwa'; choose one of none, ewma, window, periodic, regime; did you mean "
+            "'ewma'?",
         ),
         ("alpha", 0.0, f"alpha is 0.0; {BETWEEN}"),
         ("alpha", 1, f"alpha is 1; {BETWEEN}"),
@@ -228,6 +231,8 @@ def test_bad_value_is_one_exact_sentence(name, value, message):
         {"lags": "auto", "max_lags": 1},
         {"weighting": "none", "weighting_span": 0},
         {"weighting": "window", "weighting_span": 1},
+        {"weighting": "periodic", "weighting_span": 2},
+        {"weighting": "regime", "weighting_span": 0},
     ],
 )
 def test_border_values_are_allowed(values):
@@ -239,6 +244,13 @@ def test_weights_need_a_span(weighting):
     with pytest.raises(ConfigError) as caught:
         RunConfig(weighting=weighting)
     assert str(caught.value) == f"weighting_span is 0; {WHOLE} 1"
+
+
+def test_a_period_has_two_steps_and_a_regime_no_steady_state():
+    with pytest.raises(ConfigError, match=r"weighting_span is 1; it must be .* at least 2"):
+        RunConfig(weighting="periodic", weighting_span=1)
+    with pytest.raises(ConfigError, match="use weighting='window' with the length of the regime"):
+        RunConfig(weighting="regime", test="asymptotic")
 
 
 @pytest.mark.parametrize(

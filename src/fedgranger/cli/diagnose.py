@@ -80,7 +80,7 @@ def diagnose(
 
 
 def _lag_lines(facts: Mapping[str, Any]) -> list[str]:
-    """The lag criterion's table, what arrives later, and what gaps cost."""
+    """The lag criterion's table, what arrives later, what changes, and what gaps cost."""
     lines = []
     if scores := facts.get("lag_criterion"):
         listed = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
@@ -90,6 +90,12 @@ def _lag_lines(facts: Mapping[str, Any]) -> list[str]:
         f"later (p = {one['p_value']:.2g})"
         for one in facts.get("late_arrivals", ())
     ]
+    if drift := facts.get("drift"):
+        lines += [
+            f"changes over the record: {one['what']} of {one['client']} around {one['time']} "
+            f"(p = {one['p_value']:.2g} after {drift['num_tests']} tests)"
+            for one in drift["changes"]
+        ]
     if gaps := facts.get("gaps"):
         lines.append(
             f"gaps of more than {gaps['longest_gap']} rows: {gaps['rows_left_out']} of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ from fedgranger.cli.console import (
     out,
     print_line,
 )
-from fedgranger.cli.tables import edge_table, untested_lines
+from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import (
     RANKING_WORDS,
@@ -43,6 +44,17 @@ def edges(
     bound: Annotated[
         bool, typer.Option("--bound", help="Bound the chance that any reported edge is false.")
     ] = False,
+    over_time: Annotated[
+        bool,
+        typer.Option(
+            "--over-time",
+            help="When each edge is there: of a run that was fit with --time-windows.",
+        ),
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="With --over-time, also draw it: a .png, .svg or .pdf file."),
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """List the edges of a run, most certain first."""
@@ -50,6 +62,16 @@ def edges(
         raise ConfigError(f"--top is {top}; it must be at least 1")
     check_level(alpha)
     result = Result.load(run)
+    if over_time:
+        if bound or alpha is not None or correction is not None or estimate != "auto":
+            raise ConfigError(
+                "--over-time has the level, correction and test of the run; leave --alpha, "
+                "--correction, --estimate and --bound out"
+            )
+        _print_over_time(result, top, picture, json_output=json_output)
+        return
+    if picture is not None:
+        raise ConfigError("--picture is for --over-time; add it, or see 'fedgranger report'")
     is_tested = result.inference is not None and estimate != "fedgc"
     if not is_tested and (bound or alpha is not None or correction is not None):
         raise ConfigError("--alpha, --correction and --bound need a run with tests")
@@ -76,3 +98,27 @@ def edges(
             "\nAll reported edges pass Holm's test, which reports any false edge with probability "
             f"at most its level, at level {value:.3g}."
         )
+
+
+def _print_over_time(
+    result: Result, top: int | None, picture: Path | None, *, json_output: bool
+) -> None:
+    table = result.edges_over_time()
+    if picture is not None:
+        from fedgranger.plot.bands import bands
+        from fedgranger.plot.canvas import save_figure
+
+        save_figure(bands(result), picture)
+    if json_output:
+        typer.echo(table.to_json(orient="records"))
+        return
+    stretches = table[["start", "end"]].drop_duplicates()
+    first, last = stretches.iloc[0], stretches.iloc[-1]
+    config = result.config
+    print_line(
+        f"{len(stretches)} stretches from {first['start']} to {last['end']}, each half in the "
+        f"next. '#': the edge is there ({config.correction}, level {config.alpha:g} for all "
+        "stretches of an edge together), '.': not shown, '?': not tested. Strengths with their "
+        "bands are in edges_over_time.csv."
+    )
+    out.print(over_time_table(table, top))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.data.time_axis import TimeGrid
+from fedgranger.data.time_axis import TimeGrid, grid_time
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.time_fields import axis_fields
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
@@ -104,6 +104,7 @@ def collect_states(
         declared=tuple(name for name in names if hellos[name].values["is_declared"]),
         noise_shares=tuple(float(hellos[name].values["noise_share"]) for name in names),
         added_covs=added if any(cov.any() for cov in added) else (),
+        times=grid_time(grid),
     )
 
 

@@ -13,6 +13,8 @@ Finite samples: \(\phi_t\) is divided by one minus the leverage of its pair (the
 correction, HC3), and the variance estimate gets degrees of freedom of its own from the kurtosis
 of \(\phi\) and from the lags: \(\nu = 2n/(3\kappa - 1 + 4\sum_k w_k^2)\), \(\kappa = 1\) for
 Gaussian \(\phi\) (a variance has relative variance (3κ − 1)/n, every lag product adds 4 w²/n).
+With weights of time steps, which are part of \(\phi\), n is \((\sum w^2)^2/\sum w^4\) there:
+uneven weights make the variance, too, an average over fewer pairs.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class BlockCovariance(NamedTuple):
         where = np.flatnonzero(inside.reshape(-1))
         return self.cov[effect, cause][np.ix_(where, where)]
 
-    def critical_values(self, confidence: float) -> Float[np.ndarray, "effect cause"]:
+    def critical_values(
+        self, confidence: float | Float[np.ndarray, "effect cause"]
+    ) -> Float[np.ndarray, "effect cause"]:
         """Largest Wald statistic that a test of level 1 − confidence accepts."""
         k, rest = self.size, self.test_df
         enough = rest >= 1
@@ -111,7 +115,7 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
     size = lags * np.outer(source.dims, source.dims)
     rho = _lag_one(source, fit) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
-    total, first, second = lag_products(source, fit, weights)
+    total, first, second, matched = lag_products(source, fit, weights)
     cov = total / n**2
     fell_back = ~_positive(cov, size) & (rule == "model")
     if fell_back.any():  # rare: read the source again, with more lags
@@ -120,10 +124,14 @@ def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") ->
         cov = np.where(fell_back[..., None, None], total / n**2, cov)
     if source.is_noise_added:
         cov = cov / (1 + _widening(source, fit))
+    n_var = n / fit.moments.unevenness
+    # periodic weights leave pairs that do not follow each other, so no products over lags
+    followed = matched / n if source.weighting == "periodic" else np.ones(len(weights))
     with np.errstate(divide="ignore", invalid="ignore"):
-        kurtosis = n * second / first**2 * size / (size + 2)
-        relative_var = 3 * kurtosis - 1 + 4 * float((weights**2).sum())
-        df = np.clip(2 * n / relative_var, 1.0, n - lags * source.total_dim)
+        kurtosis = n_var * second / first**2 * size / (size + 2)
+        relative_var = 3 * kurtosis - 1 + 4 * float((weights**2 * followed).sum())
+        most = fit.moments.effective_pairs - lags * source.total_dim
+        df = np.clip(2 * n_var / relative_var, 1.0, max(most, 1.0))
     return BlockCovariance(cov, df, source.dims, lags, len(weights), fell_back)
 
 
@@ -156,7 +164,7 @@ def _widening(source: StateSource, fit: Estimate) -> float:
     squares: together \(\sum_i \nu_i^2 / n\), ν the eigenvalues of \(N G_0^{-1}\). None is taken
     larger than \(\sqrt{n / L P}\): so small a signal could be a sampling error.
     """
-    N, n = np.kron(np.eye(fit.lags), source.added_cov), fit.moments.num_pairs
+    N, n = np.kron(np.eye(fit.lags), source.added_cov), fit.moments.effective_pairs
     half = np.linalg.cholesky(fit.inverse_cov)
     values = np.linalg.eigvalsh(half.T @ N @ half)
     return float(np.minimum(values**2, n / len(N)).sum() / n)

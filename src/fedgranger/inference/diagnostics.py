@@ -19,6 +19,8 @@ LARGE_P = (1.7339, 0.93202, -0.12745, -0.010368)
 """Of the statistic with a constant, below and above its value -1.61 (MacKinnon 1994)."""
 NEAR_UNIT_ROOT_STEPS = 50
 ILL_CONDITIONED = 1e4
+HARDLY_COUNTS = 0.1
+"""Residuals need not be white at time steps of a smaller weight."""
 DOUBTFUL = 0.01
 
 
@@ -93,9 +95,10 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
     step = segment = np.zeros(0, dtype=np.int64)
     for pairs in lagged_pairs(source, lags, fit.moments.mean):
         num_tail = len(residual)
-        new, new_ok = residuals(source, pairs, fit.transition)
+        used = source.weights(pairs.step) > HARDLY_COUNTS
+        new, new_ok = residuals(source, PairChunk(*(part[used] for part in pairs)), fit.transition)
         residual, ok = np.concatenate([residual, new]), np.concatenate([ok, new_ok])
-        step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
+        step, segment = np.append(step, pairs.step[used]), np.append(segment, pairs.segment[used])
         for k in range(horizon + 1):
             now, then = slice(k, None), slice(0, max(0, len(residual) - k))
             follows = (step[now] - step[then] == k) & (segment[now] == segment[then])

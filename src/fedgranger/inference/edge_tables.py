@@ -57,6 +57,8 @@ class EdgeInference(NamedTuple):
         facts: plain values for the manifest.
         audit: what the test does on copies with shifted clocks.
         beside: the answer of the other test, when both were made.
+        over_time: every edge in every stretch of the record, when it was asked for
+            (`over_time.COLUMNS`).
     """
 
     transition: Float[np.ndarray, "state lagged"]
@@ -67,6 +69,7 @@ class EdgeInference(NamedTuple):
     facts: dict[str, Any]
     audit: Audit | None = None
     beside: EdgeInference | None = None
+    over_time: pd.DataFrame | None = None
 
 
 def edge_tables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,19 @@ from threadpoolctl import threadpool_limits
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.copy_audit import Report
+from fedgranger.inference.drift import (
+    drift_facts,
+    drift_warnings,
+    find_drift,
+    in_regime,
+    weight_warnings,
+)
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import fit_latent, latent_tables
+from fedgranger.inference.noise_correction import choose_noise
+from fedgranger.inference.over_time import edges_over_time
+from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.states import StateSource, select_clients
 from fedgranger.inference.two_tests import TwoTests
 
@@ -34,16 +45,44 @@ def infer(
         InferenceError: the data do not allow any test, with the reason and a remedy.
     """
     part = usable(source)
-    if config.test == "debiased":
-        found = _latent_of_most(part.source, config)
-    else:
-        # Copies use all cores; within one, many small products take longer on several threads.
-        with threadpool_limits(1):
-            found = _infer(part.source, config, report, record)
-    found.facts["warnings"] += part.warnings
+    # Copies use all cores; within one, many small products take longer on several threads.
+    with threadpool_limits(1):
+        states = in_regime(part.source, config)
+        drift = find_drift(tabulate(states))
+        if config.test == "debiased":
+            found = _latent_of_most(states, config)
+        else:
+            found = _infer(states, config, report, record)
+        found = _followed(found, states, config) if config.time_windows else found
+    found.facts["drift"] = drift_facts(states, drift)
+    found.facts["warnings"] += [
+        *part.warnings,
+        *drift_warnings(states, drift, config),
+        *weight_warnings(states, found.facts, config),
+    ]
     if part.facts:
         found.facts["gaps"] = part.facts
     return _with_left_out(found, source, part.reasons)
+
+
+def _followed(found: EdgeInference, source: StateSource, config: RunConfig) -> EdgeInference:
+    """The same with its edges over time, or the reason why there are none."""
+    config = replace(config, weighting="none", weighting_span=0)
+    if config.test == "auto" and config.noise_correction:
+        source = choose_noise(source).source
+    rng = np.random.default_rng([config.seed, config.time_windows])
+    try:
+        whole = fit_latent(source, config)
+        table = edges_over_time(tabulate(whole.source), whole, config, rng)
+    except InferenceError as error:
+        found.facts["warnings"].append(f"the edges could not be followed over time: {error}")
+        return found
+    if found.facts["test"] != "debiased":
+        found.facts["warnings"].append(
+            "edges over time come from the latent test by formula, whose model does not pass its "
+            "checks on these data: take them as a picture, not as tests"
+        )
+    return found._replace(over_time=table)
 
 
 def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:

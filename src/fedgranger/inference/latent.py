@@ -74,9 +74,21 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
 def refit(found: LatentFit, states: StateSource, config: RunConfig) -> PairTests:
     """The same test of other states, a copy with shifted clocks, at the same lags and noise."""
     weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
-    source = states._replace(error_covs=found.source.error_covs, **weights)
+    fit, covariance = refit_blocks(found, states._replace(**weights), config)
+    return pair_tests(found._replace(fit=fit, covariance=covariance))
+
+
+def refit_blocks(
+    found: LatentFit, states: StateSource, config: RunConfig
+) -> tuple[Estimate, BlockCovariance]:
+    """Estimate and covariance of other states, at the same lags and noise.
+
+    Raises:
+        InferenceError: these states do not allow it.
+    """
+    source = states._replace(error_covs=found.source.error_covs)
     fit = estimate(source, found.fit.lags)
-    return pair_tests(found._replace(fit=fit, covariance=_covariance(source, fit, config)))
+    return fit, _covariance(source, fit, config)
 
 
 def pair_tests(found: LatentFit) -> PairTests:

@@ -36,11 +36,15 @@ Matches = list[tuple[np.ndarray, np.ndarray]]
 
 
 class LagProducts(NamedTuple):
-    """Sums over pairs, padded to a common block size: S + Sᵀ, Σ q and Σ q²."""
+    """Sums over pairs, padded to a common block size: S + Sᵀ, Σ q and Σ q².
+
+    `matched` counts per lag the pairs that have one so much earlier.
+    """
 
     total: Float[np.ndarray, "effect cause entry entry"]
     first: Float[np.ndarray, "effect cause"]
     second: Float[np.ndarray, "effect cause"]
+    matched: Float[np.ndarray, " lag"]
 
 
 @lru_cache(maxsize=64)
@@ -70,15 +74,18 @@ def lag_products(
     is_factored = fit.moments.is_complete and num_lags <= 1 and not source.is_noise_added
     sums = (_Factored if is_factored else _Formed)(source, fit, lag_weights)
     step = segment = np.zeros(0, dtype=np.int64)
+    matched = np.zeros(num_lags)
     for pairs, weight in weighted_pieces(source, fit):
         num_tail = len(step)
         step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
         matches = [_matches(step, segment, num_tail, k) for k in range(num_lags + 1)]
         sums.add(pairs, weight, matches)
+        matched += [len(later) for later, _ in matches[1:]]
         keep = max(0, len(step) - num_lags)
         step, segment = step[keep:], segment[keep:]
         sums.cut_tail(keep)
-    return LagProducts(sums.half + sums.half.transpose(0, 1, 3, 2), sums.first, sums.second)
+    total = sums.half + sums.half.transpose(0, 1, 3, 2)
+    return LagProducts(total, sums.first, sums.second, matched)
 
 
 def _matches(
@@ -195,7 +202,8 @@ class _Factored(_Sums):
         new = zip(self.tail, (u[:, 0], z, f), strict=True)
         self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
-            self.half += w * self._product(later, earlier)
+            if len(later):  # with periodic weights no used pair follows another
+                self.half += w * self._product(later, earlier)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""

@@ -66,6 +66,22 @@ class StateTable(NamedTuple):
             chunks=chunks, num_steps=T, before=lambda steps: part(np.arange(-steps, 0))
         )
 
+    def stretch(self, first: int, end: int) -> StateSource:
+        """The steps from `first` up to `end`, as a record of its own."""
+        starts = self.starts[first:end].copy()
+        starts[:1] = True
+
+        def chunks() -> Iterator[StateChunk]:
+            for start in range(first, end, CHUNK_STEPS):
+                rows = slice(start, min(start + CHUNK_STEPS, end))
+                own = slice(rows.start - first, rows.stop - first)
+                yield StateChunk(self.states[rows], self.observed[rows], starts[own])
+
+        times = None if self.source.times is None else self.source.times[first:end]
+        return self.source._replace(
+            chunks=chunks, num_steps=end - first, before=None, regime_start=0, times=times
+        )
+
 
 def tabulate(source: StateSource) -> StateTable:
     """Read a source once, into memory or into a temporary file."""

@@ -28,6 +28,7 @@ class StateMoments(NamedTuple):
         num_pairs: pairs with positive weight.
         total_weight: sum of the weights of all pairs.
         total_square: sum of their squares; (sum)² / (sum of squares) is the effective number.
+        total_fourth: sum of their fourth powers: how unevenly a variance estimate counts pairs.
         is_complete: nothing is missing.
     """
 
@@ -40,12 +41,18 @@ class StateMoments(NamedTuple):
     num_pairs: int
     total_weight: float
     total_square: float
+    total_fourth: float
     is_complete: bool
 
     @property
     def effective_pairs(self) -> float:
         """(Σw)²/Σw², the number of equally weighted pairs with as much information."""
         return self.total_weight**2 / self.total_square if self.total_square else 0.0
+
+    @property
+    def unevenness(self) -> float:
+        """N Σw⁴/(Σw²)²: by how much weights raise the relative variance of a variance; 1: none."""
+        return self.num_pairs * self.total_fourth / self.total_square**2
 
 
 def accumulate(source: StateSource, lags: int) -> StateMoments:
@@ -55,7 +62,7 @@ def accumulate(source: StateSource, lags: int) -> StateMoments:
     before, lag, after = np.zeros((lags * P, lags * P)), np.zeros((P, lags * P)), np.zeros((P, P))
     before_weight, lag_weight = np.zeros((lags * M, lags * M)), np.zeros((M, lags * M))
     after_weight = np.zeros((M, M))
-    num_pairs, total, square, is_complete = 0, 0.0, 0.0, True
+    num_pairs, total, square, fourth, is_complete = 0, 0.0, 0.0, 0.0, True
     for pairs in lagged_pairs(source, lags, mean):
         w = source.weights(pairs.step)
         x, o = pairs.before, pairs.before_observed.astype(np.float64)
@@ -69,6 +76,7 @@ def accumulate(source: StateSource, lags: int) -> StateMoments:
         num_pairs += int((w > 0).sum())
         total += float(w.sum())
         square += float((w**2).sum())
+        fourth += float((w**4).sum())
         is_complete &= bool(pairs.before_observed.all() and pairs.after_observed.all())
     with np.errstate(divide="ignore", invalid="ignore"):  # no common pair: NaN, refused later
         return StateMoments(
@@ -81,6 +89,7 @@ def accumulate(source: StateSource, lags: int) -> StateMoments:
             num_pairs,
             total,
             square,
+            fourth,
             is_complete,
         )
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedgranger.linalg.time_weights import Weighting
+
 CHUNK_STEPS = 16_384
 """Time steps per chunk; the same for every source, so that sums have the same last bits."""
-NEGLIGIBLE = 1e-12
-"""Smaller weights of time steps count as zero."""
 
 
 class StateChunk(NamedTuple):
@@ -49,8 +49,9 @@ class StateSource(NamedTuple):
             it sent them; empty: none. Known exactly, white and independent of everything, also in
             a control loop, so it is always taken out and nothing limits or doubts it.
         before: the last steps before the first one, where time is a circle; else there are none.
-        weighting: of time steps in the latent test, for data whose statistics drift: `ewma` halves
-            every `weighting_span` steps back, `window` keeps the last `weighting_span` steps only.
+        weighting: of time steps in the latent test, for data whose statistics drift
+            (`linalg.time_weights`), with its span and the first step of the present regime.
+        times: of every step, numbers or time stamps, where they are known.
     """
 
     names: tuple[str, ...]
@@ -66,15 +67,17 @@ class StateSource(NamedTuple):
     before: Callable[[int], StateChunk] | None = None
     weighting: str = "none"
     weighting_span: int | float = 0
+    regime_start: int = 0
+    times: np.ndarray | None = None
 
     def weights(self, step: Int[np.ndarray, " _"]) -> Float[np.ndarray, " _"]:
         """Weights of time steps, given by their positions; the last one's is 1."""
-        if self.weighting == "none":
-            return np.ones(len(step))
-        if self.weighting == "window":
-            return (step >= self.num_steps - self.weighting_span).astype(np.float64)
-        weight = 0.5 ** ((self.num_steps - 1 - step) / self.weighting_span)
-        return np.where(weight > NEGLIGIBLE, weight, 0.0)
+        last = self.num_steps - 1
+        if self.weighting == "periodic" and self.times is not None:  # phases of the clock
+            clock = clock_steps(self.times[: self.num_steps])
+            step, last = clock[step], int(clock[last])
+        weighting = Weighting(self.weighting, self.weighting_span, self.regime_start)
+        return weighting.weights(step, last)
 
     @property
     def total_dim(self) -> int:
@@ -107,6 +110,14 @@ class StateSource(NamedTuple):
     def error_cov(self) -> Float[np.ndarray, "state state"]:
         """E + N, all that is white in the states and not of their dynamics."""
         return self.sensor_cov + self.added_cov if self.is_noise_added else self.sensor_cov
+
+
+def clock_steps(times: np.ndarray) -> Int[np.ndarray, " time"]:
+    """Steps of a regular clock since the first time, where some were left out in between."""
+    if len(times) < 2:
+        return np.zeros(len(times), dtype=np.int64)
+    since = (times - times[0]).astype(np.float64)
+    return np.rint(since / np.median(np.diff(since))).astype(np.int64)
 
 
 def block_diagonal(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "state state"]:
@@ -142,8 +153,12 @@ def keep_rows(source: StateSource, is_kept: Callable[[StateChunk, int], np.ndarr
             first += len(kept)
             yield StateChunk(chunk.states[kept], chunk.observed[kept], starts[kept])
 
-    num_steps = sum(len(chunk.starts) for chunk in chunks())
-    return source._replace(chunks=chunks, num_steps=num_steps, before=None)
+    num_steps, times = sum(len(chunk.starts) for chunk in chunks()), source.times
+    if times is not None:
+        firsts = np.cumsum([0, *(len(chunk.starts) for chunk in source.chunks())])
+        kept = [is_kept(*one) for one in zip(source.chunks(), firsts.tolist(), strict=False)]
+        times = times[: firsts[-1]][np.concatenate([np.zeros(0, dtype=np.bool_), *kept])]
+    return source._replace(chunks=chunks, num_steps=num_steps, before=None, times=times)
 
 
 def select_clients(source: StateSource, kept: Sequence[int]) -> StateSource:

@@ -5,6 +5,7 @@ apart from pyplot: save it with `ax.figure.savefig(...)`, or pass `ax=plt.gca()`
 window.
 """
 
+from fedgranger.plot.bands import bands
 from fedgranger.plot.calibration import calibration, qq
 from fedgranger.plot.forest import forest
 from fedgranger.plot.graph import graph
@@ -12,4 +13,4 @@ from fedgranger.plot.heatmap import heatmap
 from fedgranger.plot.rca import rca
 from fedgranger.plot.trace import trace
 
-__all__ = ["calibration", "forest", "graph", "heatmap", "qq", "rca", "trace"]
+__all__ = ["bands", "calibration", "forest", "graph", "heatmap", "qq", "rca", "trace"]

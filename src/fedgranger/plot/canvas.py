@@ -6,6 +6,7 @@ Importing this module does not import matplotlib, and nothing here touches pyplo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,22 @@ def choose_axes(ax: Axes | None, width: float, height: float) -> Axes:
             "plt.subplots(), or leave it out"
         )
     return ax
+
+
+def save_figure(ax: Axes, path: Path) -> None:
+    """Write the figure of these axes; the ending of the name says which kind of picture.
+
+    Raises:
+        ConfigError: matplotlib does not know that ending, or the file cannot be written.
+    """
+    figure: Any = ax.get_figure(root=True)
+    kinds = figure.canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".").lower() not in kinds:
+        raise ConfigError(f"{path}: no kind of picture; end its name with .png, .svg or .pdf")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error})") from None
 
 
 def axes_size(ax: Axes) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.time_weights import Weighting
 from fedgranger.option_fields import check_choice
 from fedgranger.runtime.row_inputs import (
     prior_rows,
@@ -22,6 +23,7 @@ from fedgranger.runtime.row_inputs import (
     row_windows,
     run_noise,
     single_row,
+    tracked_noise,
 )
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty import stability
@@ -63,7 +65,8 @@ def propagate(
     Args:
         setup: the run.
         config: its options (priors).
-        noise: covariance per client (see `measurement_noise`); default its model's R.
+        noise: covariance per client (see `measurement_noise`); default its model's R, and with
+            weights of time steps (`weighting`) R as it is at each time (`tracked_noise`).
         level: "joint", or "blockwise" without covariances between causes (assumption A2).
         split: keep the prior's share apart from the data's.
         num_checkpoints: how often the quantities are recorded, evenly spaced in rounds.
@@ -74,6 +77,8 @@ def propagate(
         UnstableRecursionError: the covariances diverge; names step sizes that do not.
     """
     check_choice("uncertainty", level, ("joint", "blockwise"))
+    if noise is None and config.weighting != "none":
+        noise = tracked_noise(setup, Weighting(config.weighting, config.weighting_span))
     prepared = run_noise(setup, noise)
     marks = _checkpoint_rounds(setup.num_rounds, num_checkpoints)
     sizes, variances = [], []
@@ -101,12 +106,24 @@ def steady_states(
 ) -> list[tuple[Row, SteadyState]]:
     """Steady state of every row from the data as they were measured.
 
+    With weights of time steps (`weighting`) it is that of the last time, from moments tracked to
+    it.
+
     Raises:
         UnstableRecursionError: the step sizes have none.
     """
     rows = [single_row(setup, config, m) for m in range(len(setup.names))]
+    weighting, weights = Weighting(config.weighting, config.weighting_span), None
+    if config.weighting != "none":
+        last = setup.window * (1 + np.arange(len(rows[0].windows.measurements))) - 1
+        weights = weighting.weights(last, int(last[-1]))
     return [
-        (row, solve_steady_state(row.params, row.windows, client=name, passes=passes))
+        (
+            row,
+            solve_steady_state(
+                row.params, row.windows, client=name, passes=passes, weights=weights
+            ),
+        )
         for name, row in zip(setup.names, rows, strict=True)
     ]
 

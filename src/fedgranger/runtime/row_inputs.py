@@ -9,14 +9,19 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
+from fedgranger.client.state_noise import state_readout
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
+from fedgranger.linalg.time_weights import Weighting, tracked_means
 from fedgranger.runtime.inprocess import window_arrays
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
 from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
 from fedgranger.uncertainty.recursion import RowsState, prior_state
+
+SMALLEST_RESIDUAL = 1e-12
+"""Share of a sensor's power that its state must leave for its noise to be tracked."""
 
 
 def run_noise(
@@ -27,6 +32,31 @@ def run_noise(
         covs = {client.name: client.model.measurement_cov for client in setup.client_data}
     dims = [client.model.num_sensors for client in setup.client_data]
     return measurement_noise(covs, setup.names, dims, len(setup.client_data[0].values))
+
+
+def tracked_noise(setup: Setup, weighting: Weighting) -> dict[str, np.ndarray]:
+    r"""R of every client as it is at each time, \(V_t = D_t^{1/2} R\, D_t^{1/2}\).
+
+    \(D_t\) has per sensor the tracked mean square (`linalg.time_weights`) of what the state of the
+    time step does not explain, \(y - C s\), relative to that of the whole record; with a span that
+    tends to infinity it is 1.
+    """
+    out = {}
+    for client in setup.client_data:
+        C, R = client.model.observation_matrix, client.model.measurement_cov
+        values, seen = client.scaled(0, len(client.values)), client.is_observed
+        squares = (values - values @ (C @ state_readout(C, R)[0]).T) ** 2
+        mean, size = squares[seen].mean(axis=0), (values[seen] ** 2).mean(axis=0)
+        squares[~seen] = mean
+        known = mean > SMALLEST_RESIDUAL * size
+        scale = np.ones_like(squares)
+        tracked = tracked_means(squares, weighting, mean)
+        scale[:, known] = tracked[:, known] / mean[known]
+        is_diagonal = not (R - np.diag(np.diag(R))).any()
+        root = np.sqrt(scale)
+        own = scale * np.diag(R) if is_diagonal else root[:, :, None] * R * root[:, None]
+        out[client.name] = own
+    return out
 
 
 def row_params(setup: Setup, config: RunConfig, noise: MeasurementNoise) -> RowParams:

@@ -38,6 +38,7 @@ from fedgranger.uncertainty.update_moments import (
     CovMap,
     UpdateMoments,
     gain_noise,
+    round_shares,
     scores,
     split_parameters,
     update_moments,
@@ -85,23 +86,25 @@ def solve_steady_state(
     client: str,
     passes: int = 1,
     message_noise: MessageNoise | None = None,
+    weights: Float[np.ndarray, " round"] | None = None,
 ) -> SteadyState:
     """Compute the steady state of one row from its rounds, over which training went `passes` times.
 
     `windows` (leading axis: rounds) are without noise: the data as they were measured.
     `message_noise` is known noise on what goes up and comes down, new in every round; with several
-    passes `trained_cov` would take it as coming back, so it is for one pass.
+    passes `trained_cov` would take it as coming back, so it is for one pass. `weights` of the
+    rounds make all moments those of one time, on data that drift; without them all count alike.
 
     Raises:
         UnstableRecursionError: the step sizes do not contract.
     """
-    moments = update_moments(params, windows)
+    moments = update_moments(params, windows, weights)
     if moments.num_rounds < MIN_ROUNDS:
         raise UnstableRecursionError(
             f"client '{client}': {moments.num_rounds} rounds are too few for the variance "
             f"of the estimate, {MIN_ROUNDS} are needed; use a smaller window or more data"
         )
-    gain = gain_noise(params, windows, moments)
+    gain = gain_noise(params, windows, moments, weights)
     if message_noise is not None:
         gain = _sum(gain, added_gain_noise(params, windows, message_noise, moments))
         moments = with_noisy_causes(moments, params, message_noise)
@@ -116,6 +119,9 @@ def solve_steady_state(
     scaled = basis @ ((basis.T @ moments.drift) / rates)
     theta, granger = split_parameters(scaled / moments.scale, moments.shape)
     noise = (scores(params, windows, theta, granger) * moments.scale) @ basis
+    if weights is not None:  # √w each, so that products of neighbours have weight w
+        active = np.asarray(windows.is_active) > 0
+        noise = np.sqrt(round_shares(windows, weights)[active])[:, None] * noise
     lag = _choose_lag(noise, np.asarray(windows.causes[:, 0]))
     eigenvalues = 1 - rates
     S = long_run_cov(noise, lag, rates=eigenvalues, flat_top=True)

@@ -9,6 +9,10 @@ Parameters are ordered row by row: θ's entries, then Â's.
 The second moment of the gain is the map \(\Sigma \mapsto E[\delta K\, \Sigma\, \delta K]\)
 (`gain_noise`): applied through the factors of \(\sum_t L_t N_t L_t^\top\), and for windows of
 several steps or noisy regressors through the round's own update (`covariance_update`).
+
+On data that drift the averages are those of one time: every round has a weight
+(`linalg.time_weights`), and E[yyᵀ], E[ygᵀ] and E[ggᵀ] are the tracked moments of the paper's
+appendix ("Relaxing Stationary Assumptions"). Equal weights are the stationary case.
 """
 
 from __future__ import annotations
@@ -53,8 +57,10 @@ class UpdateMoments(NamedTuple):
     num_rounds: int
 
 
-def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
-    """Average over the rounds of one row (leading axis of `windows`).
+def update_moments(
+    params: RowParams, windows: RowWindow, weights: Float[np.ndarray, " round"] | None = None
+) -> UpdateMoments:
+    """Average over the rounds of one row (leading axis of `windows`), by their weights.
 
     Raises:
         UnstableRecursionError: the feedback or the server step size is zero.
@@ -72,9 +78,10 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
         float(params.server_step_size),
     )
     active = np.asarray(windows.is_active)
-    num_rounds = max(int(active.sum()), 1)
+    shares = round_shares(windows, weights)
+    num_rounds = max(int((active * shares > 0).sum()), 1)
     paired, observed, between, causes, drift = (
-        np.asarray(part) / num_rounds for part in _sums(windows)
+        np.asarray(part) / max(int(active.sum()), 1) for part in _sums(windows, jax_array(shares))
     )
     (p, d), q = CA.T.shape, causes.shape[0]
     S, G = CA.T @ CA, A.T @ A
@@ -93,10 +100,22 @@ def update_moments(params: RowParams, windows: RowWindow) -> UpdateMoments:
     return UpdateMoments(gain, full_drift, scale, (p, d, q), num_rounds)
 
 
+def round_shares(
+    windows: RowWindow, weights: Float[np.ndarray, " round"] | None
+) -> Float[np.ndarray, " round"]:
+    """Weights of the rounds with mean one over those that have any sample."""
+    active = np.asarray(windows.is_active)
+    if weights is None:
+        return np.ones(len(active))
+    total = float((weights * active).sum())
+    return weights * (max(int(active.sum()), 1) / total if total else 0.0)
+
+
 @jax.jit
-def _sums(windows: RowWindow) -> tuple[Array, ...]:
+def _sums(windows: RowWindow, shares: Float[Array, " round"]) -> tuple[Array, ...]:
     y, g = windows.measurements, windows.causes
-    wp, wo = windows.paired_weights, windows.observed_weights
+    wp = windows.paired_weights * shares[:, None]
+    wo = windows.observed_weights * shares[:, None]
     noise = windows.noise
     eye = jnp.eye(y.shape[-1])[None, None]
     full = noise if noise.ndim == y.ndim + 1 else noise[..., None] * eye
@@ -154,20 +173,29 @@ def split_parameters(
     return x[: p * d].reshape(p, d), x[p * d :].reshape(p, q)
 
 
-def gain_noise(params: RowParams, windows: RowWindow, moments: UpdateMoments) -> CovMap:
+def gain_noise(
+    params: RowParams,
+    windows: RowWindow,
+    moments: UpdateMoments,
+    weights: Float[np.ndarray, " round"] | None = None,
+) -> CovMap:
     """Σ ↦ E[δK Σ δK] in scaled coordinates, measured on (a sample of) the rounds of one row."""
     is_long = windows.measurements.shape[1] > 1
     is_long = is_long or bool(np.asarray(windows.noise).any())
-    active = np.flatnonzero(np.asarray(windows.is_active) > 0)
+    shares = round_shares(windows, weights)
+    active = np.flatnonzero((np.asarray(windows.is_active) > 0) & (shares > 0))
     limit = MAX_LONG_ROUNDS if is_long else MAX_ROUNDS
     keep = active
     if len(active) > limit:
         keep = active[np.linspace(0, len(active) - 1, limit).round().astype(int)]
     chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[keep], windows)
-    return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape)
+    shares = shares[keep] / shares[keep].mean()
+    return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape, shares)
 
 
-def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:
+def _by_factors(
+    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
+) -> CovMap:
     p, d, _ = shape
     split = p * d
     wp, wo = np.asarray(windows.paired_weights[:, 0]), np.asarray(windows.observed_weights[:, 0])
@@ -180,10 +208,11 @@ def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, in
     own = np.zeros((2 * p, 2 * p))
     own[:p, :p] = 2 * eta1 * CA.T @ CA
     N = wo[:, None, None] * feedback + wp[:, None, None] * own  # weights are 0 or 1 here
+    share = shares[:, None, None] / len(N)
     # the mean is that of the same rounds, so that the difference is a variance
     mean = np.empty((p * (d + sides[1].shape[1]),) * 2)
     for a, rows, left, b, columns, right in _blocks(split, sides):
-        part = N[:, a * p : (a + 1) * p, b * p : (b + 1) * p] / len(N)
+        part = share * N[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
         mean[rows, columns] = _weighted(part, left, right)
 
     def apply(sigma: np.ndarray) -> np.ndarray:
@@ -193,7 +222,7 @@ def _by_factors(params: RowParams, windows: RowWindow, shape: tuple[int, int, in
             half = np.tensordot(left, block, (1, 1))  # (time, i, k, l)
             part = (half * right[:, None, None, :]).sum(axis=3)
             inside[:, a * p : (a + 1) * p, b * p : (b + 1) * p] = part
-        pulled = N @ inside @ N / len(N)
+        pulled = share * (N @ inside @ N)
         out = -mean @ sigma @ mean
         for a, rows, left, b, columns, right in _blocks(split, sides):
             part = pulled[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
@@ -217,9 +246,11 @@ def _weighted(weights: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nd
     return np.block(rows)
 
 
-def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int]) -> CovMap:
-    windows = jax.device_put(windows)
-    own = update_moments(params, windows)
+def _by_rounds(
+    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
+) -> CovMap:
+    windows, share = jax.device_put(windows), jax_array(shares)
+    own = update_moments(params, windows, shares)
     p, d, q = shape
     split, n = p * d, p * (d + q)
     outer = np.outer(own.scale, own.scale)
@@ -232,7 +263,7 @@ def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int
             jax_array(plain[:split, split:].reshape(p, d, p, q)),
             jax_array(plain[split:, split:].reshape(1, p, q, p, q)),
         )
-        top, cross, low = (np.asarray(part) for part in _average(params, windows, cov))
+        top, cross, low = (np.asarray(part) for part in _average(params, windows, cov, share))
         full = np.empty((n, n))
         full[:split, :split] = top.reshape(split, split)
         full[:split, split:] = cross.reshape(split, -1)
@@ -244,15 +275,18 @@ def _by_rounds(params: RowParams, windows: RowWindow, shape: tuple[int, int, int
 
 
 @jax.jit
-def _average(params: RowParams, windows: RowWindow, cov: RowCov) -> RowCov:
-    """Mean over rounds of F Σ Fᵀ."""
+def _average(
+    params: RowParams, windows: RowWindow, cov: RowCov, shares: Float[Array, " round"]
+) -> RowCov:
+    """Mean over rounds of F Σ Fᵀ, by their weights."""
 
-    def one(total: RowCov, window: RowWindow) -> tuple[RowCov, None]:
+    def one(total: RowCov, inputs: tuple[RowWindow, Array]) -> tuple[RowCov, None]:
+        window, share = inputs
         gain = round_gains(params, window)
         new = next_cov(gain, window, cov, update_terms(gain, window, cov))
-        return RowCov(*(a + b for a, b in zip(total, new, strict=True))), None
+        return RowCov(*(a + share * b for a, b in zip(total, new, strict=True))), None
 
     start = RowCov(*(jnp.zeros_like(part) for part in cov))
-    total = lax.scan(one, start, windows)[0]
+    total = lax.scan(one, start, (windows, shares))[0]
     count = windows.measurements.shape[0]
     return RowCov(*(part / count for part in total))

@@ -42,6 +42,9 @@ def result_source(panel, config):
     return state_source(panel, {data.name: data.model for data in setup.client_data})
 
 
+NO_COPIES = np.zeros(0, dtype=np.int64)
+
+
 def design_of(rng, rows=600, columns=4, states=(2, 1)):
     inputs = [rng.standard_normal((rows, p)) for p in states]
     linear = np.concatenate([*inputs, rng.standard_normal((rows, columns))], axis=1)
@@ -204,7 +207,7 @@ def test_strength_intervals_hold_the_true_share():
     for _ in range(100):
         v = rng.standard_normal((400, 1))
         u = rho * v + np.sqrt(1 - rho**2) * rng.standard_normal((400, 1))
-        made = pair_products(PairResiduals(u, (v, v**2 - 1, v**3)), np.arange(400), np.array([]), 1)
+        made = pair_products(PairResiduals(u, (v, v**2 - 1, v**3)), np.arange(400), NO_COPIES, 1)
         low, high = strength_interval(made._replace(copies=np.full((1, 3), np.nan)), 0.95)
         inside += low <= rho <= high
     assert abs(inside / 100 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 100)

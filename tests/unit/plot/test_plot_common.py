@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -26,7 +27,14 @@ def rca(result, **options):
     return fg.plot.rca(pd.DataFrame(table), **options)
 
 
+def bands(result, **options):
+    parts = [result.edges().assign(start=f"step {k}", end=f"step {k + 9}") for k in (0, 5, 10)]
+    found = result.inference._replace(over_time=pd.concat(parts, ignore_index=True))
+    return fg.plot.bands(replace(result, inference=found), **options)
+
+
 DRAW = {
+    "bands": bands,
     "graph": fg.plot.graph,
     "heatmap": fg.plot.heatmap,
     "heatmap-q": lambda result, **o: fg.plot.heatmap(result, value="q_value", **o),

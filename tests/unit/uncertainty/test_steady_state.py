@@ -10,12 +10,13 @@ import scipy.linalg
 import scipy.signal
 
 import fedgranger as fg
+from fedgranger.linalg.time_weights import Weighting
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.uncertainty.inputs import RowParams
 from fedgranger.uncertainty.steady_state import solve_steady_state
-from fedgranger.uncertainty.update_moments import scores
+from fedgranger.uncertainty.update_moments import gain_noise, scores, update_moments
 from tests.one_row import Row, dense_rounds, make_row, make_windows
 
 SIZES = (0.02, 0.03, 0.05)
@@ -212,3 +213,43 @@ def test_propagation_forgets_the_prior():
             small, large = (getattr(end[name], quantity) for end in ends)
             assert close(small, large, 0.01), (name, quantity)
             assert np.abs(large).max() > 0
+
+
+def test_equal_weights_are_the_stationary_state():
+    """With λ → 0 the tracked moments are the stationary ones."""
+    for row in (make_row(num_rounds=60), make_row(num_rounds=40, W=3, missing=True)):
+        num_rounds = len(row.windows.measurements)
+        plain = solve_steady_state(*row, client="c")
+        slow = Weighting("ewma", 1e14).weights(np.arange(num_rounds), num_rounds - 1)
+        found = solve_steady_state(*row, client="c", weights=slow)
+        for name in ("augmentation", "granger", "cov", "trained_cov", "noise_cov"):
+            expected = getattr(plain, name)
+            assert close(getattr(found, name), expected, 1e-10), name
+
+
+def test_moments_of_a_window_are_those_of_its_rounds():
+    row = make_row(num_rounds=80)
+    weights = Weighting("window", 30).weights(np.arange(80), 79)
+    inside = Row(row.params, jax.tree.map(lambda leaf: leaf[50:], row.windows))
+    found, expected = update_moments(*row, weights), update_moments(*inside)
+    np.testing.assert_allclose(found.gain, expected.gain, atol=1e-13)
+    np.testing.assert_allclose(found.drift, expected.drift, atol=1e-13)
+    assert found.num_rounds == expected.num_rounds == 30
+    sigma = np.cov(np.random.default_rng(0).normal(size=(10, 40)))
+    whole = gain_noise(*row, found, weights)(sigma)
+    np.testing.assert_allclose(whole, gain_noise(*inside, expected)(sigma), atol=1e-12)
+
+
+def test_tracked_steady_state_follows_a_change():
+    """Where the causes double, Â* halves; a window after the change shows it, the record not."""
+    row = make_row(num_rounds=400, memory=0.0)
+    doubled = np.where(np.arange(400) >= 200, 2.0, 1.0)[:, None, None]
+    windows = dataclasses.replace(row.windows, causes=row.windows.causes * doubled)
+    inside = jax.tree.map(lambda leaf: leaf[250:], windows)
+    weights = Weighting("window", 150).weights(np.arange(400), 399)
+    found = solve_steady_state(row.params, windows, client="c", weights=weights)
+    alone = solve_steady_state(row.params, inside, client="c")
+    assert close(found.granger, alone.granger, 1e-10)
+    assert not close(
+        solve_steady_state(row.params, windows, client="c").granger, alone.granger, 0.1
+    )
