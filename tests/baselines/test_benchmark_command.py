@@ -1,5 +1,8 @@
 """`fedgranger benchmark` as a user runs it."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +16,7 @@ from fedgranger_research.reproduction.causal_discovery import causal_discovery_i
 from fedgranger_research.reproduction.runner import reproduce
 from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item
 
+ROOT = Path(__file__).parents[2]
 FAST = "granger-pairs,debiased"
 
 
@@ -123,6 +127,16 @@ def test_a_peer_that_is_not_installed(tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "pip install 'fedgranger[peers]'" in done.stderr
     assert "var-lingam" not in installed_methods()
+
+
+def test_pcmci_without_its_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tigramite", None)
+    done = call("--add", ROOT / "benchmarks" / "pcmci_method.py", "--methods", "pcmci")
+    assert done.exit_code == 2
+    assert "needs the package tigramite" in done.stderr
+    assert "make bench-peers" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_the_users_that_fails(tmp_path):
