@@ -14,7 +14,7 @@ from fedgranger_research.baselines.method_list import installed_methods, missing
 from fedgranger_research.reproduction import method_settings
 from fedgranger_research.reproduction.causal_discovery import causal_discovery_item, collect
 from fedgranger_research.reproduction.runner import reproduce
-from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item
+from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item, markdown
 
 ROOT = Path(__file__).parents[2]
 FAST = "granger-pairs,debiased"
@@ -89,6 +89,25 @@ def test_recordings_join_the_grid(plant, tmp_path):
     assert len(rows) == len(table)
     assert list(dict.fromkeys(rows["value"])) == ["no edge", "one odd client", "one edge added"]
     assert rows["size"].notna().all()
+
+
+def test_false_edges_on_recordings_are_printed_with_refusals():
+    kinds = ("no edge", "one odd client", "one edge added")
+    base = {"axis": "recordings", "mode": "central", "data_sets": 4, "f1": 0.5}
+    rows = [
+        base | {"method": name, "value": kind, "refused": refused, "size": size, "power": power}
+        for name, refused, size, power in (
+            ("a", 0, 0.25, 0.75),
+            ("b", 2, 0.0, 0.5),
+            ("c", 4, np.nan, np.nan),
+        )
+        for kind in kinds
+    ]
+    lines = markdown(pd.DataFrame(rows)).splitlines()
+    assert lines[2] == "| a | 0.25 | 0.25 | 0.25 | 3 of 4 |"
+    assert lines[3] == "| b | 0.00 (2 refused) | 0.00 (2 refused) | 0.00 (2 refused) | 1 of 2 |"
+    assert lines[4] == "| c | – | – | – | – |"
+    assert "4 panels of each kind" in lines[-1]
 
 
 @pytest.mark.slow
