@@ -61,10 +61,12 @@ clean:
 	rm -rf $(VENV) fedgranger-demo .pytest_cache .ruff_cache .hypothesis
 
 # Peers live in an environment of their own: tigramite is GPL and must not mix with the package.
+PEERS := var,granger-pairs,var-lingam,granger-lasso,pcmci
 bench-peers: .venv-peers/.installed
-	.venv-peers/bin/python -m benchmarks.peers
+	.venv-peers/bin/fedgranger benchmark --add benchmarks/pcmci_method.py \
+	  --methods debiased,$(PEERS) --data-sets 20 --out .venv-peers/benchmark
 
-.venv-peers/.installed: benchmarks/requirements-peers.txt pyproject.toml
+.venv-peers/.installed: pyproject.toml constraints.txt
 	$(subst $(VENV),.venv-peers,$(MAKE_VENV))
-	$(subst $(VENV),.venv-peers,$(INSTALL)) -e . -r benchmarks/requirements-peers.txt
+	$(subst $(VENV),.venv-peers,$(INSTALL)) -e '.[research,peers]' tigramite
 	@touch $@

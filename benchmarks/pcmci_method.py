@@ -1,17 +1,24 @@
 """PCMCI of tigramite beside the other methods, in the peers' own environment (tigramite is GPL).
 
-    make bench-peers                       # makes .venv-peers
-    .venv-peers/bin/fedgranger benchmark --add benchmarks/pcmci_method.py \
-        --methods pcmci,debiased,var --data-sets 20 --out benchmarks/results/pcmci
+    make bench-peers       # makes the environment .venv-peers and compares PCMCI with all peers
+    .venv-peers/bin/fedgranger benchmark --add benchmarks/pcmci_method.py --methods pcmci
 
 The package never imports this file, and nothing here is part of it.
 """
+
+import importlib.util
 
 import numpy as np
 
 from fedgranger.inference.decision import adjust
 from fedgranger_research.baselines.method_protocol import EdgeScores, Method, Post, by_client
 from fedgranger_research.baselines.peers import longest_stretch
+
+if importlib.util.find_spec("tigramite") is None:
+    raise ImportError(
+        "PCMCI needs the package tigramite, which has an environment of its own because of its "
+        "licence; make it with: make bench-peers"
+    )
 
 
 def fit(columns, options):

@@ -1,5 +1,8 @@
 """`fedgranger benchmark` as a user runs it."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +14,9 @@ from fedgranger_research.baselines.method_list import installed_methods, missing
 from fedgranger_research.reproduction import method_settings
 from fedgranger_research.reproduction.causal_discovery import causal_discovery_item, collect
 from fedgranger_research.reproduction.runner import reproduce
-from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item
+from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item, markdown
 
+ROOT = Path(__file__).parents[2]
 FAST = "granger-pairs,debiased"
 
 
@@ -87,6 +91,25 @@ def test_recordings_join_the_grid(plant, tmp_path):
     assert rows["size"].notna().all()
 
 
+def test_false_edges_on_recordings_are_printed_with_refusals():
+    kinds = ("no edge", "one odd client", "one edge added")
+    base = {"axis": "recordings", "mode": "central", "data_sets": 4, "f1": 0.5}
+    rows = [
+        base | {"method": name, "value": kind, "refused": refused, "size": size, "power": power}
+        for name, refused, size, power in (
+            ("a", 0, 0.25, 0.75),
+            ("b", 2, 0.0, 0.5),
+            ("c", 4, np.nan, np.nan),
+        )
+        for kind in kinds
+    ]
+    lines = markdown(pd.DataFrame(rows)).splitlines()
+    assert lines[2] == "| a | 0.25 | 0.25 | 0.25 | 3 of 4 |"
+    assert lines[3] == "| b | 0.00 (2 refused) | 0.00 (2 refused) | 0.00 (2 refused) | 1 of 2 |"
+    assert lines[4] == "| c | – | – | – | – |"
+    assert "4 panels of each kind" in lines[-1]
+
+
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path):
     item = causal_discovery_item(2, ["granger-pairs"])
@@ -123,6 +146,16 @@ def test_a_peer_that_is_not_installed(tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "pip install 'fedgranger[peers]'" in done.stderr
     assert "var-lingam" not in installed_methods()
+
+
+def test_pcmci_without_its_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "tigramite", None)
+    done = call("--add", ROOT / "benchmarks" / "pcmci_method.py", "--methods", "pcmci")
+    assert done.exit_code == 2
+    assert "needs the package tigramite" in done.stderr
+    assert "make bench-peers" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_the_users_that_fails(tmp_path):

@@ -27,7 +27,7 @@ def test_three_clients_recover_a_nonlinear_graph(shares_all):
         edges, order = random_graph(rng, 6, 5)
         X = nonlinear_samples(rng, edges, order, 1800)
         found, _ = learned(split_samples(np.split(X, 3)), shares_all)
-        graph = drop_until_acyclic(found.probabilities, 0.5)
+        graph = drop_until_acyclic(found.weights, 0.5)
         assert is_acyclic(graph)
         assert found.status == "converged"
         assert found.cycle_residual <= 1e-8
@@ -55,8 +55,8 @@ def test_vertical_gs_and_as_differ_in_their_messages_only():
     design = split_columns(columns_of(series(), (1, 2)), "vertical")
     graph, few = learned(design, False, **QUICK)
     everything, many = learned(design, True, **QUICK)
-    np.testing.assert_array_equal(graph.probabilities, everything.probabilities)
-    assert not graph.probabilities[~design.allowed].any()
+    np.testing.assert_array_equal(graph.weights, everything.weights)
+    assert not graph.weights[~design.allowed].any()
     assert few.messages == many.messages == 2 * 2 * 4
     assert many.bytes_sent > 10 * few.bytes_sent
 
@@ -65,5 +65,5 @@ def test_horizontal_gs_and_as_differ():
     design = split_columns(columns_of(series(), (1, 2)), "horizontal")
     graph, _ = learned(design, False, **QUICK)
     everything, _ = learned(design, True, **QUICK)
-    assert not np.array_equal(graph.probabilities, everything.probabilities)
-    assert not graph.probabilities[:3, 3:].any()
+    assert not np.array_equal(graph.weights, everything.weights)
+    assert not graph.weights[:3, 3:].any()

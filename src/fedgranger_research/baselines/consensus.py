@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Penalties and when to stop.
+    """Penalties and when to stop; the defaults are those of NOTEARS-ADMM's original.
 
     Attributes:
         first_cycle_penalty: ρ1 at the start.
@@ -53,13 +53,13 @@ class Schedule(NamedTuple):
         consensus_tolerance: of the largest |Θ_k − Θ|.
     """
 
-    first_cycle_penalty: float
-    first_consensus_penalty: float
-    cycle_growth: float
-    consensus_growth: float
-    max_iterations: int
-    cycle_tolerance: float
-    consensus_tolerance: float
+    first_cycle_penalty: float = 1e-3
+    first_consensus_penalty: float = 1e-3
+    cycle_growth: float = 1.75
+    consensus_growth: float = 1.25
+    max_iterations: int = 200
+    cycle_tolerance: float = 1e-8
+    consensus_tolerance: float = 1e-5
 
 
 class Penalties(NamedTuple):
@@ -86,6 +86,11 @@ class Agreement(NamedTuple):
     num_iterations: int
     cycle_residual: float
     consensus_residual: float
+
+    @property
+    def residual(self) -> float:
+        """What should be zero."""
+        return max(self.cycle_residual, self.consensus_residual)
 
 
 class ClientSide:

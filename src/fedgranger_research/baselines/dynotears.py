@@ -12,24 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedgranger_research.baselines.fdbnl import network_edges, sparsity_of
 from fedgranger_research.baselines.graphs import cyclicity
-from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.method_protocol import (
-    Columns,
-    EdgeScores,
-    Method,
-    Post,
-    edge_scores,
-    options_of,
-)
+from fedgranger_research.baselines.lagged_design import Design
+from fedgranger_research.baselines.method_protocol import Post
 from fedgranger_research.baselines.sparse_minimum import minimise_sparse
+from fedgranger_research.baselines.weight_graphs import (
+    LARGEST_PENALTY,
+    WeightGraph,
+    weight_method,
+)
 
-LARGEST_PENALTY = 1e16
 PENALTY_GROWTH = 10.0
 ENOUGH_PROGRESS = 0.25
 DEFAULTS: dict[str, Any] = {
@@ -39,20 +36,6 @@ DEFAULTS: dict[str, Any] = {
     "max_iterations": 100,
     "cycle_tolerance": 1e-8,
 }
-
-
-class Network(NamedTuple):
-    """The network and how it was found.
-
-    Attributes:
-        weights: Θ = [W; A], `[cause, effect]`.
-        status: "converged" or "stopped".
-        cycle_residual: h at the end.
-    """
-
-    weights: np.ndarray
-    status: str
-    cycle_residual: float
 
 
 def objective(
@@ -70,8 +53,8 @@ def objective(
     return value, gradient
 
 
-def learn(design: Design, options: Mapping[str, Any]) -> Network:
-    """Find Θ of the only share of a central design."""
+def learn(design: Design, options: Mapping[str, Any], _post: Post | None = None) -> WeightGraph:
+    """Find Θ = [W; A] of the only share of a central design; nothing crosses."""
     (share,) = design.shares
     P, moments = design.num_present, share.cov
     allowed, sparsity = design.allowed[:, :P], sparsity_of(design, options)
@@ -87,25 +70,12 @@ def learn(design: Design, options: Mapping[str, Any]) -> Network:
         theta, h = found, now
         alpha += rho * h
         if h <= options["cycle_tolerance"]:
-            return Network(theta, "converged", h)
+            return WeightGraph(theta, "converged", h)
         if rho >= LARGEST_PENALTY:
             break
-    return Network(theta, "stopped", h)
+    return WeightGraph(theta, "stopped", h)
 
 
-def fit(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:
-    """Score by |A|; nothing crosses, since everything is in one place already."""
-    options = options_of(DEFAULTS, options)
-    design = split_columns(columns, "central")
-    found = learn(design, options)
-    return edge_scores(
-        np.abs(design.lagged(found.weights)),
-        design.lagged(network_edges(found.weights, options["threshold"])),
-        columns.dims,
-        Post(),
-        status=found.status,
-        residual=found.cycle_residual,
-    )
-
-
-CENTRAL = Method(fit, DEFAULTS, "central", "DYNOTEARS on all data in one place")
+CENTRAL = weight_method(
+    "central", "DYNOTEARS on all data in one place", DEFAULTS, learn, network_edges
+)

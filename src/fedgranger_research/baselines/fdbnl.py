@@ -11,34 +11,21 @@ are those of NOTEARS-ADMM, and the threshold 0.05 gives the paper's row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedgranger_research.baselines.consensus import Agreement, Problem, Schedule, agree
 from fedgranger_research.baselines.graphs import drop_until_acyclic
-from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.method_protocol import (
-    Columns,
-    EdgeScores,
-    Method,
-    Post,
-    edge_scores,
-    options_of,
-)
+from fedgranger_research.baselines.lagged_design import Design
+from fedgranger_research.baselines.method_protocol import Post
+from fedgranger_research.baselines.weight_graphs import weight_method
 
 DEFAULTS: dict[str, Any] = {
     "present_sparsity": 0.01,
     "past_sparsity": 0.01,
     "threshold": 0.05,
-    "first_cycle_penalty": 1e-3,
-    "first_consensus_penalty": 1e-3,
-    "cycle_growth": 1.75,
-    "consensus_growth": 1.25,
-    "max_iterations": 200,
-    "cycle_tolerance": 1e-8,
-    "consensus_tolerance": 1e-5,
+    **Schedule()._asdict(),
 }
 
 
@@ -66,22 +53,7 @@ def network_edges(weights: np.ndarray, threshold: float) -> np.ndarray:
     return np.vstack([drop_until_acyclic(weights[:P], threshold), np.abs(weights[P:]) > threshold])
 
 
-def fit(columns: Columns, options: Mapping[str, Any], mode: str) -> EdgeScores:
-    """Score by |A|."""
-    options = options_of(DEFAULTS, options)
-    design, post = split_columns(columns, mode), Post()
-    found = learn(design, options, post)
-    return edge_scores(
-        np.abs(design.lagged(found.weights)),
-        design.lagged(network_edges(found.weights, options["threshold"])),
-        columns.dims,
-        post,
-        status=found.status,
-        residual=max(found.cycle_residual, found.consensus_residual),
-    )
-
-
-VERTICAL = Method(
-    partial(fit, mode="vertical"), DEFAULTS, "vertical", "FDBNL on a client's own columns"
+VERTICAL = weight_method(
+    "vertical", "FDBNL on a client's own columns", DEFAULTS, learn, network_edges
 )
-HORIZONTAL = Method(partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FDBNL on all columns")
+HORIZONTAL = weight_method("horizontal", "FDBNL on all columns", DEFAULTS, learn, network_edges)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +22,15 @@ from jaxtyping import Array, Float
 
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger_research.baselines.adam import AdamState, adam_init, adam_step
-from fedgranger_research.baselines.graphs import closed_walks, cyclicity, drop_until_acyclic
-from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.method_protocol import (
-    Columns,
-    EdgeScores,
-    Method,
-    Post,
-    edge_scores,
-    options_of,
+from fedgranger_research.baselines.graphs import closed_walks, cyclicity
+from fedgranger_research.baselines.lagged_design import Design
+from fedgranger_research.baselines.method_protocol import Post
+from fedgranger_research.baselines.weight_graphs import (
+    WeightGraph,
+    raised_penalty,
+    weight_method,
 )
 
-LARGEST_PENALTY = 1e16
 DEFAULTS: dict[str, Any] = {
     "sparsity": 0.1,
     "threshold": 0.3,
@@ -46,14 +43,6 @@ DEFAULTS: dict[str, Any] = {
     "enough_progress": 0.25,
     "cycle_tolerance": 1e-8,
 }
-
-
-class Averaged(NamedTuple):
-    """The server's W, `[cause, effect]`, and how cyclic it still is."""
-
-    weights: np.ndarray
-    status: str
-    cycle_residual: float
 
 
 def client_loss(
@@ -90,13 +79,13 @@ def train_clients(
     return jax.vmap(one)(weights, states, moments, allowed)
 
 
-def learn(design: Design, options: Mapping[str, Any], post: Post) -> Averaged:
+def learn(design: Design, options: Mapping[str, Any], post: Post) -> WeightGraph:
     """Train and average until the graph is acyclic or the iterations are over."""
     with jax.enable_x64(True):
         return _learn(design, options, post)
 
 
-def _learn(design: Design, options: Mapping[str, Any], post: Post) -> Averaged:
+def _learn(design: Design, options: Mapping[str, Any], post: Post) -> WeightGraph:
     places = [np.ix_(share.places, share.places) for share in design.shares]
     size = max(len(share.places) for share in design.shares)
     stack = partial(pad_stack, shape=(size, size))
@@ -127,35 +116,11 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post) -> Averaged:
             mean = total / holders
         before, (h, _) = h, cyclicity(mean)
         if h <= options["cycle_tolerance"]:
-            return Averaged(mean, "converged", h)
+            return WeightGraph(mean, "converged", h)
         alpha += rho * h
-        if h > options["enough_progress"] * before:
-            rho = min(rho * options["penalty_growth"], LARGEST_PENALTY)
-    return Averaged(mean, "stopped", h)
+        rho = raised_penalty(rho, h, before, options)
+    return WeightGraph(mean, "stopped", h)
 
 
-def fit(columns: Columns, options: Mapping[str, Any], mode: str) -> EdgeScores:
-    """Score past → present entries by |W|."""
-    options = options_of(DEFAULTS, options)
-    design, post = split_columns(columns, mode, time_order=options["time_order"]), Post()
-    found = learn(design, options, post)
-    edges = drop_until_acyclic(found.weights, options["threshold"])
-    return edge_scores(
-        np.abs(design.lagged(found.weights)),
-        design.lagged(edges),
-        columns.dims,
-        post,
-        status=found.status,
-        residual=found.cycle_residual,
-    )
-
-
-VERTICAL = Method(
-    partial(fit, mode="vertical"),
-    DEFAULTS,
-    "vertical",
-    "FedDAG linear on a client's own columns",
-)
-HORIZONTAL = Method(
-    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "FedDAG linear on all columns"
-)
+VERTICAL = weight_method("vertical", "FedDAG linear on a client's own columns", DEFAULTS, learn)
+HORIZONTAL = weight_method("horizontal", "FedDAG linear on all columns", DEFAULTS, learn)

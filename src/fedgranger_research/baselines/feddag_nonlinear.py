@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,24 +23,21 @@ import numpy as np
 
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger_research.baselines.adam import adam_init
-from fedgranger_research.baselines.graphs import drop_until_acyclic, walks_of
-from fedgranger_research.baselines.lagged_design import Design, split_columns
+from fedgranger_research.baselines.graphs import walks_of
+from fedgranger_research.baselines.lagged_design import Design
 from fedgranger_research.baselines.masked_networks import (
     Networks,
     draw_networks,
     draw_steps,
     train_clients,
 )
-from fedgranger_research.baselines.method_protocol import (
-    Columns,
-    EdgeScores,
-    Method,
-    Post,
-    edge_scores,
-    options_of,
+from fedgranger_research.baselines.method_protocol import Method, Post
+from fedgranger_research.baselines.weight_graphs import (
+    WeightGraph,
+    raised_penalty,
+    weight_method,
 )
 
-LARGEST_PENALTY = 1e16
 DEFAULTS: dict[str, Any] = {
     "sparsity": 2e-3,
     "threshold": 0.5,
@@ -63,21 +60,15 @@ single = partial(jnp.asarray, dtype=jnp.float32)
 """Networks are trained in single precision, as the original's; the server averages in double."""
 
 
-class Averaged(NamedTuple):
-    """Probability of every edge, `[cause, effect]`, and how cyclic they still are."""
-
-    probabilities: np.ndarray
-    status: str
-    cycle_residual: float
-
-
-def learn(design: Design, options: Mapping[str, Any], post: Post, *, shares_all: bool) -> Averaged:
+def learn(
+    design: Design, options: Mapping[str, Any], post: Post, *, shares_all: bool
+) -> WeightGraph:
     """Train and average until the mask is acyclic or the iterations are over."""
     with jax.enable_x64(True):
         return _learn(design, options, post, shares_all)
 
 
-def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: bool) -> Averaged:
+def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: bool) -> WeightGraph:
     shares = design.shares
     places = [np.ix_(share.places, share.places) for share in shares]
     sizes = [len(share.places) for share in shares]
@@ -120,11 +111,10 @@ def _learn(design: Design, options: Mapping[str, Any], post: Post, shares_all: b
         probabilities = design.allowed / (1.0 + np.exp(-mean / options["temperature"]))
         before, h = h, walks_of(probabilities)
         if h <= options["cycle_tolerance"]:
-            return Averaged(probabilities, "converged", h)
+            return WeightGraph(probabilities, "converged", h)
         alpha += rho * h
-        if h > options["enough_progress"] * before:
-            rho = min(rho * options["penalty_growth"], LARGEST_PENALTY)
-    return Averaged(probabilities, "stopped", h)
+        rho = raised_penalty(rho, h, before, options)
+    return WeightGraph(probabilities, "stopped", h)
 
 
 def _average_logits(
@@ -162,27 +152,11 @@ def _carry(
         post.carry(*(np.asarray(part) for part in parts), *numbers)
 
 
-def fit(columns: Columns, options: Mapping[str, Any], mode: str, shares_all: bool) -> EdgeScores:
-    """Score past → present entries by the probability of the edge."""
-    options = options_of(DEFAULTS, options)
-    design, post = split_columns(columns, mode, time_order=options["time_order"]), Post()
-    found = learn(design, options, post, shares_all=shares_all)
-    edges = drop_until_acyclic(found.probabilities, options["threshold"])
-    return edge_scores(
-        design.lagged(found.probabilities),
-        design.lagged(edges),
-        columns.dims,
-        post,
-        status=found.status,
-        residual=found.cycle_residual,
-    )
-
-
 def _method(mode: str, shares_all: bool) -> Method:
     name, what = ("AS", "graph and networks") if shares_all else ("GS", "only the graph")
     held = "a client's own columns" if mode == "vertical" else "all columns"
     words = f"FedDAG {name} (networks; shares {what}) on {held}"
-    return Method(partial(fit, mode=mode, shares_all=shares_all), DEFAULTS, mode, words)
+    return weight_method(mode, words, DEFAULTS, partial(learn, shares_all=shares_all))
 
 
 GS_VERTICAL = _method("vertical", shares_all=False)

@@ -15,34 +15,20 @@ a known order of the variables it ends up to 0.2 from it, and without, often in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedgranger_research.baselines.consensus import Agreement, Problem, Schedule, agree
-from fedgranger_research.baselines.graphs import drop_until_acyclic
-from fedgranger_research.baselines.lagged_design import Design, split_columns
-from fedgranger_research.baselines.method_protocol import (
-    Columns,
-    EdgeScores,
-    Method,
-    Post,
-    edge_scores,
-    options_of,
-)
+from fedgranger_research.baselines.lagged_design import Design
+from fedgranger_research.baselines.method_protocol import Post
+from fedgranger_research.baselines.weight_graphs import weight_method
 
 DEFAULTS: dict[str, Any] = {
     "sparsity": 0.01,
     "threshold": 0.3,
     "time_order": True,
-    "first_cycle_penalty": 1e-3,
-    "first_consensus_penalty": 1e-3,
-    "cycle_growth": 1.75,
-    "consensus_growth": 1.25,
-    "max_iterations": 200,
-    "cycle_tolerance": 1e-8,
-    "consensus_tolerance": 1e-5,
+    **Schedule()._asdict(),
 }
 
 
@@ -56,31 +42,11 @@ def learn(design: Design, options: Mapping[str, Any], post: Post) -> Agreement:
     return agree(moments, places, problem, schedule, post)
 
 
-def fit(columns: Columns, options: Mapping[str, Any], mode: str) -> EdgeScores:
-    """Score past → present entries by |W|."""
-    options = options_of(DEFAULTS, options)
-    design, post = split_columns(columns, mode, time_order=options["time_order"]), Post()
-    found = learn(design, options, post)
-    edges = drop_until_acyclic(found.weights, options["threshold"])
-    return edge_scores(
-        np.abs(design.lagged(found.weights)),
-        design.lagged(edges),
-        columns.dims,
-        post,
-        status=found.status,
-        residual=max(found.cycle_residual, found.consensus_residual),
-    )
-
-
-VERTICAL = Method(
-    partial(fit, mode="vertical"), DEFAULTS, "vertical", "NOTEARS-ADMM on a client's own columns"
-)
-UNTIMED = Method(
-    lambda columns, options: fit(columns, {"time_order": False, **options}, "vertical"),
-    {**DEFAULTS, "time_order": False},
+VERTICAL = weight_method("vertical", "NOTEARS-ADMM on a client's own columns", DEFAULTS, learn)
+UNTIMED = weight_method(
     "vertical",
     "NOTEARS-ADMM on a client's own columns, without time order, as in the paper's table",
+    {**DEFAULTS, "time_order": False},
+    learn,
 )
-HORIZONTAL = Method(
-    partial(fit, mode="horizontal"), DEFAULTS, "horizontal", "NOTEARS-ADMM on all columns"
-)
+HORIZONTAL = weight_method("horizontal", "NOTEARS-ADMM on all columns", DEFAULTS, learn)

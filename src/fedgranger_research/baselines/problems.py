@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 
 from fedgranger.client.identify import identify
 from fedgranger.client.params import LocalModel, known_models
-from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
@@ -27,6 +26,7 @@ from fedgranger.inference.states import StateSource
 from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.runtime.uploads import state_source
 from fedgranger_research.baselines.method_protocol import BaselineError, Columns
+from fedgranger_research.baselines.true_dynamics import Dynamics, dynamics_of
 
 RESPONSES = {"linear": lambda h: h, "tanh": np.tanh, "cosine": lambda h: np.sqrt(2) * np.cos(h)}
 """φ: how a cause acts. The cosine is even: a cause whose mean is zero leaves no correlation with
@@ -99,20 +99,27 @@ class Problem(NamedTuple):
         is_client_true: the same per pair of clients, [effect, cause]; the diagonal is true.
         is_known: per pair of clients, whether `is_client_true` is known; all, unless made from
             recordings.
-        own_transitions: A_mm of every client in the coordinates of its columns, where the
-            simulation knows them; the paper gives them to FedGC.
+        dynamics: of the clients in the data, where the simulation knows them.
     """
 
     columns: Columns
     is_true: Bool[np.ndarray, "effect cause"]
     is_client_true: Bool[np.ndarray, "effect_client cause_client"]
     is_known: Bool[np.ndarray, "effect_client cause_client"]
-    own_transitions: tuple[np.ndarray, ...] | None = None
+    dynamics: Dynamics | None = None
 
     @property
     def owner(self) -> np.ndarray:
         """Client of every column."""
         return np.repeat(np.arange(len(self.columns.dims)), self.columns.dims)
+
+    @property
+    def own_transitions(self) -> tuple[np.ndarray, ...] | None:
+        """A_mm of every client where the simulation knows them; the paper gives them to FedGC."""
+        if self.dynamics is None:
+            return None
+        A, owner = self.dynamics.transition, self.owner
+        return tuple(A[np.ix_(owner == m, owner == m)] for m in range(len(self.columns.dims)))
 
 
 def draw_problem(scenario: Scenario, seed: int) -> Problem:
@@ -145,8 +152,8 @@ def draw_problem(scenario: Scenario, seed: int) -> Problem:
         else:
             models = identified_models(panel, scenario.state_dim)
         columns = sent_columns(panel, models)
-    own = tuple(_own_transition(system, name, models[name]) for name in columns.names)
-    return with_truth(columns, system.edges)._replace(own_transitions=own)
+    dynamics = dynamics_of(system, columns.names, models)
+    return with_truth(columns, system.edges)._replace(dynamics=dynamics)
 
 
 def with_truth(columns: Columns, edges: tuple[tuple[str, str], ...]) -> Problem:
@@ -189,14 +196,6 @@ def columns_of(source: StateSource) -> Columns:
     starts[0] = True
     series = np.split(states, np.cumsum(source.dims)[:-1], axis=1)
     return Columns(source.names, tuple(series), starts, source.error_covs)
-
-
-def _own_transition(system: Truth, name: str, model: LocalModel) -> np.ndarray:
-    r"""\(T A_{mm} T^{-1}\), with T from the true states to those that the client finds."""
-    C, rows = system.observation_matrices[name], system.rows(name)
-    W = state_readout(model.observation_matrix, model.measurement_cov).weights
-    T = W @ (C / model.scale[:, None])
-    return T @ system.transition[rows, rows] @ np.linalg.inv(T)
 
 
 def _stronger(system: Truth, factor: float) -> Truth:

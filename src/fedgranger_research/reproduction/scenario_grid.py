@@ -35,6 +35,7 @@ AXES: Mapping[str, tuple[Any, ...]] = {
 }
 """Per field of `Scenario` its values; the one of the paper's setting is among them."""
 LEVEL = "clients"
+RECORDED = ControlSetting.axis
 PER_LINE = 4
 SHOWN = {"f1": "F1, client edges", "size": "absent edges reported"}
 
@@ -101,7 +102,8 @@ def collect(chosen: Any, tables: list[pd.DataFrame], *, quick: bool = False) -> 
 def markdown(table: pd.DataFrame) -> str:
     """Per axis: F1 and, in brackets, the share of absent edges that a method reports."""
     out = []
-    for axis, rows in table.groupby("axis", sort=False):
+    recorded = table.loc[table["axis"] == RECORDED]
+    for axis, rows in table.loc[table["axis"] != RECORDED].groupby("axis", sort=False):
         values = list(dict.fromkeys(rows["value"]))
         out.append(f"| {axis} | " + " | ".join(values) + " |")
         out.append("|---" * (len(values) + 1) + "|")
@@ -109,6 +111,10 @@ def markdown(table: pd.DataFrame) -> str:
             by_value = own.set_index("value")
             out.append(f"| {method} | " + " | ".join(_cell(by_value, v) for v in values) + " |")
         out.append("")
+    if len(recorded):
+        out += _recorded(recorded)
+    if len(recorded) == len(table):
+        return "\n".join(out)
     out.append(
         "F1 of the edges between clients, in brackets the share of absent edges that were "
         "reported; – where there is none or the method refused. Everything else is as in the "
@@ -154,6 +160,34 @@ def draw(folder: Path, table: pd.DataFrame) -> None:
                 place.set_title(axis.replace("_", " "))
     grid[0, columns - 1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     save(figure, folder, "grid")
+
+
+def _recorded(rows: pd.DataFrame) -> list[str]:
+    """False edges first: on a panel without a true edge F1 says little."""
+    kinds = list(KINDS.values())
+    out = ["| recordings | " + " | ".join(kinds) + " | added edge found |"]
+    out.append("|---" * (len(kinds) + 2) + "|")
+    for method, own in rows.groupby("method", sort=False):
+        by_kind: dict[Any, dict[Any, Any]] = own.set_index("value").to_dict("index")
+        cells = [_false_edges(by_kind[kind]) for kind in kinds]
+        added = by_kind[KINDS["added"]]
+        made = int(added["data_sets"] - added["refused"])
+        found = f"{round(added['power'] * made)} of {made}" if made else "–"
+        out.append(f"| {method} | " + " | ".join([*cells, found]) + " |")
+    out.append("")
+    out.append(
+        f"Share of the absent edges between clients that were reported, {rows['data_sets'].max()} "
+        "panels of each kind, and how many of the added edges were found; – where the method "
+        "refused all panels."
+    )
+    return out
+
+
+def _false_edges(row: Mapping[Any, Any]) -> str:
+    refused = int(row["refused"])
+    if refused == row["data_sets"]:
+        return "–"
+    return f"{row['size']:.2f}" + (f" ({refused} refused)" if refused else "")
 
 
 def _cell(rows: pd.DataFrame, value: str) -> str:
