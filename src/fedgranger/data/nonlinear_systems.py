@@ -173,20 +173,22 @@ def simulate_nonlinear(clients: tuple[str, ...], asked: SimulationOptions) -> tu
     ]
     if other:
         raise ConfigError(f"{asked.dynamics} does not know '{other[0]}'; leave it out")
-    for name in ("sensor_dims", "measurement_var", "edges"):
-        if not isinstance(getattr(asked, name), int | float | None):
-            raise ConfigError(f"{asked.dynamics} takes one number as '{name}'")
-    states, truth = draw_states(asked.dynamics, clients, asked.num_steps, asked.edges, asked.seed)
+    edges, d, variance = asked.edges, asked.sensor_dims, asked.measurement_var
+    if not isinstance(edges, int | None):
+        raise ConfigError(f"{asked.dynamics} takes one number as 'edges'")
+    if not isinstance(d, int) or not isinstance(variance, int | float):
+        raise ConfigError(f"{asked.dynamics} has one 'sensor_dims' and 'measurement_var' for all")
+    states, truth = draw_states(asked.dynamics, clients, asked.num_steps, edges, asked.seed)
     rng, data = np.random.default_rng([asked.seed, 1]), []
-    d, p = int(asked.sensor_dims), states.shape[1] // len(clients)
+    p = states.shape[1] // len(clients)
     if d < p:
         raise ConfigError(f"sensor_dims is {d} for {p} states; use at least as many sensors")
     recorded = observed_steps(clients, asked, rng)
     sensors = tuple(f"s{j + 1}" for j in range(d))
     for name in clients:
         C = truth.observation_matrices[name] = rng.standard_normal((d, p))
-        truth.measurement_covs[name] = float(asked.measurement_var) * np.eye(d)
-        noise = np.sqrt(asked.measurement_var) * rng.standard_normal((len(states), d))
+        truth.measurement_covs[name] = variance * np.eye(d)
+        noise = np.sqrt(variance) * rng.standard_normal((len(states), d))
         observed = np.broadcast_to(recorded[name][:, None], noise.shape).copy()
         values = np.where(observed, states[:, truth.rows(name)] @ C.T + noise, 0.0)
         data.append(ClientData(name, sensors, values, observed))
@@ -210,10 +212,9 @@ def draw_states(
         states, jacobian = _path(system.advance, jnp.array(system.start), jnp.array(w))
     if not np.isfinite(states).all():
         raise ConfigError(f"{name} with seed {seed} grows without bound; give another seed")
-    P = states.shape[1]
     jacobian[np.abs(jacobian) < 1e-12] = 0.0
     edges = tuple((clients[n], clients[m]) for n, m in system.edges)
-    dims = dict.fromkeys(clients, P // M)
+    dims = dict.fromkeys(clients, system.state_dim)
     return states[BURN_IN:] / system.noise, Truth(clients, edges, jacobian, dims)
 
 

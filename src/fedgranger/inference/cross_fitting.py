@@ -11,7 +11,8 @@ Regressions by name:
   $$f(x) = x_{\text{linear}}^\top b + \psi(z)^\top w, \qquad
     \min \sum_t (y_t - f(x_t))^2 + \lambda n \lVert w \rVert^2,$$
 
-  λ of every target by its error out of fold, infinite (plain least squares) among the choices;
+  with products alone, with all of them or with none (plain least squares), and λ, for every
+  target as its error out of fold says;
 - `boosting`: gradient-boosted trees on what least squares leave (scikit-learn);
 - `network`: a network with two hidden layers of 64 on what least squares leave (scikit-learn).
 """
@@ -108,14 +109,17 @@ def _fold(X: np.ndarray, psi: np.ndarray, tested: np.ndarray, used: np.ndarray) 
 
 def features_regression(design: Design, seed: int) -> Residuals:
     """Least squares, and ridge on features of the inputs."""
-    psi = _features(design.inputs, np.random.default_rng(seed))
     X = _with_constant(design.linear)
-    parts = [_fold(X, psi, *rows) for rows in folds(design.time, design.gap)]
+    sets = _features(design.inputs, np.random.default_rng(seed))
+    rows = list(folds(design.time, design.gap))
+    parts = [[_fold(X, psi, *both) for both in rows] for psi in sets]
 
     def residuals(targets: np.ndarray) -> np.ndarray:
-        choices = np.empty((len(PENALTIES) + 1, *targets.shape))
-        for part in parts:
-            choices[:, part.tested] = part.residuals(targets)
+        choices = np.empty((len(parts), len(PENALTIES) + 1, *targets.shape))
+        for place, folded in enumerate(parts):
+            for part in folded:
+                choices[place][:, part.tested] = part.residuals(targets)
+        choices = choices.reshape(-1, *targets.shape)
         best = (choices**2).sum(axis=1).argmin(axis=0)
         return np.take_along_axis(choices, best[None, None], axis=0)[0]
 
@@ -185,16 +189,16 @@ def _with_constant(columns: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
 
 
-def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """Products and random Fourier features of the inputs, of unit variance."""
+def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+    """Products alone, and with random Fourier features of the inputs; all of unit variance."""
     joint = np.concatenate(inputs, axis=1)
     rows, columns = np.triu_indices(joint.shape[1])
     parts = [joint[:, rows] * joint[:, columns]] if len(rows) <= MOST_PRODUCTS else []
     parts += [_waves(part, OWN_FEATURES, rng) for part in inputs]
     if len(inputs) > 1:
         parts.append(_waves(joint, JOINT_FEATURES, rng))
-    psi = np.concatenate(parts, axis=1)
-    return psi / np.maximum(psi.std(axis=0), SMALLEST)
+    sets = [*parts[:1], np.concatenate(parts, axis=1)]
+    return [psi / np.maximum(psi.std(axis=0), SMALLEST) for psi in sets]
 
 
 def _waves(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
