@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
-from jax.scipy.linalg import solve_triangular
+from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from fedgranger.client.transition_models import (
@@ -200,17 +200,16 @@ def _lack_of_likelihood(
 
     $$\log N(r; 0, C + s^2 I) - \mathrm{tr}(K_{nn} - C) / 2s^2, \quad C = K_{nZ}K_{ZZ}^{-1}K_{Zn}$$
     """
-    kernel, (m, n) = _kernel(log), (len(points), len(places))
+    kernel, n = _kernel(log), len(places)
     prior_var, noise_var = jnp.exp(2 * log.amplitude), jnp.exp(2 * log.noise)
-    identity = jnp.eye(m)
-    L = jnp.linalg.cholesky(kernel(points, points) + BOUND_JITTER * prior_var * identity)
-    A = solve_triangular(L, kernel(points, places), lower=True) / jnp.exp(log.noise)
-    AA = A @ A.T
-    L_B = jnp.linalg.cholesky(identity + AA)
-    c = solve_triangular(L_B, A @ values, lower=True) / jnp.exp(log.noise)
-    log_det = 2 * jnp.log(jnp.diag(L_B)).sum() + n * jnp.log(2 * jnp.pi * noise_var)
-    lost = n * prior_var / noise_var - jnp.trace(AA)
-    return 0.5 * (log_det + values @ values / noise_var - c @ c + lost)
+    K_Zn = kernel(points, places)
+    K_ZZ = kernel(points, points) + BOUND_JITTER * prior_var * jnp.eye(len(points))
+    gram, b = K_Zn @ K_Zn.T / noise_var, K_Zn @ values / noise_var
+    L, L_S = jnp.linalg.cholesky(K_ZZ), jnp.linalg.cholesky(K_ZZ + gram)
+    log_det = 2 * (jnp.log(jnp.diag(L_S)) - jnp.log(jnp.diag(L))).sum()
+    lost = n * prior_var / noise_var - jnp.trace(cho_solve((L, True), gram))
+    misfit = values @ values / noise_var - b @ cho_solve((L_S, True), b)
+    return 0.5 * (log_det + n * jnp.log(2 * jnp.pi * noise_var) + misfit + lost)
 
 
 _with_slope = jax.jit(jax.value_and_grad(_lack_of_likelihood))

@@ -21,6 +21,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import ConfigError, DataError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
@@ -82,7 +83,7 @@ def fit_transition(
     """
     if kind not in TRANSITIONS:
         raise ConfigError(f"unknown transition '{kind}'; choose one of {', '.join(TRANSITIONS)}")
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), threadpool_limits(1):  # small factors on several threads wait
         pairs = transition_pairs(
             np.asarray(states),
             np.asarray(states if targets is None else targets),

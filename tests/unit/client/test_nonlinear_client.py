@@ -29,6 +29,14 @@ def prediction_error(states, truth):
     return ((wanted - design @ line) ** 2).mean()
 
 
+def sensor_error(fitted, client):
+    """Mean squared one-step error of the sensors, their own noise included."""
+    predicted = np.asarray(fitted.filter(client).predicted_states)
+    expected = predicted @ fitted.linear.observation_matrix.T
+    squares = (fitted.linear.scaled(client.values) - expected)[1:] ** 2
+    return squares[client.observed[1:]].mean()
+
+
 @pytest.fixture(scope="module")
 def bent():
     """Data, new data and their true states; 5 % of the samples are missing, and some rows."""
@@ -68,6 +76,7 @@ def test_bent_transition_predicts_new_data_as_the_truth_does(bent, line, transit
     error = prediction_error(found.filter(new), truth)
     assert error < 0.65 * prediction_error(line.filter(new), truth)
     assert error < 1.2 * oracle_error(new, truth, C)
+    assert sensor_error(found, new) < 0.95 * sensor_error(line, new)
     assert np.isfinite(np.asarray(found.states.filtered_covs)).all()
     assert found.states.filtered_states.shape == (T, 2)
 

@@ -157,12 +157,12 @@ def simulate_and_filter(model, replicas, steps, seed):
 
 
 def test_monte_carlo_of_both_states():
-    """A mildly nonlinear system, 1000 data sets of 30 steps.
+    """A mildly nonlinear system, 4000 data sets of 30 steps, of which five count.
 
-    Covariances within 5 % and coverage of 95 % regions within 0.01 of its value; the sampling error
-    of both is a third of that (steps 5, 10, ..., 25 of a data set count as one).
+    Sampling errors are 1 % of a variance and 0.0015 of the coverage, a quarter of what is allowed.
+    With 10 000 data sets: within 0.9 %, coverage 0.9504 (h_c) and 0.9501 (h_a).
     """
-    model, replicas = mild_model(), 1000
+    model, replicas = mild_model(), 4000
     h, v, y, observed, found = simulate_and_filter(model, replicas, 30, 0)
     theta = 0.3 * jnp.array(np.random.default_rng(1).standard_normal((2, 4)))
     covs = jax.vmap(state_error_covs, in_axes=(0, 0, None, 0, 0, None))(
@@ -174,6 +174,6 @@ def test_monte_carlo_of_both_states():
         e, cov = errors[:, 5::5].reshape(-1, 2), np.asarray(claimed)[:, 5::5].reshape(-1, 2, 2)
         seen, mean = e.T @ e / len(e), cov.mean(axis=0)
         scale = np.sqrt(np.outer(np.diag(seen), np.diag(seen)))
-        np.testing.assert_array_less(np.abs(seen - mean) / scale, 0.05)
+        np.testing.assert_array_less(np.abs(seen - mean) / scale, 0.04)
         distance = np.einsum("ti,ti->t", e, np.linalg.solve(cov, e[..., None])[..., 0])
-        assert abs((distance < 5.991).mean() - 0.95) < 0.01  # χ² with two degrees of freedom
+        assert abs((distance < 5.991).mean() - 0.95) < 0.006  # χ² with two degrees of freedom
