@@ -87,6 +87,9 @@ def test_linear_data_give_the_linear_clients_states():
     starts = np.arange(T) == 0
     model = identify(client, starts, state_dim=2)
     found = fg.fit_nonlinear_client(client, transition="network", linear=model)
+    A = model.self_transition  # by moments with the noise taken out, f by filtered states
+    np.testing.assert_allclose(found.model.transition.linear.matrix, A, atol=0.05)
+    np.testing.assert_allclose(found.model.process_cov, model.process_cov, atol=0.05)
     linear = filter_data(client, model, starts).filtered_states
     spread = linear[50:].std(axis=0)
     difference = np.asarray(found.states.filtered_states)[50:] - linear[50:]
