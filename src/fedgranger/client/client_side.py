@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
-from fedgranger.client.learner import Learner, make_learner
+from fedgranger.client.learner import Learner
+from fedgranger.client.learner_choice import make_learner
 from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
@@ -132,7 +133,8 @@ def with_learner(
         return side
     if config.client_terms is None:
         window = resolve_window(config, len(side.starts) - 1)
-        return side._replace(learner=make_learner(prepared, config, window, message_steps, start))
+        learner = make_learner(prepared, config, window, message_steps, start, side.starts)
+        return side._replace(learner=learner)
     if noise is None:
         raise RuntimeError("a private run needs a source of noise")
     learner = PrivateLearner(side.data, side.starts, prepared, config, message_steps, start, noise)
