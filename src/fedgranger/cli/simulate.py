@@ -53,7 +53,7 @@ def write_simulation(
 
     The files of an earlier simulation in the folder are removed first. The models are the true
     ones, with this multiple of R; a client with a counter has none, because no stationary model
-    describes it.
+    describes it, and a nonlinear system has none.
     """
     if (folder / "truth.json").exists():
         for name in Truth.read(folder / "truth.json").clients:
@@ -61,13 +61,15 @@ def write_simulation(
                 (folder / f"{name}{suffix}").unlink(missing_ok=True)
     panel.write(folder, format=format)
     truth.write(folder / "truth.json")
-    models = known_models(truth, noise_factor)
+    models = {} if truth.process_cov is None else known_models(truth, noise_factor)
     described = {
         name: model
         for name, model in models.items()
         if panel[name].num_sensors == model.num_sensors
     }
-    write_models(folder / "models.json", described)
+    (folder / "models.json").unlink(missing_ok=True)
+    if described:
+        write_models(folder / "models.json", described)
 
 
 def check_target(folder: Path, *, overwrite: bool) -> None:

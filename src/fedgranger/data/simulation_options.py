@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, flag, number, special, text, whole
+from fedgranger.option_fields import Options, choice, flag, number, special, text, whole
 
 HUB: dict[str, Any] = {
     "num_clients": 4,
@@ -94,11 +94,20 @@ def _covariance(name: str, value: Any) -> float | np.ndarray:
     raise ConfigError(f"{name} must be a positive number or a positive definite matrix")
 
 
+DYNAMICS = ("linear", "quadratic", "nonlinear-var", "lorenz96", "lotka-volterra")
+
+
 @dataclass(frozen=True)
 class SystemOptions(Options):
     """The system behind the measurements."""
 
     subject = "system"
+    dynamics: str = choice(
+        "linear",
+        DYNAMICS,
+        "how states move: linear, or a nonlinear system that takes only clients, steps, edges, "
+        "sensor_dims, measurement_var, missing_share and seed of the other options",
+    )
     num_clients: int = whole(6, "number of clients", least=1, word="clients")
     state_dims: int | Sequence[int] = special(
         2, "states per client: one number or one each, such as 1,2,3", _per_client, _numbers(int)

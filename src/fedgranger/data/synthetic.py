@@ -31,6 +31,7 @@ from fedgranger.data.linear_system import (
     state_std,
     with_dead_time,
 )
+from fedgranger.data.nonlinear_systems import simulate_nonlinear
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.simulation_options import SCENARIOS, SimulationOptions
 from fedgranger.data.truth import Truth
@@ -72,12 +73,16 @@ def simulate(
         given |= SCENARIOS[options["scenario"]]
     asked = SimulationOptions.from_mapping(given)
     rng = np.random.default_rng(asked.seed)
+    names = client_names(asked.num_clients) if clients is None else tuple(clients)
+    if not names:
+        raise ConfigError("clients is empty; at least one name is needed")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"client names are not unique: {', '.join(names)}")
+    if asked.dynamics != "linear":
+        if system is not None:
+            raise ConfigError("'system' is of a linear system; leave 'dynamics' or 'system' out")
+        return simulate_nonlinear(names, asked)
     if system is None:
-        names = client_names(asked.num_clients) if clients is None else tuple(clients)
-        if not names:
-            raise ConfigError("clients is empty; at least one name is needed")
-        if len(set(names)) != len(names):
-            raise ConfigError(f"client names are not unique: {', '.join(names)}")
         drawn = draw_system(rng, names, asked)
         delayed = with_dead_time(drawn, asked.dead_time, asked.spectral_radius)
         system = change_unit(delayed, asked.unit_factor)
