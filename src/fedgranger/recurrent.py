@@ -151,7 +151,8 @@ def update(trained: Trained, gradient: Float[Array, " weight"], learning_rate: f
     optax = require_optax()
     w, m, v, k = trained
     before = optax.ScaleByAdamState(count=k.astype(jnp.int32), mu=m, nu=v)
-    direction, after = optax.scale_by_adam().update(gradient, before)
+    with jax.numpy_dtype_promotion("standard"):  # Optax counts in whole numbers
+        direction, after = optax.scale_by_adam().update(gradient, before)
     return Trained(w - learning_rate * direction, after.mu, after.nu, k + 1)
 
 

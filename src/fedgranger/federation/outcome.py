@@ -155,16 +155,17 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> Tra
 
 def _neural_facts(training: Training, config: RunConfig) -> TrainingFacts:
     """Networks learn for as many passes as they were told; there is no limit to compare with."""
-    passes, losses = config.network_passes, training.trace.groupby("pass_index")["server_loss"]
-    means = losses.mean()
+    passes, trace = config.network_passes, training.trace
+    losses, at = np.asarray(trace["server_loss"]), np.asarray(trace["pass_index"])
+    first, last = (float(losses[at == k].mean()) for k in (at.min(), at.max()))
     return {
         "solver": "neural",
         "window": config.batch_steps,
         "passes": passes,
         "rounds": training.rounds,
         "status": (
-            f"networks learned for {passes} passes: the server's loss was {means.iloc[0]:.4g} in "
-            f"the first and {means.iloc[-1]:.4g} after the last, on the data they learned from; "
+            f"networks learned for {passes} passes: the server's loss was {first:.4g} in the first "
+            f"and {last:.4g} after the last, on the data they learned from; "
             "the strengths are mean Jacobians and no test"
         ),
     }

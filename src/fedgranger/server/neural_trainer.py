@@ -80,7 +80,7 @@ class NeuralTrainer:
         self._params = row_params(rows, config)
         self._trained = untrained(first_weights(rows.names, self._shape, config))
         P, none = sum(rows.dims), np.zeros(0, dtype=np.int64)
-        self.jacobian = JacobianTrace(none, none, np.zeros((0, P, P)))
+        self.jacobian = JacobianTrace(none, none, np.zeros((0, P, P)), np.zeros((0, P, P)))
 
     @property
     def granger(self) -> np.ndarray:
@@ -149,21 +149,22 @@ class NeuralTrainer:
         steps, L = self.spans(round_index)[0], self._config.sequence_steps
         firsts = np.arange(0, steps, L)
         lengths = np.minimum(steps - firsts, L)
-        blocks = [
-            self._with_transitions(pack_square(found[:, k, :length].mean(axis=1), self._rows.dims))
-            for k, length in enumerate(lengths)
-        ]
+        parts = [self._whole_blocks(found[:, k, :length]) for k, length in enumerate(lengths)]
         before = self.jacobian
         self.jacobian = JacobianTrace(
             np.append(before.first_steps, self._first_step(round_index) + firsts),
             np.append(before.num_steps, lengths),
-            np.concatenate([before.blocks, np.stack(blocks)]),
+            np.concatenate([before.blocks, np.stack([J.mean(axis=0) for J in parts])]),
+            np.concatenate([before.squares, np.stack([(J**2).mean(axis=0) for J in parts])]),
         )
 
-    def _with_transitions(self, block: np.ndarray) -> np.ndarray:
-        out, place = block.copy(), 0
+    def _whole_blocks(self, rows: np.ndarray) -> np.ndarray:
+        """J of some time steps, (step, P, P), from the padded rows; A_mm is added."""
+        dims = self._rows.dims
+        out = np.stack([pack_square(rows[:, t], dims) for t in range(rows.shape[1])])
+        place = 0
         for A in self._rows.transitions:
-            out[place : place + len(A), place : place + len(A)] += A
+            out[:, place : place + len(A), place : place + len(A)] += A
             place += len(A)
         return out
 
