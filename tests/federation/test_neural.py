@@ -109,7 +109,7 @@ def test_run_folder_keeps_the_blocks_over_time(alone, tmp_path):
         np.testing.assert_array_equal(one, other)
     mean = alone.jacobian.mean
     np.testing.assert_array_equal(alone.block("client2", "client1"), mean[1:, :1])
-    write_run_report(tmp_path, alone)
+    write_run_report(tmp_path / "report.html", alone)
     assert "networks learned for 2 passes" in (tmp_path / "report.html").read_text("utf-8")
     fg.fit(fg.simulate(2, 102, state_dims=1, seed=0)[0], fg.RunConfig(test="debiased")).save(
         tmp_path

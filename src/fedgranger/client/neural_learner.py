@@ -57,7 +57,7 @@ class NeuralLearner(Learner):
         self._predict = predict or LinearPrediction(jax_array(model.predicted_observation))
         self._rate, self._starts = config.client_learning_rate, starts
         self._size, self._steps = config.batch_steps, config.sequence_steps
-        self._num_rounds = -(-self._num_pairs // self._size)
+        self.num_rounds = -(-self._num_pairs // self._size)
 
     def initial(self) -> ClientMemory:
         """The first weights, without any update."""
@@ -68,7 +68,7 @@ class NeuralLearner(Learner):
         return 1
 
     def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
-        start = (round_index % self._num_rounds) * self._size
+        start = (round_index % self.num_rounds) * self._size
         return start, min(start + self._size, self._num_pairs)
 
     def window(self, round_index: int) -> SequenceWindow:
@@ -84,26 +84,30 @@ class NeuralLearner(Learner):
             data.has_next[rows],
             self._starts[rows],
         )
-        return SequenceWindow(*(jax_array(self._cut(part)) for part in parts))
+        return SequenceWindow(*(jax_array(self.cut(part)) for part in parts))
 
     def send(self, memory: ClientMemory, round_index: int, piece: int) -> Mapping[str, np.ndarray]:
         """Filtered and augmented states of a round."""
-        start, stop = self._span(round_index, piece)
         weights = jax_array(unpack(memory.augmentation).weights)
         h_a = np.asarray(_augment(self._shape, weights, self.window(round_index)))
-        data = self._prepared.data
+        h_c, observed = self.filtered(round_index)
         return {
-            "filtered_states": data.filtered_states[start:stop],
-            "augmented_states": joined(h_a, stop - start),
-            "is_observed": data.is_observed[start:stop],
+            "filtered_states": h_c,
+            "augmented_states": joined(h_a, self.piece_length(round_index, piece)),
+            "is_observed": observed,
         }
+
+    def filtered(self, round_index: int) -> tuple[np.ndarray, np.ndarray]:
+        """h_c of a round, and where it was measured."""
+        rows, data = slice(*self._span(round_index)), self._prepared.data
+        return data.filtered_states[rows], data.is_observed[rows]
 
     def learn(
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
     ) -> ClientMemory:
         """One step of Adam on the window of the round before."""
         trained = Trained(*map(jax_array, unpack(memory.augmentation)))
-        window, reply = self.window(round_index - 1), jax_array(self._cut(gradients[0]))
+        window, reply = self.window(round_index - 1), jax_array(self.cut(gradients[0]))
         new, _ = _descend(self._shape, self._predict, self._rate, trained, window, reply)
         return ClientMemory(pack(new), memory.pass_start)
 
@@ -114,5 +118,6 @@ class NeuralLearner(Learner):
     def report(self, memory: ClientMemory, round_index: int) -> None:
         """Neural training has a fixed number of passes, whatever they change."""
 
-    def _cut(self, values: np.ndarray) -> np.ndarray:
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """A round's time steps cut into sequences."""
         return cut(values, -(-min(self._size, self._num_pairs) // self._steps), self._steps)

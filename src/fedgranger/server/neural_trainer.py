@@ -7,7 +7,7 @@ sequence. The trace of these over time is the time-varying Granger block, its me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -61,6 +61,30 @@ def row_params(rows: Rows, config: RunConfig) -> NeuralParams:
         jax_array(np.full(M, config.next_state_weight)),
         jax_array(np.repeat(seen, p, axis=1).astype(np.float64)),
     )
+
+
+def sequence_messages(
+    messages: RoundMessages, starts: np.ndarray, cut_steps: Callable[[np.ndarray], np.ndarray]
+) -> SequenceMessages:
+    """A round's messages cut into sequences; a next state must follow and be measured.
+
+    The last time step of a round has none: its next state comes with the next round.
+    """
+    shape = (len(starts), max(part.shape[1] for part in messages.filtered))
+    observed = [np.asarray(flags) > 0 for flags in messages.observed]
+    following = np.append(~starts[1:], False)
+
+    def shifted(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values[1:], np.zeros_like(values[:1])])
+
+    columns = (
+        pad_stack(messages.filtered, shape),
+        pad_stack(messages.augmented, shape),
+        pad_stack([shifted(part) for part in messages.filtered], shape),
+        np.stack(observed),
+        np.stack([flags & shifted(flags) & following for flags in observed]),
+    )
+    return SequenceMessages(*(jax_array(np.stack([*map(cut_steps, part)])) for part in columns))
 
 
 class NeuralTrainer:
@@ -119,27 +143,9 @@ class NeuralTrainer:
         self, round_index: int, messages: RoundMessages
     ) -> tuple[SequenceMessages, jax.Array]:
         """A round's messages cut into sequences, and where time has a break."""
-        p, first = max(self._rows.dims), self._first_step(round_index)
-        steps = self.spans(round_index)[0]
+        first, steps = self._first_step(round_index), self.spans(round_index)[0]
         starts = self._rows.starts[first : first + steps]
-        observed = [np.asarray(flags) > 0 for flags in messages.observed]
-        following = np.append(~starts[1:], False)
-
-        def shifted(values: np.ndarray) -> np.ndarray:
-            return np.concatenate([values[1:], np.zeros_like(values[:1])])
-
-        def padded(parts: list[np.ndarray]) -> list[np.ndarray]:
-            return [np.asarray(part) for part in pad_stack(parts, (steps, p))]
-
-        columns = (
-            padded(list(messages.filtered)),
-            padded(list(messages.augmented)),
-            padded([shifted(np.asarray(part)) for part in messages.filtered]),
-            observed,
-            [flags & shifted(flags) & following for flags in observed],
-        )
-        stacked = (jax_array(np.stack([self._cut(part) for part in parts])) for parts in columns)
-        return SequenceMessages(*stacked), jax_array(self._cut(starts))
+        return sequence_messages(messages, starts, self._cut), jax_array(self._cut(starts))
 
     def _read(self, round_index: int, window: SequenceMessages, is_start: jax.Array) -> None:
         """Add the Jacobians of a round to the trace."""
