@@ -183,6 +183,12 @@ class NetworkOptions(Options):
     """Neural training, solver = "neural": recurrent networks at clients and server."""
 
     subject = "networks"
+    transition: str = choice(
+        "linear",
+        ("linear", "network", "gp"),
+        'a client\'s own transition f: "linear" (Kalman filter), "network" (the paper\'s, with an '
+        'extended Kalman filter) or "gp" (Gaussian process, likewise)',
+    )
     network_passes: int = whole(
         10, "passes over the data in which networks learn; one more only reads", least=1
     )

@@ -1,5 +1,7 @@
 """Neural training: the same bits in one process, between parties and after a crash."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,17 @@ def test_parties_find_the_bits_that_one_process_finds(parties, alone):
         memory = party._followed.rounds[found.training.rounds]
         size = len(alone.augmentations[name])
         np.testing.assert_array_equal(memory.augmentation[:size], alone.augmentations[name])
+
+
+@pytest.mark.parametrize("transition", ["network", "gp"])
+@pytest.mark.slow  # fits a transition at every client: half a minute each
+def test_clients_with_a_transition_of_their_own(panel, tmp_path, transition):
+    """The extended Kalman filter's states, the same bits between parties."""
+    config = replace(CONFIG, transition=transition, network_passes=1)
+    found = Federation(panel, tmp_path, config).run()
+    same(found, fg.fit(panel, config=config))
+    linear = fg.fit(panel, config=replace(config, transition="linear"))
+    assert np.abs(found.training.granger - linear.granger).max() > 1e-6
 
 
 class Crashing(LoopbackEngine):

@@ -41,7 +41,10 @@ def network_shape(num_sensors: int, state_dim: int, config: RunConfig) -> Networ
 
 
 class NeuralLearner(Learner):
-    """A client's network, from these weights; `starts`: steps that do not follow the one before."""
+    """A client's network, from these weights.
+
+    `starts`: steps that do not follow the one before; `predict`: what the local model expects.
+    """
 
     def __init__(
         self,
@@ -49,13 +52,12 @@ class NeuralLearner(Learner):
         config: RunConfig,
         weights: np.ndarray,
         starts: np.ndarray,
-        predict: Prediction | None = None,
+        predict: Prediction,
     ) -> None:
         super().__init__(prepared, weights)
         model = prepared.data.model
         self._shape = network_shape(model.num_sensors, model.state_dim, config)
-        self._predict = predict or LinearPrediction(jax_array(model.predicted_observation))
-        self._rate, self._starts = config.client_learning_rate, starts
+        self._rate, self._starts, self._predict = config.client_learning_rate, starts, predict
         self._size, self._steps = config.batch_steps, config.sequence_steps
         self.num_rounds = -(-self._num_pairs // self._size)
 

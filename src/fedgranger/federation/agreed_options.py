@@ -25,6 +25,7 @@ ROUND_OPTIONS = (
 )
 """What its part of FedGC's rounds depends on."""
 NETWORK_OPTIONS = (
+    "transition",
     "batch_steps",
     "sequence_steps",
     "client_hidden_dim",

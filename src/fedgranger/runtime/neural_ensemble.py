@@ -26,10 +26,10 @@ from jax import lax
 from jaxtyping import Array
 
 from fedgranger.client import neural_augment
-from fedgranger.client.kalman import filter_data
 from fedgranger.client.learner_choice import start_shape
 from fedgranger.client.neural_augment import Prediction, SequenceWindow
-from fedgranger.client.neural_learner import LinearPrediction, NeuralLearner, network_shape
+from fedgranger.client.neural_learner import NeuralLearner, network_shape
+from fedgranger.client.nonlinear_states import OwnModel, own_model
 from fedgranger.client.prepared_client import PreparedClient, initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
@@ -136,19 +136,24 @@ def run_ensemble(panel: Panel, config: RunConfig, options: EnsembleOptions) -> p
         J_mn over members and time steps. Round 0 is before training.
     """
     with jax.enable_x64(True):
-        clients = set_up(panel, config).clients
+        starts = panel.segment_starts
+        owned = [
+            own_model(client, panel[client.data.name], starts, config)
+            for client in set_up(panel, config).clients
+        ]
+        clients = tuple(own.prepared for own in owned)
         rows = _rows(clients, panel)
         shapes = MemberShapes(
             tuple(network_shape(d.num_sensors, d.state_dim, config) for d in _models(clients)),
             row_shape(rows.dims, config),
-            tuple(LinearPrediction(jax_array(d.predicted_observation)) for d in _models(clients)),
+            tuple(own.predict for own in owned),
             config.client_learning_rate,
             config.server_learning_rate,
         )
         rng = np.random.default_rng(options.seed)
         inputs = _stacked(
             [
-                _member_inputs(panel, clients, rows, config, options, rng)
+                _member_inputs(panel, owned, rows, config, options, rng)
                 for _ in range(options.num_members)
             ]
         )
@@ -174,7 +179,7 @@ def _models(clients: tuple[PreparedClient, ...]) -> list:
 def _rows(clients: tuple[PreparedClient, ...], panel: Panel) -> Rows:
     return Rows(
         tuple(client.data.name for client in clients),
-        tuple(model.self_transition for model in _models(clients)),
+        tuple(np.asarray(client.hello.self_transition) for client in clients),
         np.array([float(client.hello.state_gain) for client in clients]),
         panel.num_steps - 1,
         panel.segment_starts,
@@ -183,7 +188,7 @@ def _rows(clients: tuple[PreparedClient, ...], panel: Panel) -> Rows:
 
 def _member_inputs(
     panel: Panel,
-    clients: tuple[PreparedClient, ...],
+    owned: list[OwnModel],
     rows: Rows,
     config: RunConfig,
     options: EnsembleOptions,
@@ -191,12 +196,12 @@ def _member_inputs(
 ) -> MemberInputs:
     """A member's own measurements, filtered and cut; leading axis: rounds of a pass."""
     learners, starts = [], panel.segment_starts
-    for client in clients:
-        own, model = panel[client.data.name], client.data.model
-        noise = np.sqrt(options.noise_var) * rng.standard_normal(own.values.shape)
-        noisy = replace(own, values=own.values + model.scale * noise)
-        prepared = client._replace(data=filter_data(noisy, model, starts))
-        learners.append(NeuralLearner(prepared, config, np.zeros(0), starts))
+    for own in owned:
+        client, model = panel[own.prepared.data.name], own.prepared.data.model
+        noise = np.sqrt(options.noise_var) * rng.standard_normal(client.values.shape)
+        noisy = replace(client, values=client.values + model.scale * noise)
+        prepared = own.prepared._replace(data=own.filter(noisy))
+        learners.append(NeuralLearner(prepared, config, np.zeros(0), starts, own.predict))
     rounds = []
     for k in range(learners[0].num_rounds):
         windows = tuple(learner.window(k) for learner in learners)

@@ -106,7 +106,11 @@ def _strengths(table: pd.DataFrame, record: str) -> tuple[str, str]:
     found, is_edge = column(last, "strength"), column(last, "is_edge")
     if (is_edge < 0).any():
         return "not known", number(float(found.max()))
-    return number(float(found[is_edge == 1].min())), number(float(found[is_edge == 0].max()))
+    others = found[is_edge == 0]
+    return (
+        number(float(found[is_edge == 1].min())),
+        number(float(others.max())) if len(others) else "every pair is a link",
+    )
 
 
 def draw(folder: Path, table: pd.DataFrame) -> None:
