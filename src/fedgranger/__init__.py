@@ -12,6 +12,8 @@ from fedgranger._version import __version__
 if TYPE_CHECKING:
     from fedgranger import plot
     from fedgranger.api import fit
+    from fedgranger.client.extended_kalman import NonlinearModel
+    from fedgranger.client.nonlinear_client import fit_nonlinear_client
     from fedgranger.client.params import LocalModel
     from fedgranger.config import RunConfig
     from fedgranger.data.panel import ClientData, Panel
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ClientData",
     "LocalModel",
+    "NonlinearModel",
     "Panel",
     "Result",
     "RunConfig",
     "Truth",
     "__version__",
     "fit",
+    "fit_nonlinear_client",
     "plot",
     "simulate",
 ]
@@ -35,11 +39,13 @@ __all__ = [
 _HOMES = {
     "ClientData": "data.panel",
     "LocalModel": "client.params",
+    "NonlinearModel": "client.extended_kalman",
     "Panel": "data.panel",
     "Result": "results",
     "RunConfig": "config",
     "Truth": "data.truth",
     "fit": "api",
+    "fit_nonlinear_client": "client.nonlinear_client",
     "simulate": "data.synthetic",
 }
 

@@ -39,6 +39,7 @@ HANDLED = {
     ("datasets.md", "python"): 2,
     ("federation.md", "sh"): 2,
     ("gallery.md", "python"): 11,
+    ("nonlinear-clients.md", "python"): 1,
     ("options.md", "toml"): 1,
     ("privacy.md", "sh"): 2,
     ("privacy.md", "toml"): 1,
@@ -164,6 +165,15 @@ def test_commands_and_python_of_root_causes_run(place, monkeypatch, capsys):
     alarming = fg.Panel.from_arrays(shifted, time=batch.time)
     exec(code, {"result": fg.Result.load(place / "run"), "next_batch": alarming})
     assert "client1" in capsys.readouterr().out
+
+
+def test_nonlinear_clients_are_what_the_page_prints(capsys):
+    (code,), (printed,) = (blocks("nonlinear-clients.md", kind) for kind in ("python", "text"))
+    exec(code, {})
+    found, expected = (text.split() for text in (capsys.readouterr().out, printed))
+    assert found[::2] == expected[::2] == ["linear", "network", "gp"]
+    for one, other in zip(found[1::2], expected[1::2], strict=True):
+        assert float(one) == pytest.approx(float(other), rel=0.05)
 
 
 def test_the_method_of_the_page_is_compared(place, monkeypatch):

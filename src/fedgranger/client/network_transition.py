@@ -79,11 +79,9 @@ def fit_network(pairs: TransitionPairs, key: PRNGKeyArray) -> NetworkTransition:
     residual_scale = _spread(residuals[:split])
     inputs = jax_array((pairs.before - centre) / scale)
     remainders = jax_array(residuals / residual_scale)
-    network, is_used = _train(
-        _Examples(inputs[:split], remainders[:split]),
-        _Examples(inputs[split:], remainders[split:]),
-        key,
-    )
+    learn, judge = (_Examples(inputs[k], remainders[k]) for k in (slice(split), slice(split, None)))
+    with jax.numpy_dtype_promotion("standard"):  # optax counts in int32
+        network, is_used = _train(learn, judge, key)
     after = pairs.after
     if is_used:
         after = after - residual_scale * np.asarray(jax.vmap(network)(inputs))
@@ -105,12 +103,8 @@ def _train(learn: _Examples, judge: _Examples, key: PRNGKeyArray) -> tuple[eqx.n
     p = learn.inputs.shape[1]
     first_key, order_key = jax.random.split(key)
     network = eqx.nn.MLP(p, p, HIDDEN_WIDTH, HIDDEN_LAYERS, jax.nn.silu, key=first_key)
-    last = network.layers[-1]
-    network = eqx.tree_at(
-        lambda net: (net.layers[-1].weight, net.layers[-1].bias),
-        network,
-        (jnp.zeros_like(last.weight), jnp.zeros_like(last.bias)),
-    )
+    still = jax.tree.map(jnp.zeros_like, network.layers[-1])
+    network = eqx.tree_at(lambda net: net.layers[-1], network, still)
     optimiser = optax.adam(STEP_SIZE)
     trained, fixed = eqx.partition(network, eqx.is_inexact_array)
     memory = optimiser.init(trained)

@@ -14,7 +14,8 @@ up to \(\tfrac12 f''P\).
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,7 +25,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from fedgranger.errors import ConfigError, DataError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
 
-TransitionKind = Literal["linear", "network", "gp"]
+TRANSITIONS = ("linear", "network", "gp")
 PAIRS_PER_NUMBER = 5
 """At least so many pairs for each coefficient of a row of the linear fit."""
 
@@ -37,25 +38,30 @@ class TransitionPairs(NamedTuple):
 
 
 class LinearTransition(eqx.Module):
-    """f(h) = A h + b."""
+    """f(h) = A h + b; a linear observation too."""
 
-    matrix: Float[Array, "state_dim state_dim"]
-    offset: Float[Array, " state_dim"]
+    matrix: Float[Array, "out_dim state_dim"]
+    offset: Float[Array, " out_dim"]
 
-    def __call__(self, state: Float[Array, " state_dim"]) -> Float[Array, " state_dim"]:
-        """The next state."""
+    def __call__(self, state: Float[Array, " state_dim"]) -> Float[Array, " out_dim"]:
+        """The next state, or the measurement."""
         return self.matrix @ state + self.offset
+
+    @classmethod
+    def through_zero(cls, matrix: np.ndarray) -> LinearTransition:
+        """One without an offset."""
+        return cls(jax_array(matrix), jax_array(np.zeros(len(matrix))))
 
 
 def fit_transition(
-    kind: TransitionKind,
+    kind: str,
     states: Float[np.ndarray | Array, "time state_dim"],
     starts: np.ndarray | Array,
     observed: np.ndarray | Array,
     key: PRNGKeyArray | None = None,
     *,
     targets: Float[np.ndarray | Array, "time state_dim"] | None = None,
-) -> eqx.Module:
+) -> Callable:
     """Fit a transition function to a client's states.
 
     Args:
@@ -74,9 +80,8 @@ def fit_transition(
         ConfigError: no such kind, no key for a network, or its library is not installed.
         DataError: fewer than five usable pairs per coefficient.
     """
-    if kind not in get_args(TransitionKind):
-        kinds = ", ".join(get_args(TransitionKind))
-        raise ConfigError(f"unknown transition '{kind}'; choose one of {kinds}")
+    if kind not in TRANSITIONS:
+        raise ConfigError(f"unknown transition '{kind}'; choose one of {', '.join(TRANSITIONS)}")
     with jax.enable_x64(True):
         pairs = transition_pairs(
             np.asarray(states),
