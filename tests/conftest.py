@@ -13,8 +13,9 @@ import gc
 import os
 import shutil
 import sys
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
@@ -30,14 +31,55 @@ import jax
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401  brings its own threads
-from threadpoolctl import threadpool_limits
+from jaxtyping import _decorator
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 sys.dont_write_bytecode = False
 threadpool_limits(1)  # for what was loaded before the variable was set
+# The library limits them in every call; to find out which are loaded takes 5 ms, dozens of times in
+# a fit. Those that are loaded later see the variable.
+LOADED = ThreadpoolController().lib_controllers
+ThreadpoolController._load_libraries = lambda self: self.lib_controllers.extend(LOADED)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def _remembered(function):
+    """What the function gave for the same arguments; it is asked anew where they have no hash."""
+    known = cache(function)
+
+    @wraps(function)
+    def call(*args, **options):
+        try:
+            return known(*args, **options)
+        except TypeError:
+            return function(*args, **options)
+
+    return call
+
+
+def _read_once(read):
+    """Types that are written as text are read once in every module; not those not yet known."""
+    known = {}
+
+    def call(text, names):
+        found = known.get((text, id(names))) if isinstance(text, str) else None
+        if found is None:
+            found = read(text, names)
+            if isinstance(text, str) and found is not Any:
+                known[text, id(names)] = found
+        return found
+
+    return call
+
+
+# A function within a function is typed anew in every call of the outer one. What checks it
+# depends on its name and signature alone: made once, it checks the same in a tenth of the time.
+_decorator._destring_annotation = _read_once(_decorator._destring_annotation)
+_decorator._make_fn_with_signature = _remembered(_decorator._make_fn_with_signature)
+_decorator._apply_typechecker = _remembered(_decorator._apply_typechecker)
 
 MEMORY = Path("/dev/shm")
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:

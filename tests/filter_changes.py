@@ -12,17 +12,24 @@ def random_filter(rng, state_dim, input_dim, radius=None):
     noise = np.diag(10.0 ** rng.uniform(-1, 2, state_dim))
     P = np.eye(state_dim)
     for _ in range(2000):
+        before = P
         P = A @ (P - P @ np.linalg.solve(P + noise, P)) @ A.T + np.eye(state_dim)
+        if np.abs(P - before).max() <= 1e-15 * np.abs(P).max():
+            break
     K = P @ np.linalg.inv(P + noise)
     return Filter(A, np.eye(state_dim) - K, K @ rng.standard_normal((state_dim, input_dim)))
 
 
 def run(filter, inputs, observed, starts):
-    """The filter's trajectory, step by step as the docstring of `Filter` has it."""
+    """The filter's trajectory, step by step as the docstring of `Filter` has it.
+
+    Inputs are (time, k), or (time, k, case) for many trajectories at once.
+    """
     A, D, G = filter
-    state, states = np.zeros(len(A)), []
+    start = np.zeros((len(A), *inputs.shape[2:]))
+    state, states = start, []
     for y, is_observed, is_start in zip(inputs, observed, starts, strict=True):
-        state = A @ (np.zeros(len(A)) if is_start else state)
+        state = A @ (start if is_start else state)
         if is_observed:
             state = D @ state + G @ y
         states.append(state)
@@ -32,13 +39,8 @@ def run(filter, inputs, observed, starts):
 def response(filter, observed, starts):
     """R: what each input at each time does to the whole trajectory; (time p, time, k)."""
     num_steps, k = len(observed), filter.gain.shape[1]
-    R = np.zeros((num_steps * len(filter.gain), num_steps, k))
-    for t in range(num_steps):
-        for column in range(k):
-            inputs = np.zeros((num_steps, k))
-            inputs[t, column] = 1.0
-            R[:, t, column] = run(filter, inputs, observed, starts).ravel()
-    return R
+    one_by_one = np.eye(num_steps * k).reshape(num_steps, k, -1)
+    return run(filter, one_by_one, observed, starts).reshape(-1, num_steps, k)
 
 
 def worst_change(R, length, rng, num_starts=6, num_rounds=60):
@@ -47,30 +49,30 @@ def worst_change(R, length, rng, num_starts=6, num_rounds=60):
     Block power iteration from the leading eigenvector, from a constant, from random directions
     and from roundings of the same iteration with several columns (which rarely gets stuck).
     """
-    best, found = 0.0, (0, np.zeros((length, R.shape[2])))
-    for begin in range(R.shape[1] - length + 1):
-        part = R[:, begin : begin + length].reshape(len(R), -1)
-        T = part.T @ part
-        lifted = ascend(T, rng.standard_normal((length, R.shape[2], 6)), num_rounds)
-        starts = [
-            np.linalg.eigh(T)[1][:, -1].reshape(length, -1),
-            np.ones((length, R.shape[2])),
-            *rng.standard_normal((num_starts, length, R.shape[2])),
-            *np.moveaxis(lifted @ rng.standard_normal((6, num_starts)), 2, 0),
-        ]
-        for start in starts:
-            u = ascend(T, start[:, :, None], num_rounds)[:, :, 0]
-            change = np.linalg.norm(part @ u.ravel())
-            if change > best:
-                best, found = change, (begin, u)
-    return best, found
+    k, begins = R.shape[2], range(R.shape[1] - length + 1)
+    parts = np.stack([R[:, begin : begin + length].reshape(len(R), -1) for begin in begins])
+    T = np.swapaxes(parts, 1, 2) @ parts
+    lifted = ascend(T, rng.standard_normal((len(parts), length, k, 6)), num_rounds)
+    starts = [
+        np.linalg.eigh(T)[1][:, :, -1:],
+        np.ones((len(parts), length * k, 1)),
+        rng.standard_normal((len(parts), length * k, num_starts)),
+        (lifted @ rng.standard_normal((len(parts), 1, 6, num_starts))).reshape(
+            len(parts), length * k, num_starts
+        ),
+    ]
+    at = np.moveaxis(np.concatenate(starts, axis=2), 2, 0)  # (start, window, length k)
+    U = ascend(T, at.reshape(-1, len(parts), length, k, 1), num_rounds)[..., 0]
+    changes = np.linalg.norm(parts @ U.reshape(*at.shape, 1), axis=(2, 3))
+    which = np.unravel_index(np.argmax(changes), changes.shape)
+    return changes[which], (int(which[1]), U[which])
 
 
 def ascend(T, U, num_rounds):
-    """u_i <- (T u)_i / |(T u)_i|, which never makes u'Tu smaller."""
+    """u_i <- (T u)_i / |(T u)_i|, which never makes u'Tu smaller; (..., length, k, column)."""
     shape = U.shape
     for _ in range(num_rounds):
-        V = (T @ U.reshape(-1, shape[2])).reshape(shape)
-        norms = np.sqrt((V**2).sum(axis=(1, 2)))
-        U = V / np.where(norms > 0, norms, 1.0)[:, None, None]
+        V = (T @ U.reshape(*shape[:-3], -1, shape[-1])).reshape(shape)
+        norms = np.sqrt((V**2).sum(axis=(-2, -1), keepdims=True))
+        U = V / np.where(norms > 0, norms, 1.0)
     return U

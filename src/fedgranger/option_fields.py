@@ -75,10 +75,11 @@ class Options:
     @classmethod
     def subjects(cls) -> dict[str, list[str]]:
         """The options of every subject; several classes may speak of one."""
+        known = set(cls.names())
         found: dict[str, list[str]] = {}
         for base in reversed(cls.__mro__):
             if base.__dict__.get("subject"):
-                own = [name for name in base.__annotations__ if name in cls.names()]
+                own = [name for name in base.__annotations__ if name in known]
                 found.setdefault(base.__dict__["subject"], []).extend(own)
         return found
 
@@ -89,13 +90,13 @@ class Options:
         Raises:
             ConfigError: an option is unknown, in the table of another subject, or there twice.
         """
-        subjects = cls.subjects()
+        subjects, known = cls.subjects(), cls.names()
         out: dict[str, Any] = {}
         for key, value in values.items():
             table = subjects.get(key) if isinstance(value, Mapping) else None
             for name, one in [(key, value)] if table is None else value.items():
-                if name not in cls.names():
-                    raise ConfigError(unknown_key(name, cls.names()))
+                if name not in known:
+                    raise ConfigError(unknown_key(name, known))
                 if table is not None and name not in table:
                     home = next(part for part, own in subjects.items() if name in own)
                     raise ConfigError(f"{name} is in table [{key}]; it belongs to [{home}]")

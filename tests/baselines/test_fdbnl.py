@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from fedgranger_research.baselines import dynotears, fdbnl
 from fedgranger_research.baselines.graphs import is_acyclic
@@ -43,9 +44,13 @@ def central(design, **options):
     return dynotears.learn(design, {**dynotears.DEFAULTS, **options})
 
 
-def test_both_recover_a_dynamic_network():
+# the other four of six networks are slow: half a second each
+@pytest.mark.parametrize(
+    "seeds", [(201, 202), pytest.param(range(200, 206), marks=pytest.mark.slow)], ids=["two", "six"]
+)
+def test_both_recover_a_dynamic_network(seeds):
     federated, pooled = [], []
-    for seed in range(200, 206):
+    for seed in seeds:
         columns, weights, _ = network(seed)
         found = learned(split_columns(columns, "horizontal"))
         one = central(split_columns(columns, "central"), **LASSO)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger.client.identify import identify
 from fedgranger.config import PrivacyOptions
 from fedgranger.federation.policy import SitePolicy, policy_text
 from fedgranger.federation.release_ledger import ReleaseLedger
@@ -112,6 +113,7 @@ def system():
 def test_a_plan_vs_a_run(system):
     """The strength that is found with 80 %, against what the run itself says at that noise."""
     panel, _ = fg.simulate(3, 20_000, state_dims=2, seed=0)
+    models = {one.name: identify(one, panel.segment_starts, state_dim=2) for one in panel}
     for noise, seeds in ((0.3, 1), (1.0, 3)):  # at 1.0 one run by itself is up to 15 % off
         options = PrivacyOptions(privacy="to-server", added_noise=noise)
         planned = make_plan(system._replace(num_steps=20_000), options, [1.0], 0.5)[0]
@@ -126,8 +128,8 @@ def test_a_plan_vs_a_run(system):
                 correction="none",
                 seed=seed,
             )
-            found = fg.fit(panel, config).manifest["inference"]["detectable_strength"]
-            medians.append(np.median(list(found.values())))
+            facts = fg.fit(panel, config, models=models).manifest["inference"]
+            medians.append(np.median(list(facts["detectable_strength"].values())))
         assert planned.detectable == pytest.approx(np.mean(medians), rel=0.12)
 
 

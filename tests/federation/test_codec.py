@@ -156,9 +156,25 @@ def test_impossible_shapes_are_refused_by_themselves(shape, sentence):
         unpack(seal(struct.pack("<I", len(header)) + header + bytes(count)))
 
 
-@settings(max_examples=2000, deadline=None)
+# Of 2000 examples 1500 are slow: they are drawn at random, and take seven seconds
+FEW = settings(max_examples=500, deadline=None)
+MANY = settings(max_examples=1500, deadline=None)
+
+
+@FEW
 @given(st.data())
 def test_mutated_messages_are_refused(data):
+    check_mutated(data)
+
+
+@pytest.mark.slow
+@MANY
+@given(st.data())
+def test_many_mutated_messages_are_refused(data):
+    check_mutated(data)
+
+
+def check_mutated(data):
     kind = data.draw(st.sampled_from(sorted(CONTENTS)))
     payload = bytearray(encode(packet(kind, "ab")))
     change = data.draw(st.sampled_from(["flip", "cut", "insert", "swap"]))
@@ -178,9 +194,20 @@ def test_mutated_messages_are_refused(data):
         decode(bytes(payload))
 
 
-@settings(max_examples=2000, deadline=None)
+@FEW
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_are_refused(content, is_sealed):
+    check_bytes(content, is_sealed)
+
+
+@pytest.mark.slow
+@MANY
+@given(st.binary(max_size=400), st.booleans())
+def test_many_bytes_are_refused(content, is_sealed):
+    check_bytes(content, is_sealed)
+
+
+def check_bytes(content, is_sealed):
     with pytest.raises(MessageError):
         decode(seal(content) if is_sealed else content)
 
@@ -194,9 +221,20 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@FEW
 @given(st.sampled_from(sorted(CONTENTS)), st.data())
 def test_sealed_headers_with_other_values_give_a_message_or_a_refusal(kind, data):
+    check_header(kind, data)
+
+
+@pytest.mark.slow
+@MANY
+@given(st.sampled_from(sorted(CONTENTS)), st.data())
+def test_many_sealed_headers_give_a_message_or_a_refusal(kind, data):
+    check_header(kind, data)
+
+
+def check_header(kind, data):
     """Fields of the right name and any value: what passes holds the listed types."""
     header, arrays = unpack(encode(packet(kind)))
     where = data.draw(st.sampled_from([*header, *(("values", name) for name in header["values"])]))

@@ -1,8 +1,8 @@
-"""Trials of the audit in a process of their own: python -m tests.privacy.audit_trials OUT CASES.
+"""Trials of the audit, or as a process: python -m tests.privacy.audit_trials OUT CASES.
 
 CASES is JSON, a table of options of `run_case` for every name; OUT becomes an npz file with both
 sets of scores of every case. Under pytest every call of the client would have its types checked,
-which takes longer than the call.
+which takes longer than the call, unless it is `unchecked`.
 """
 
 import functools
@@ -97,23 +97,24 @@ def audit_states(config, num_changed, trials, factor=1.0):
 # ---- rounds of FedGC
 
 
-def prepare_once():
+def remembered(function):
+    """The same function, which computes once for the same arguments."""
+    known = {}
+
+    def call(*args):
+        key = tuple(_key(arg) for arg in args)
+        if key not in known:
+            known[key] = function(*args)
+        return known[key]
+
+    return call
+
+
+def prepare_once(put=setattr):
     """What depends on data and options alone is computed once; the code is the real one."""
-
-    def remembered(function):
-        known = {}
-
-        def call(*args):
-            key = tuple(_key(arg) for arg in args)
-            if key not in known:
-                known[key] = function(*args)
-            return known[key]
-
-        return call
-
     for name in ("filter_data", "filtered", "model_units", "steady_gain"):
-        setattr(private_learner, name, remembered(getattr(private_learner, name)))
-    PrivacyTerms.sizes = functools.cache(PrivacyTerms.sizes)
+        put(private_learner, name, remembered(getattr(private_learner, name)))
+    put(PrivacyTerms, "sizes", functools.cache(PrivacyTerms.sizes))
 
 
 def _key(arg):
@@ -233,12 +234,16 @@ def run_case(*, epsilon, trials, changed=1, server="", **wrong):
     return audit_states(config_of(epsilon, **near), changed, trials, **wrong)
 
 
+def run_cases(cases):
+    """Both sets of scores of every case."""
+    with jax.enable_x64(True):
+        return {name: np.stack(run_case(**case)) for name, case in cases.items()}
+
+
 def main(out, cases):
     """Run all cases."""
     prepare_once()
-    with jax.enable_x64(True):
-        found = {name: np.stack(run_case(**case)) for name, case in json.loads(cases).items()}
-    np.savez(out, **found)
+    np.savez(out, **run_cases(json.loads(cases)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from fedgranger.privacy.long_records import record_prices
 from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered
 from tests.filter_changes import random_filter, response, worst_change
 
+FEW_STEADY_STEPS = 300
+"""Enough for filters with a short memory: most of a price's time goes into these steps."""
+
 
 def case(seed, num_steps, missing=0.2, cuts=0.03, radius=None, dims=None):
     rng = np.random.default_rng(seed)
@@ -69,6 +72,8 @@ def test_recursion_is_above_every_change_of_a_window(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_prices_of_a_record_are_above_its_gram_matrix(seed, block, monkeypatch):
     monkeypatch.setattr(long_records, "BLOCK_STEPS", block)
+    if block < 80:  # a full search for a good rule is done with blocks of the usual size
+        monkeypatch.setattr(long_records, "STEADY_STEPS", FEW_STEADY_STEPS)
     _, given_filter, observed, starts, steps = case(seed, 80)
     prices = record_prices(steps)
     T = gram(given_filter, observed, starts)
@@ -110,6 +115,7 @@ def test_common_price_of_an_unstable_filter_is_infinite():
 @pytest.mark.parametrize("seed", range(6))
 def test_ways_to_a_bound_agree(seed, monkeypatch):
     """Long records, coarse covers and single windows: close, and never below a change found."""
+    monkeypatch.setattr(long_records, "STEADY_STEPS", FEW_STEADY_STEPS)
     rng, given_filter, observed, starts, _ = case(seed, 60, cuts=0.0)
     R = response(given_filter, observed, starts)
     for length in (12, 60):
@@ -161,6 +167,7 @@ def test_few_gaps_cost_little_in_a_long_record(seed, monkeypatch):
     """The limit that is best without gaps may have no end with them: then it is another one."""
     monkeypatch.setattr(worst_window, "LONG", 2)
     monkeypatch.setattr(long_records, "BLOCK_STEPS", 128)
+    monkeypatch.setattr(long_records, "STEADY_STEPS", FEW_STEADY_STEPS)
     rng = np.random.default_rng(seed)
     given_filter = random_filter(rng, 6, 6, 0.95)
     observed, starts = np.ones(3000, dtype=bool), np.zeros(3000, dtype=bool)

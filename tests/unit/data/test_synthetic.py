@@ -307,12 +307,26 @@ def innovations_free_states(panel, truth):
 
 
 def test_first_step_is_stationary_after_a_burn_in_longer_than_a_chunk(monkeypatch):
-    """Variance of y[0] over 400 noise seeds of one system against the Lyapunov equation."""
+    """Variance of y[0] over 400 clients with the same system against the Lyapunov equation."""
     monkeypatch.setattr(synthetic, "CHUNK_STEPS", 70)
     _, truth = simulate(1, 10, state_dims=2, sensor_dims=2, edges=0, seed=12)
-    firsts = np.array(
-        [all_values(simulate(num_steps=10, system=truth, seed=k)[0])[0] for k in range(400)]
+    names = client_names(100)
+    alike = Truth(
+        names,
+        (),
+        np.kron(np.eye(100), truth.transition),
+        dict.fromkeys(names, 2),
+        dict.fromkeys(names, truth.observation_matrices["client1"]),
+        np.kron(np.eye(100), truth.process_cov),
+        dict.fromkeys(names, truth.measurement_covs["client1"]),
     )
+    firsts = np.concatenate(
+        [
+            [client.values[0] for client in simulate(num_steps=10, system=alike, seed=k)[0]]
+            for k in range(4)
+        ]
+    )
+    assert firsts.shape == (400, 2)
     expected = autocovariances(truth, truth.measurement_covs["client1"], 0)[0]
     sample = firsts.T @ firsts / 400
     error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 400)

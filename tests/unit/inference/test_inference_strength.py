@@ -82,8 +82,9 @@ def test_coverage_is_at_least_the_level():
 @pytest.mark.filterwarnings("ignore:test='asymptotic'")
 def test_interval_begins_at_zero_exactly_when_the_test_finds_nothing():
     panel, _ = fg.simulate(4, 800, edges=[("client1", "client2"), ("client3", "client4")], seed=5)
-    for test in ("debiased", "asymptotic"):
-        table = fg.fit(panel, fg.RunConfig(state_dim=2, correction="none", test=test)).edges()
+    for test, solver in (("debiased", "none"), ("asymptotic", "sgd")):
+        config = fg.RunConfig(state_dim=2, correction="none", test=test, solver=solver)
+        table = fg.fit(panel, config).edges()
         assert (table["ci_low"] <= table["strength"]).all()
         assert (table["strength"] <= table["ci_high"]).all()
         assert ((table["ci_low"] > 0) == (table["p_value"] < 0.05)).all()
