@@ -131,10 +131,12 @@ class TrainingOptions(Options):
     subject = "training"
     solver: str = choice(
         "auto",
-        ("auto", "sgd", "newton", "none"),
+        ("auto", "sgd", "newton", "neural", "none"),
         'of FedGC: "sgd", the paper\'s step-wise descent; "newton": both sides solve exactly in '
-        'turn, which reaches the same limit in a few rounds; "auto": newton, unless an option that '
-        'only sgd has is set; "none": FedGC is not run, the edges come from the tests alone',
+        'turn, which reaches the same limit in a few rounds; "neural": recurrent networks on both '
+        "sides, which uses the options of networks and none of the others here but couplings; "
+        '"auto": newton, unless an option that only sgd has is set; "none": FedGC is not run, the '
+        "edges come from the tests alone",
     )
     window: int | Literal["full"] = whole(
         1,
@@ -177,6 +179,36 @@ class TrainingOptions(Options):
 
 
 @dataclass(frozen=True)
+class NetworkOptions(Options):
+    """Neural training, solver = "neural": recurrent networks at clients and server."""
+
+    subject = "networks"
+    transition: str = choice(
+        "linear",
+        ("linear", "network", "gp"),
+        'a client\'s own transition f: "linear" (Kalman filter), "network" (the paper\'s, with an '
+        'extended Kalman filter) or "gp" (Gaussian process, likewise)',
+    )
+    network_passes: int = whole(
+        10, "passes over the data in which networks learn; one more only reads", least=1
+    )
+    batch_steps: int = whole(256, "time steps per round", least=2)
+    sequence_steps: int = whole(
+        16, "time steps that a network reads in a row, from an empty memory", least=1
+    )
+    client_hidden_dim: int = whole(32, "size of the memory of a client's network", least=1)
+    server_hidden_dim: int = whole(128, "size of the memory of each of the server's rows", least=1)
+    client_learning_rate: float = number(1e-4, "of Adam at the clients", above=0)
+    server_learning_rate: float = number(1e-2, "of Adam at the server", above=0)
+    next_state_weight: float = number(
+        10.0,
+        "ω: how much the error of the predicted next states counts at the server beside the "
+        "paper's loss; 0 is the paper's loss alone, which finds few edges",
+        least=0,
+    )
+
+
+@dataclass(frozen=True)
 class PriorOptions(Options):
     """Starting values of FedGC, and the seed of all that is drawn."""
 
@@ -186,9 +218,13 @@ class PriorOptions(Options):
     )
     prior_df: float = number(5.0, "degrees of freedom of the Student-t prior", least=0)
     augmentation_prior_location: float = number(0.0, "mean of θ⁰")
-    augmentation_prior_scale: float = number(0.1, "standard deviation of θ⁰", least=0)
+    augmentation_prior_scale: float = number(
+        0.1, "standard deviation of θ⁰, or of the first weights of a client's network", least=0
+    )
     granger_prior_location: float = number(0.0, "mean of Â⁰")
-    granger_prior_scale: float = number(0.1, "standard deviation of Â⁰", least=0)
+    granger_prior_scale: float = number(
+        0.1, "standard deviation of Â⁰, or of the first weights of the server's networks", least=0
+    )
     seed: int = whole(0, "seed of the prior draws and of shifted clocks", below=2**63)
 
 
@@ -342,7 +378,14 @@ class PrivacyOptions(Options):
 
 
 @dataclass(frozen=True)
-class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, LocalModelOptions):
+class RunConfig(
+    PrivacyOptions,
+    EdgeTestOptions,
+    PriorOptions,
+    NetworkOptions,
+    TrainingOptions,
+    LocalModelOptions,
+):
     """Options of `fedgranger.fit`; the same names are keys of a TOML file and CLI options.
 
     `fedgranger fit --help` and docs/options.md have them all with their defaults.
@@ -350,6 +393,8 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
 
     def check_together(self) -> None:
         """Check what concerns several options."""
+        if self.solver == "neural":
+            self._check_neural()
         if self.privacy != "none":
             self._check_private()
         needs_rounds = self.test in ("asymptotic", "none") or self.uncertainty != "none"
@@ -369,6 +414,19 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
             raise ConfigError(
                 f"weighting_span is {self.weighting_span}; it must be a whole number of at least "
                 f"{least}"
+            )
+
+    def _check_neural(self) -> None:
+        """What is derived for linear learners does not hold for networks."""
+        if self.privacy != "none":
+            raise ConfigError(
+                f"privacy='{self.privacy}' has no solver='neural': what a network tells of its "
+                "data is not accounted for; use solver='newton' or 'none'"
+            )
+        if self.test == "asymptotic" or self.uncertainty != "none":
+            raise ConfigError(
+                "test='asymptotic' and uncertainty follow the linear learner; with solver='neural' "
+                "use test='auto', 'debiased', 'readings' or 'none' and uncertainty='none'"
             )
 
     def _check_private(self) -> None:
@@ -410,6 +468,11 @@ class RunConfig(PrivacyOptions, EdgeTestOptions, PriorOptions, TrainingOptions, 
     def last_round(self) -> int:
         """Number of the last round of exact solves; a private run has few."""
         return self.passes if self.privacy == "none" else self.private_rounds - 1
+
+    @property
+    def most_passes(self) -> int:
+        """Passes after which training ends for certain."""
+        return self.network_passes + 1 if self.solver == "neural" else self.passes
 
     def to_toml(self) -> str:
         """Return the options as TOML text, in tables by subject."""

@@ -22,10 +22,12 @@ from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.run_folder import RunFolder
+from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
 
 NORMAL_FILE = "normal.npz"
+JACOBIAN_FILE = "jacobian.npz"
 SEASONS_FILE = "seasons.json"
 OVER_TIME_FILE = "edges_over_time.csv"
 NAMES = ("cause", "effect")
@@ -224,3 +226,17 @@ def load_seasons(folder: Path) -> dict[str, Season]:
         return {}
     table = json.loads((folder / SEASONS_FILE).read_text(encoding="utf-8"))
     return {name: Season.from_mapping(entry) for name, entry in table.items()}
+
+
+def save_jacobian(run: RunFolder, trace: JacobianTrace | None) -> None:
+    """Granger blocks over time; no file when the run has none."""
+    if trace is not None:
+        run.write_arrays(JACOBIAN_FILE, trace._asdict())
+
+
+def load_jacobian(folder: Path) -> JacobianTrace | None:
+    """Undo `save_jacobian`."""
+    if not (folder / JACOBIAN_FILE).exists():
+        return None
+    with np.load(folder / JACOBIAN_FILE, allow_pickle=False) as arrays:
+        return JacobianTrace(*(arrays[name] for name in JacobianTrace._fields))

@@ -23,21 +23,25 @@ from fedgranger.manifest_types import Manifest
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.option_fields import check_choice
 from fedgranger.result_files import (
+    JACOBIAN_FILE,
     NORMAL_FILE,
     OTHER_FILES,
     OVER_TIME_FILE,
     SEASONS_FILE,
     inference_arrays,
+    load_jacobian,
     load_normal,
     load_seasons,
     load_uncertainty,
     other_tables,
     read_inference,
+    save_jacobian,
     save_normal,
     save_seasons,
     save_uncertainty,
 )
 from fedgranger.run_folder import MANIFEST, RunFolder, check_files
+from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.record import Propagation
 
 ROOT_CAUSE_FILE = "rca.json"
@@ -53,7 +57,8 @@ class Result:
         state_dims: states per client, same order.
         granger: FedGC's Â with A_mm on the diagonal, P x P; block [m, n] is the influence of n
             on m. None when FedGC was not run (solver='none').
-        augmentations: θ_m per client (in a deployment they stay with their client).
+        augmentations: θ_m per client, or the weights of its network (in a deployment they stay
+            with their client).
         inference: the tested estimate (debiased, of the readings, or FedGC's own with
             test='asymptotic') and its edge tests, or None when there are none.
         trace: losses along training; columns pass_index, round, client, local_loss, server_loss.
@@ -65,6 +70,7 @@ class Result:
         reference: what the server expects of the states in normal operation.
         seasons: what every client took out of its data because it repeats, and takes out of new
             data too (in a deployment it stays with the client).
+        jacobian: Granger blocks over time, of solver='neural' only; `granger` is their mean.
     """
 
     clients: tuple[str, ...]
@@ -79,6 +85,7 @@ class Result:
     monitors: dict[str, Monitor] = field(default_factory=dict)
     reference: Reference | None = None
     seasons: dict[str, Season] = field(default_factory=dict)
+    jacobian: JacobianTrace | None = None
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
@@ -260,7 +267,8 @@ class Result:
         if self.reference is not None:
             save_normal(run, self.monitors, self.reference)
         save_seasons(run, self.seasons)
-        run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE)
+        save_jacobian(run, self.jacobian)
+        run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE, JACOBIAN_FILE)
         run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
         run.finish(self.manifest)
 
@@ -303,6 +311,7 @@ class Result:
                 load_uncertainty(folder, manifest),
                 *load_normal(folder),
                 load_seasons(folder),
+                load_jacobian(folder),
             )
         except RunError:
             raise

@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("out") / "reproduced"
 
 
-LONG = ("aleatoric", "epistemic", "cross-covariances", "dp")
+LONG = ("aleatoric", "epistemic", "cross-covariances", "dp", "nonlinear")
 """Figures that take more than ten seconds even when quick."""
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
-from fedgranger.client.learner import Learner, make_learner
+from fedgranger.client.learner import Learner
+from fedgranger.client.learner_choice import make_learner, make_neural_learner
 from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
@@ -130,6 +131,10 @@ def with_learner(
     prepared = side.for_rounds
     if prepared is None:
         return side
+    if config.solver == "neural":
+        learner, own = make_neural_learner(prepared, side.data, config, start, side.starts)
+        notes = (*side.notes, *own.notes)
+        return side._replace(learner=learner, for_rounds=own.prepared, notes=notes)
     if config.client_terms is None:
         window = resolve_window(config, len(side.starts) - 1)
         return side._replace(learner=make_learner(prepared, config, window, message_steps, start))

@@ -22,7 +22,10 @@ _descend = jax.jit(augment.step)
 
 
 class ClientMemory(NamedTuple):
-    """What a client must not lose: θ now, and θ when the present pass began."""
+    """What a client must not lose: θ now, and θ when the present pass began.
+
+    In neural training θ is one vector, the weights and Adam's moments, and the second is empty.
+    """
 
     augmentation: np.ndarray
     pass_start: np.ndarray
@@ -34,6 +37,11 @@ class Learner(ABC):
     def __init__(self, prepared: PreparedClient, start: np.ndarray) -> None:
         self._prepared, self._start = prepared, start
         self._num_pairs = len(prepared.data.values) - 1
+
+    @property
+    def state_dim(self) -> int:
+        """States per time step, so numbers per time step of a gradient."""
+        return self._prepared.data.model.state_dim
 
     def initial(self) -> ClientMemory:
         """θ⁰."""
@@ -175,12 +183,3 @@ class NewtonLearner(Learner):
 
     def report(self, memory: ClientMemory, round_index: int) -> None:
         """The server judges exact solves by itself."""
-
-
-def make_learner(
-    prepared: PreparedClient, config: RunConfig, window: int, message_steps: int, start: np.ndarray
-) -> Learner:
-    """The learner that the options ask for, with its θ⁰."""
-    if config.training_solver == "newton":
-        return NewtonLearner(prepared, config, message_steps, start)
-    return SgdLearner(prepared, config, window, start)

@@ -147,7 +147,7 @@ def check_length(client: ClientData, model: LocalModel, num_other_states: int) -
         )
 
 
-def initial_augmentation(name: str, shape: tuple[int, int], config: RunConfig) -> np.ndarray:
+def initial_augmentation(name: str, shape: tuple[int, ...], config: RunConfig) -> np.ndarray:
     """Draw θ⁰ from its prior with the run's seed: in one process, where nothing is hidden."""
     key = priors.named_key(jax.random.key(config.seed), "augmentation", name)
     return np.asarray(

@@ -24,8 +24,21 @@ ROUND_OPTIONS = (
     "augmentation_ridge",
 )
 """What its part of FedGC's rounds depends on."""
+NETWORK_OPTIONS = (
+    "transition",
+    "batch_steps",
+    "sequence_steps",
+    "client_hidden_dim",
+    "client_learning_rate",
+)
+"""What its network depends on; told with solver = "neural" only."""
 PRIVACY_OPTIONS = tuple(PrivacyOptions.names())
 """What its noise depends on."""
+
+
+def round_options(solver: object) -> tuple[str, ...]:
+    """What a client is told of its part of the rounds."""
+    return (*ROUND_OPTIONS, *NETWORK_OPTIONS) if solver == "neural" else ROUND_OPTIONS
 
 
 def check_run_name(name: object) -> str:
@@ -97,7 +110,7 @@ class FederationOptions(ExchangeOptions):
         values = {key: getattr(config, key) for key in STATE_OPTIONS}
         values |= {"state_dim": config.state_dim_of(name), "test": config.test, "solver": "none"}
         if config.solver != "none":
-            values |= {key: getattr(config, key) for key in ROUND_OPTIONS}
+            values |= {key: getattr(config, key) for key in round_options(config.solver)}
             values["solver"] = config.training_solver  # the client does not know all options
         if config.client_terms is not None:
             values |= {key: getattr(config, key) for key in PRIVACY_OPTIONS}
@@ -141,7 +154,7 @@ class ClientOptions:
         """The options that its part of the rounds depends on; none without rounds."""
         if self.config.solver == "none":
             return {}
-        return {key: getattr(self.config, key) for key in ROUND_OPTIONS}
+        return {key: getattr(self.config, key) for key in round_options(self.config.solver)}
 
     @property
     def noise(self) -> dict[str, Any]:
@@ -173,7 +186,7 @@ class ClientOptions:
         if type(size) is not int or size < 1:
             raise ConfigError("message_steps must be a whole number of at least 1")
         known = {"test", *STATE_OPTIONS}
-        known |= {*ROUND_OPTIONS} if "solver" in values else set()
+        known |= {*round_options(values["solver"])} if "solver" in values else set()
         known |= {*PRIVACY_OPTIONS} if "privacy" in values else set()
         if set(values) != known or isinstance(values["state_dim"], dict):
             raise ConfigError("the options are not those that a client is told")

@@ -66,7 +66,7 @@ def to_result(
         },
     }
     training = training_facts(found.training, config, found.grid.num_steps - 1)
-    if found.training.granger is not None:
+    if found.training.granger is not None and config.training_solver != "neural":
         training["step_size_reason"] = "each client chose its own"
     timings = {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()}
     sent = coordinator.ledger.totals()
@@ -88,6 +88,7 @@ def to_result(
         manifest,
         config,
         reference=found.reference,
+        jacobian=found.training.jacobian,
     )
 
 
@@ -132,6 +133,8 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> Tra
         }
     if training.granger is None:
         return {**NOT_TRAINED}
+    if config.training_solver == "neural":
+        return _neural_facts(training, config)
     exact = config.training_solver == "newton"
     private = "" if config.privacy == "none" else _private_status(training, config)
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
@@ -147,6 +150,24 @@ def training_facts(training: Training, config: RunConfig, num_pairs: int) -> Tra
         "criterion": CRITERION,
         "distance": distance if np.isfinite(distance) else None,
         "status": private or _status(passes, distance, tolerance, exact=exact),
+    }
+
+
+def _neural_facts(training: Training, config: RunConfig) -> TrainingFacts:
+    """Networks learn for as many passes as they were told; there is no limit to compare with."""
+    passes, trace = config.network_passes, training.trace
+    losses, at = np.asarray(trace["server_loss"]), np.asarray(trace["pass_index"])
+    first, last = (float(losses[at == k].mean()) for k in (at.min(), at.max()))
+    return {
+        "solver": "neural",
+        "window": config.batch_steps,
+        "passes": passes,
+        "rounds": training.rounds,
+        "status": (
+            f"networks learned for {passes} passes: the server's loss was {first:.4g} in the first "
+            f"and {last:.4g} after the last, on the data they learned from; "
+            "the strengths are mean Jacobians and no test"
+        ),
     }
 
 

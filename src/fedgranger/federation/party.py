@@ -206,7 +206,7 @@ class Party:
         if before is None:
             raise RefusalError("unavailable", f"it does not have round {round_index - 1}")
         gradients = packet.arrays["gradients"]
-        shape = (learner.piece_length(round_index - 1, piece), before.augmentation.shape[0])
+        shape = (learner.piece_length(round_index - 1, piece), learner.state_dim)
         if num_pieces != learner.num_pieces(round_index - 1) or gradients.shape != shape:
             raise RefusalError(
                 "invalid", f"the gradients have shape {gradients.shape}, not {shape}"

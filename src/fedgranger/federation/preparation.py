@@ -11,6 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
+from fedgranger.client.learner_choice import start_shape
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text
@@ -21,7 +22,7 @@ from fedgranger.federation.release_ledger import ReleaseLedger, period_of
 from fedgranger.federation.secret import data_hash, draw_start
 from fedgranger.privacy.release import Release, SecretNoise, seeded_secret
 
-Start = Callable[[tuple[int, int]], np.ndarray]
+Start = Callable[[tuple[int, ...]], np.ndarray]
 """θ⁰ by its shape."""
 Preparation = Callable[[LocalSeries, TimeGrid, ClientOptions, Start, SecretNoise], ClientSide]
 
@@ -46,7 +47,7 @@ def prepare_party(
             is_filtered=config.solver != "none",
             noise=noise,
         )
-        theta = start(found.model.augmentation_shape)
+        theta = start(start_shape(found.model, config))
         return with_learner(found, config, options.message_steps, theta, noise)
 
 

@@ -149,8 +149,8 @@ def server_protocol(
     if config.solver != "none" and hooks.train is not None:
         training = hooks.train()
     elif config.solver != "none":
-        num_pairs = grid.num_steps - 1
-        training = yield from train(participants, num_pairs, plan.options, record, resumed)
+        starts = grid.segment_starts
+        training = yield from train(participants, starts, plan.options, record, resumed)
     source, inference, facts = None, None, {"test": "none", "warnings": []}
     if config.test != "none":
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)

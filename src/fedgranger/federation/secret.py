@@ -74,8 +74,8 @@ def data_hash(secret: bytes, series: LocalSeries) -> str:
     return keyed_hash(secret, series.time, series.client.values, series.client.observed, *model)
 
 
-def draw_start(secret: bytes, data: str, shape: tuple[int, int]) -> np.ndarray:
+def draw_start(secret: bytes, data: str, shape: tuple[int, ...]) -> np.ndarray:
     """θ⁰ of a site: the same for the same data and shape, unknown to everybody else."""
-    text = f"augmentation {data} {shape[0]} {shape[1]}".encode()
+    text = f"augmentation {data} {' '.join(map(str, shape))}".encode()
     key = int(keyed_hash(secret, text), 16)
     return PRIOR_SCALE * np.random.Generator(np.random.Philox(key=key)).standard_normal(shape)

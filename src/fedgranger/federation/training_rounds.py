@@ -15,7 +15,9 @@ from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
-from fedgranger.server.trainer import RoundMessages, Rows, Trainer, make_trainer
+from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.round_messages import RoundMessages, Rows
+from fedgranger.server.trainer import Trainer, make_trainer
 
 TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
 RECORD = "server"
@@ -31,6 +33,7 @@ class Training(NamedTuple):
         distance: how far from the limit at the end.
         failure: why it failed; empty: it did not.
         note: why it ended before it had to; empty: it did not.
+        jacobian: Granger blocks over time, of neural training only.
     """
 
     granger: np.ndarray | None
@@ -39,6 +42,7 @@ class Training(NamedTuple):
     distance: float
     failure: str = ""
     note: str = ""
+    jacobian: JacobianTrace | None = None
 
 
 class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a rule
@@ -79,12 +83,16 @@ class RoundRecord(NamedTuple):
 
 def train(
     participants: Participants,
-    num_pairs: int,
+    starts: np.ndarray,
     options: FederationOptions,
     record: RoundRecord,
     resumed: Record | None,
 ) -> Generator[Request, Answers, Training]:
-    """All rounds, or those after `resumed`; rounds that run away are no reason not to test."""
+    """All rounds, or those after `resumed`; rounds that run away are no reason not to test.
+
+    `starts`: time steps that do not follow the one before.
+    """
+    num_pairs = len(starts) - 1
     names, config = tuple(participants.dims), options.config
     shapes = {name: (dim, dim) for name, dim in participants.dims.items()}
     try:
@@ -96,6 +104,7 @@ def train(
         tuple(np.asarray(models[name].arrays["self_transition"]) for name in names),
         np.array([float(models[name].arrays["state_gain"]) for name in names]),
         num_pairs,
+        starts,
     )
     window = _window(config, num_pairs)
     trainer = make_trainer(rows, config, window, options.message_steps)
@@ -116,15 +125,16 @@ def train(
         if not trace:
             return NO_TRAINING._replace(failure=str(error))
         rounds, note = int(trace[-1][0]), str(error)
-    per_pass = 1 if config.training_solver == "newton" else -(-num_pairs // window)
     table = [
-        (int(losses[0]) // per_pass, int(losses[0]), name, np.nan, loss)
+        (int(losses[0]) // trainer.rounds_per_pass, int(losses[0]), name, np.nan, loss)
         for losses in trace
         for name, loss in zip(names, losses[1:], strict=True)
     ]
     trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
     granger = _with_diagonal(trainer.granger, rows)
-    return Training(granger, trace_table, rounds, trainer.distance, note=note)
+    return Training(
+        granger, trace_table, rounds, trainer.distance, note=note, jacobian=trainer.jacobian
+    )
 
 
 def _window(config: RunConfig, num_pairs: int) -> int:

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
+from fedgranger.client.learner_choice import start_shape
 from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
@@ -181,6 +182,7 @@ class _LocalRun:
             monitors=monitors,
             reference=reference,
             seasons={name: client.prepared.season for name, client in self._clients.items()},
+            jacobian=found.training.jacobian,
         )
 
     def _run_protocol(self) -> ServerResult:
@@ -203,8 +205,10 @@ class _LocalRun:
         return training
 
     def _on_round(self, round_index: int, trainer: Trainer) -> None:
-        self._follower.count("training", round_index, self._config.passes)
-        self._follower.note_round(round_index, trainer.losses, trainer.distance)
+        self._follower.count("training", round_index, trainer.most_rounds)
+        self._follower.note_round(
+            round_index, trainer.rounds_per_pass, trainer.losses, trainer.distance
+        )
 
     def _test(
         self, source: StateSource, training: Training
@@ -278,9 +282,9 @@ def _prepare(
         model=model,
         noise=noise,
     )
-    if config.training_solver != "newton" or config.solver == "none":
+    if config.training_solver not in ("newton", "neural"):  # sgd is one compiled loop
         return found
-    theta = initial_augmentation(name, found.model.augmentation_shape, config)
+    theta = initial_augmentation(name, start_shape(found.model, config), config)
     return with_learner(found, config, panel.num_steps, theta, noise)
 
 

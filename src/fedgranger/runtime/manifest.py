@@ -62,7 +62,7 @@ def describe(
         "clients": clients,
     }
     found = training_facts(training, config, setup.num_pairs)
-    if training.granger is not None:
+    if training.granger is not None and config.training_solver != "neural":
         _add_step_sizes(found, setup, config)
     return run_manifest("inprocess", config, data, found, sent, timings)
 
@@ -117,6 +117,9 @@ def _bytes(
     if config.training_solver == "newton":  # filtered states only once; one more message up
         passes = rounds
         up_training = filtered * num_pairs + (up - filtered) * (passes + 1) * num_pairs
+    elif config.training_solver == "neural":  # the last round is not answered
+        passes = config.most_passes if rounds else 0
+        up_training = up * passes * num_pairs
     else:
         passes = rounds // setup.num_rounds
         up_training = up * passes * num_pairs + PASS_REPORT_BYTES * passes

@@ -45,7 +45,8 @@ def follow(
     follower = Follower(path, report)
     try:
         path.touch()  # a folder that cannot be written to is worth an error
-        follower.write(process=os.getpid(), passes=config.passes, tolerance=config.tolerance)
+        tolerance = 0.0 if config.solver == "neural" else config.tolerance
+        follower.write(process=os.getpid(), passes=config.most_passes, tolerance=tolerance)
         follower.begin("preparing")
         follower.thread.start()
         yield follower
@@ -106,9 +107,11 @@ class Follower:
                 found |= {"distance": snapshot.progress.distance, "distance_at": done}
         self._state = {**self._state, **found}
 
-    def note_round(self, round_index: int, losses: np.ndarray, distance: float) -> None:
-        """Take note of an exact round's losses and distance."""
-        found: dict[str, Any] = {"pass": round_index, "round": round_index}
+    def note_round(
+        self, round_index: int, rounds_per_pass: int, losses: np.ndarray, distance: float
+    ) -> None:
+        """Take note of a round's losses and distance."""
+        found: dict[str, Any] = {"pass": round_index // rounds_per_pass, "round": round_index}
         if round_index:
             found |= _finite(server_loss=float(np.mean(losses)))
         if math.isfinite(distance):

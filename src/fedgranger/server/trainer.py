@@ -1,14 +1,14 @@
-"""How the server takes part in training: step-wise, or by exact solves.
+"""How the server takes part in training: step-wise, by exact solves, or with recurrent rows.
 
-Both trainers take in a round's messages (`absorb`) and return the gradients of all clients, or None
+All trainers take in a round's messages (`absorb`) and return the gradients of all clients, or None
 when it was the last round; `spans` are the lengths of a round's pieces, `memory` is all that a
 restart needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +21,9 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientMessage
 from fedgranger.server import row_solver
 from fedgranger.server.granger import ServerState, answer
+from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.neural_trainer import NeuralTrainer
+from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.row_setup import (
     ServerStepSize,
     couplings,
@@ -33,47 +36,11 @@ from fedgranger.server.row_solver import RowHistory
 NEWTON_TOLERANCE = 1e-10
 
 
-class Rows(NamedTuple):
-    """What the server knows of the clients before the first round.
-
-    Attributes:
-        names: sorted.
-        transitions: A_mm.
-        state_gains: of their hellos.
-        num_pairs: training steps (t, t+1) per pass.
-    """
-
-    names: tuple[str, ...]
-    transitions: tuple[np.ndarray, ...]
-    state_gains: np.ndarray
-    num_pairs: int
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """States per client."""
-        return tuple(len(A) for A in self.transitions)
-
-
-class RoundMessages(NamedTuple):
-    """All clients' messages of one round, in the order of the names.
-
-    Attributes:
-        filtered: h_c per client, (time, p).
-        augmented: h_a per client.
-        observed: flag per client and time step.
-        reports: change and size of θy per client when a pass has ended.
-    """
-
-    filtered: Sequence[np.ndarray]
-    augmented: Sequence[np.ndarray]
-    observed: Sequence[np.ndarray]
-    reports: Sequence[tuple[float, float]] | None
-
-
 class SgdTrainer:
     """The paper's loop over windows of W time steps."""
 
     sends_filtered_once = False
+    jacobian: JacobianTrace | None = None
 
     def __init__(self, rows: Rows, config: RunConfig, window: int) -> None:
         self._rows, self._config, self._window = rows, config, window
@@ -83,8 +50,9 @@ class SgdTrainer:
         self._state = initial_rows(rows.names, rows.dims, coupling, config)
         self._pass_start = self._state
         self._progress = convergence.start(len(rows.names))
-        self._num_rounds = -(-rows.num_pairs // window)
-        self.trace_stride = -(-self._num_rounds // 8)
+        self.rounds_per_pass = -(-rows.num_pairs // window)
+        self.trace_stride = -(-self.rounds_per_pass // 8)
+        self.most_rounds = config.passes * self.rounds_per_pass
         self.losses = np.zeros(len(rows.names))
 
     @property
@@ -99,14 +67,14 @@ class SgdTrainer:
 
     def spans(self, round_index: int) -> list[int]:
         """One piece: the round's window."""
-        start = (round_index % self._num_rounds) * self._window
+        start = (round_index % self.rounds_per_pass) * self._window
         return [min(self._window, self._rows.num_pairs - start)]
 
     def absorb(self, round_index: int, messages: RoundMessages) -> list[np.ndarray] | None:
         """One descent step of every row."""
-        if round_index and round_index % self._num_rounds == 0:
+        if round_index and round_index % self.rounds_per_pass == 0:
             self._end_pass(messages)
-            is_last = round_index // self._num_rounds >= self._config.passes
+            is_last = round_index // self.rounds_per_pass >= self._config.passes
             if is_last or self._progress.distance <= self._config.tolerance:
                 return None
         p, steps = max(self._rows.dims), len(messages.filtered[0])
@@ -156,6 +124,8 @@ class NewtonTrainer:
 
     sends_filtered_once = True
     trace_stride = 1
+    rounds_per_pass = 1
+    jacobian: JacobianTrace | None = None
 
     def __init__(self, rows: Rows, config: RunConfig, message_steps: int) -> None:
         self._rows, self._config, self._size = rows, config, message_steps
@@ -172,6 +142,7 @@ class NewtonTrainer:
         ]
         self._histories = [row_solver.empty_history(*row.shape) for row in self._current]
         self._has_answered = False
+        self.most_rounds = config.last_round
         self.distance = np.inf  # largest relative distance ‖Φ(x) − x‖ of a row
         self.losses = np.zeros(len(rows.names))
 
@@ -219,7 +190,7 @@ class NewtonTrainer:
             gradients.append(2 * residual @ A)
         self._has_answered = True
         self.distance = float(max(distances))
-        if self.distance <= NEWTON_TOLERANCE or round_index >= self._config.last_round:
+        if self.distance <= NEWTON_TOLERANCE or round_index >= self.most_rounds:
             return None
         return gradients
 
@@ -245,13 +216,15 @@ class NewtonTrainer:
         self.losses = np.array(arrays["losses"])
 
 
-Trainer = SgdTrainer | NewtonTrainer
+Trainer = SgdTrainer | NewtonTrainer | NeuralTrainer
 
 
 def make_trainer(rows: Rows, config: RunConfig, window: int, message_steps: int) -> Trainer:
     """The trainer that the options ask for."""
     if config.training_solver == "newton":
         return NewtonTrainer(rows, config, message_steps)
+    if config.training_solver == "neural":
+        return NeuralTrainer(rows, config)
     return SgdTrainer(rows, config, window)
 
 

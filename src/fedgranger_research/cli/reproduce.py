@@ -16,6 +16,7 @@ from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 from fedgranger_research.reproduction.causal_discovery import NUM_SEEDS, causal_discovery_item
 from fedgranger_research.reproduction.hai_stress import hai_stress_item
+from fedgranger_research.reproduction.nonlinear_figure import nonlinear_item
 from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import Item
 from fedgranger_research.reproduction.runner import reproduce as compute
@@ -43,15 +44,17 @@ def figure(
     quick: Quick = False,
     show_list: Listing = False,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Folder with public data sets, for hai-stress.")
+        Path | None,
+        typer.Option("--data", help="Folder with public data sets, for hai-stress and nonlinear."),
     ] = None,
 ) -> None:
     """Make a figure of the paper again and list its numbers.
 
     Single settings are kept: the same command continues where it was interrupted. hai-stress needs
-    --data: a folder with a subfolder hai.
+    --data: a folder with a subfolder hai; nonlinear also uses it when it is given.
     """
-    items = _with_data(FIGURES, "hai-stress", hai_stress_item, name, data, "hai")
+    figures = {**FIGURES, "nonlinear": nonlinear_item(data)}
+    items = _with_data(figures, "hai-stress", hai_stress_item, name, data, "hai")
     _make("figure", items, name, output, quick=quick, show_list=show_list)
 
 
