@@ -54,6 +54,7 @@ FULL = RunConfig(
     lags=2,
     max_lags=3,
     copies=40,
+    nonlinear_regression="boosting",
     covariance="homoskedastic",
     hac="andrews",
     weighting="ewma",
@@ -182,7 +183,7 @@ BETWEEN = "it must lie between 0 and 1 (exclusive)"
         (
             "test",
             "wald",
-            "test is 'wald'; choose one of auto, debiased, readings, asymptotic, none",
+            "test is 'wald'; choose one of auto, debiased, readings, nonlinear, asymptotic, none",
         ),
         (
             "correction",

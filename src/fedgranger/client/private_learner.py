@@ -92,6 +92,11 @@ class PrivateLearner(NewtonLearner):
         self._start = start @ self._units.sensors
         self._augmented: tuple[bytes, np.ndarray, Release] | None = None
 
+    @property
+    def state_dim(self) -> int:
+        """p, of its local model."""
+        return self._model.state_dim
+
     def hello(self) -> ClientHello:
         """A_mm, and the gain of the filtered states as they are sent."""
         states = self._filtered.states[:-1]
