@@ -109,6 +109,7 @@ def system():
     return read_system(None, 2, 3, 4000)
 
 
+@pytest.mark.slow  # many runs, 8 s; the plan's formula has tests of its own
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_plan_vs_a_run(system):
     """The strength that is found with 80 %, against what the run itself says at that noise."""

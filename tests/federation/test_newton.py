@@ -170,6 +170,7 @@ def test_directions_nothing_determines_stay_as_they_are():
     np.testing.assert_allclose(solve(np.zeros((1, 2)), np.array([[-4.0, -4.0]])), [[1.0, 0.0]])
 
 
+@pytest.mark.slow  # step-wise training to its end, 4 s
 def test_fit_with_newton_ends_like_step_wise_training_in_far_fewer_rounds():
     panel = fg.simulate(3, 600, state_dims=1, seed=4)[0]
     options = {"state_dim": 1, "augmentation_ridge": 0.1, "granger_ridge": 0.1}

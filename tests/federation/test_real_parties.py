@@ -1,6 +1,6 @@
 """Provisioned FLARE processes: the in-process result, also with an altered client among them.
 
-One federation serves all tests, in this order.
+One federation serves all tests of so many clients, in this order.
 """
 
 import pytest
@@ -19,8 +19,9 @@ from tests.federation.attacks.victim import Victim
 
 
 @pytest.fixture(scope="module")
-def panel():
-    return fg.simulate(3, 301, seed=0)[0]
+def panel(request):
+    """Of so many clients."""
+    return fg.simulate(request.param, 301, seed=0)[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,11 @@ def quiet(federation):
     return out, done.stdout
 
 
-def test_three_clients_as_processes_find_what_one_process_finds(federation, panel, quiet):
+# every client more is two processes of four seconds each
+@pytest.mark.parametrize(
+    "panel", [2, pytest.param(3, marks=pytest.mark.slow)], indirect=True, scope="module"
+)
+def test_clients_as_processes_find_what_one_process_finds(federation, panel, quiet):
     out, said = quiet
     assert "tested pairs are edges" in said
     assert "what crossed the wire" in said
@@ -61,6 +66,7 @@ def test_three_clients_as_processes_find_what_one_process_finds(federation, pane
         assert not any(str(federation.folder / "data").encode() in text for text in texts)
 
 
+@pytest.mark.parametrize("panel", [3], indirect=True, scope="module")
 @pytest.mark.slow  # 20 s of starting processes; test_policy.py refuses the same between parties
 def test_rounds_are_refused_by_processes_too(federation):
     done = federation.command("run", "--out", str(federation.folder / "r"), "--solver", "newton")
@@ -69,6 +75,7 @@ def test_rounds_are_refused_by_processes_too(federation):
     assert "its policy allows no rounds of FedGC" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("panel", [3], indirect=True, scope="module")
 @pytest.mark.slow  # a minute of computing, like the other attacks on real processes
 def test_an_altered_client_gets_nothing_and_changes_no_bit(federation, quiet):
     out = federation.folder / "attacked"

@@ -140,6 +140,7 @@ def made_up(setting):
     return pd.DataFrame(rows, columns=["seed", "direction", "noise_sd", "quantity", "value"])
 
 
+@pytest.mark.slow  # a whole study, 4 s
 def test_table_counts_refusals_and_lists_inflation(tmp_path):
     table = dp.collect([made_up(setting) for setting in dp.settings()])
     text = dp.markdown(table)

@@ -198,6 +198,7 @@ def test_table_lists_the_computed_numbers(table, made):
     assert sum(line.startswith("| ρ(A_mm) of P1 |") for line in lines) == 1
 
 
+@pytest.mark.slow  # three sweeps are computed, 4 s
 def test_draws_three_rows_per_sweep(table, tmp_path):
     draw(tmp_path, table)
     assert (tmp_path / "hai-stress.png").read_bytes()[:4] == b"\x89PNG"

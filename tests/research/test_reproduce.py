@@ -22,8 +22,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("out") / "reproduced"
 
 
-LONG = ("aleatoric", "epistemic", "cross-covariances", "dp", "nonlinear")
-"""Figures that take more than ten seconds even when quick."""
+LONG = ("aleatoric", "epistemic", "cross-covariances", "dp", "nonlinear", "qq")
+"""Figures that take more than ten seconds even when quick; qq takes two, its quantiles have a test
+of their own."""
 
 
 @pytest.mark.parametrize(

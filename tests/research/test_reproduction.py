@@ -52,6 +52,7 @@ def test_mean_panel_is_what_the_states_would_show():
     assert np.abs(outside).max() < 1e-8
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_aleatoric_figure_vs_propagate(figure):
     regime = sweep("noise_var", quick=True)[0]
     setup, config, noise, truth = prepare_regime(regime)

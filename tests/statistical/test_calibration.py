@@ -54,6 +54,7 @@ def allowed(share, num_tests, num_errors=3.0):
     return max(0.0, share - half), share + half
 
 
+@pytest.mark.slow  # a coarse study; make test-all has the fine one too
 def test_p_values_are_not_grossly_off():
     """16 data sets with 21 null edges each: 336 tests, so 5 % may show as 0 to 10 %.
 
@@ -90,6 +91,7 @@ def test_measurement_error_must_be_taken_out(monkeypatch):
     assert (p <= 0.05).mean() > 2 * limit
 
 
+@pytest.mark.slow  # 36 fits; test_added_noise.py has the formulas
 def test_added_noise_must_be_taken_out(monkeypatch):
     """Half of each state's s.d. added: as `measurement_error` above, with N alone known."""
     setting = Setting("base", 1000, added_noise=0.5)

@@ -167,6 +167,7 @@ def test_commands_and_python_of_root_causes_run(place, monkeypatch, capsys):
     assert "client1" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # trains a network and a process, 9 s
 def test_nonlinear_clients_are_what_the_page_prints(capsys):
     (code,), (printed,) = (blocks("nonlinear-clients.md", kind) for kind in ("python", "text"))
     exec(code, {})

@@ -69,6 +69,7 @@ def test_hai(real, tmp_path):
     assert fast.train.segment_starts.sum() == 1
 
 
+@pytest.mark.slow  # reads 28 machines
 def test_smd(real, tmp_path):
     tables, primaries = [], {}
     expected = pd.read_csv(real / "smd" / "root_causes.csv").set_index("instance_id")

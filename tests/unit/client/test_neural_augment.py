@@ -51,7 +51,8 @@ def test_local_loss_of_a_linear_model_is_the_linear_learners(window):
     assert float(loss) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", [LinearPrediction, Bent])
+# both compile; the bent one holds the linear one
+@pytest.mark.parametrize("kind", [pytest.param(LinearPrediction, marks=pytest.mark.slow), Bent])
 def test_gradient_vs_finite_differences(window, kind):
     """Of the local loss plus the server's, whose derivative by h_a is all that is known of it."""
     rng = np.random.default_rng(3)

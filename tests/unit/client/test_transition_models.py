@@ -32,7 +32,8 @@ def bent():
     return trajectory(curved, T, 0.1, 0), trajectory(curved, 1000, 0.1, 1)
 
 
-@pytest.mark.parametrize("kind", ["network", "gp"])
+# a network is slow: test_nonlinear_client.py learns one
+@pytest.mark.parametrize("kind", [pytest.param("network", marks=pytest.mark.slow), "gp"])
 def test_known_bend_is_recovered(bent, kind):
     """Held-out error of f at most a third of the line's; 0.10 for the line."""
     states, unseen = bent
@@ -49,6 +50,7 @@ def test_linear_data_keep_the_linear_fit(kind):
     np.testing.assert_allclose(jax.vmap(found)(at), jax.vmap(line)(at), atol=1e-12)
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_process_of_few_pairs_is_tinygps(bent):
     """Posterior mean and variance against the library's own, on at most 500 pairs."""
     from tinygp import GaussianProcess
@@ -68,6 +70,7 @@ def test_process_of_few_pairs_is_tinygps(bent):
     np.testing.assert_allclose(ours[:, 1], theirs.variance, atol=1e-7)
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_inducing_points_stand_for_all_pairs(bent, monkeypatch):
     """With more pairs than are used exactly, mean and variance hardly change."""
     sparse = fit("gp", bent[0])

@@ -202,6 +202,7 @@ def test_settings_refuse_models_that_make_no_sense():
     assert Setting("base", 500, options={"test": "asymptotic"}).name.endswith("-asymptotic")
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_noise_in_a_loop_makes_false_edges_where_it_is_declared():
     """The reason for the scenario: the corrected estimate assumes noise outside the dynamics.
 

@@ -35,6 +35,7 @@ def test_size_at_five_percent_whatever_the_tail(tail):
     assert abs(share - 0.05) < 0.008 + 3 * error
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_every_pair_by_itself_errs_both_ways():
     """Too careful where tails are light, and too bold where they are heavy."""
     light, pooled = (size(1e6, is_pooled=kind)[0] for kind in (False, True))

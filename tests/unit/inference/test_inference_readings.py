@@ -230,6 +230,7 @@ def test_arrivals_are_compared_with_those_of_copies():
     assert calibrated[:, [0, 1], [1, 0]].min() > 1e-3
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_where_nothing_arrives_the_p_values_are_even():
     """400 panels, ten lags, two pairs: share below 5 % within four Monte Carlo errors."""
     found = []

@@ -79,6 +79,7 @@ def test_coverage_is_at_least_the_level():
         assert ((low <= norm + 1e-9) & (norm <= high)).mean() >= 0.95 - 3 * 0.005
 
 
+@pytest.mark.slow  # fits by every test, 4 s
 @pytest.mark.filterwarnings("ignore:test='asymptotic'")
 def test_interval_begins_at_zero_exactly_when_the_test_finds_nothing():
     panel, _ = fg.simulate(4, 800, edges=[("client1", "client2"), ("client3", "client4")], seed=5)

@@ -154,6 +154,7 @@ def test_residuals_and_the_lag_after():
     assert np.isfinite(found.later()[~np.eye(3, dtype=bool)]).all()
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_estimate_is_unbiased_and_a_chain_has_no_third_link():
     """80 data sets, within four standard errors; plain least squares is far outside."""
     found = {"noise out": [], "plain": []}

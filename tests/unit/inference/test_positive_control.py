@@ -114,6 +114,7 @@ def test_the_copies_widen_what_the_readings_report():
     assert reported / plain == pytest.approx(np.sqrt(ratio), rel=1e-3)
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_what_the_latent_test_promises_is_found():
     """60 data sets: 80 % within 2.6 Monte Carlo errors (5 % each)."""
     config = RunConfig(test="debiased", lags=1)

@@ -23,6 +23,7 @@ def panel():
     return fg.simulate(2, 102, state_dims=[1, 2], sensor_dims=[3, 4], seed=0)[0]
 
 
+@pytest.mark.slow  # compiles an ensemble and a run
 def test_a_member_without_noise_is_the_run(panel):
     """The mean over one round of the Jacobians, which the run has by sequence."""
     table = run_ensemble(panel, CONFIG, EnsembleOptions(num_members=2))

@@ -91,6 +91,7 @@ def path(linear, covs, R, initial):
     return augmentation_covs(initial, jnp.array(y), has_next, *stacked, jnp.array(R), *steps)
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_prior_of_the_augmentation_shrinks_as_in_the_linear_recursion(linear):
     """Without noise both are HΣHᵀ; the server's Â stays (its step size is 0)."""
     params, _, _, y, _, state = linear
