@@ -68,6 +68,7 @@ def test_a_folder_without_and_with_a_truth(plant, tmp_path):
     assert len(pd.read_csv(tmp_path / "b" / "scores.csv")) == 6
 
 
+@pytest.mark.slow  # draws with matplotlib, 2 s
 def test_the_grid_is_drawn(tmp_path):
     done = call("grid", "--methods", FAST, "--axes", "strength,latent_driver", "--quick",
                 "--out", tmp_path)  # fmt: skip

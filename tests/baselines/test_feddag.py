@@ -40,6 +40,7 @@ def test_six_clients_recover_a_linear_graph(seeds):
     assert np.mean(scores) > 0.9
 
 
+@pytest.mark.slow  # a fit to its end; its graph is acyclic in a fast test
 def test_cycles_get_fewer_with_every_iteration():
     rng = np.random.default_rng(100)
     edges, _ = random_graph(rng, 8, 8)

@@ -247,6 +247,7 @@ def test_untestable_data_say_why_and_leave_with_status_3(data, tmp_path):
     assert "Nothing was tested: " in (tmp_path / "r" / "report.html").read_text()
 
 
+@pytest.mark.slow  # a study twice; other journals are resumed in fast tests
 def test_study_is_resumable(tmp_path):
     options = ["--out", tmp_path, "--steps", 300, "--data-sets", 3, "--jobs", 1]
     first = call("study", "calibration", *options)

@@ -1,6 +1,7 @@
 """Studies of noise that clients add: the states of a fit, and noise of a known covariance."""
 
 import numpy as np
+import pytest
 
 import fedgranger as fg
 from fedgranger.runtime.fitting import fit_panel
@@ -57,6 +58,7 @@ def test_calibration_with_noise():
     assert np.abs(p[0] - p[1]).max() > 0
 
 
+@pytest.mark.slow  # a fit of a recording; one without noise is fast
 def test_a_control_panel_with_noise():
     rng = np.random.default_rng(0)
     arrays = {name: rng.normal(size=(400, 2)) for name in "abc"}

@@ -22,16 +22,19 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("out") / "reproduced"
 
 
-LONG = ("aleatoric", "epistemic", "cross-covariances", "dp", "nonlinear", "qq")
-"""Figures that take more than ten seconds even when quick; qq takes two, its quantiles have a test
-of their own."""
+LONG = ("aleatoric", "epistemic", "cross-covariances", "dp", "nonlinear")
+"""Figures that take more than ten seconds even when quick."""
+COMPILED = ("qq", "communicated", "l2-error")
+"""Figures that compile for two seconds; their numbers have tests of their own."""
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
         *(
-            pytest.param("figure", name, marks=[pytest.mark.slow] if name in LONG else [])
+            pytest.param(
+                "figure", name, marks=[pytest.mark.slow] if name in LONG + COMPILED else []
+            )
             for name in FIGURES
         ),
         *(("table", name) for name in TABLES),

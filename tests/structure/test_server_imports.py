@@ -60,6 +60,7 @@ def test_a_server_loads_no_client():
     assert {name.split(".")[-1] for name in names if ".f" in name} & AT_SITES == set()
 
 
+@pytest.mark.slow  # starts processes; it only shows that the other test can fail
 def test_a_site_does():
     """The check above can fail."""
     pytest.importorskip("nvflare")

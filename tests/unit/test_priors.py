@@ -37,6 +37,7 @@ def test_draws_are_those_of_the_generator_for_this_shape(family):
     np.testing.assert_array_equal(found, 0.5 + 2.0 * direct)
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_families_differ_in_their_tails():
     """Share beyond two standard deviations, binomial error at most √(p/n)."""
     shares = {}

@@ -14,6 +14,7 @@ from fedgranger_research.datasets import smd
 from tests import published_files
 
 
+@pytest.mark.slow  # reads the whole recording
 def test_tep(real, tmp_path):
     published_files.write_tep(real / "tep", tmp_path)
     data = datasets.load("tep", tmp_path)

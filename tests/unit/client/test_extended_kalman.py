@@ -151,6 +151,7 @@ def test_nonlinear_functions_follow_the_papers_equations(process_cov):
     np.testing.assert_allclose(found.filtered_covs, covs, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_record_can_be_filtered_under_a_gradient():
     """Other modules descend through the filter."""
     y = jnp.ones((5, 4))

@@ -68,8 +68,8 @@ def oracle_error(new, truth, C):
     )
 
 
-# a process is slow, 4 s: test_transition_models.py recovers its bend
-@pytest.mark.parametrize("transition", ["network", pytest.param("gp", marks=pytest.mark.slow)])
+@pytest.mark.slow  # trains on a long record; test_transition_models.py recovers a bend
+@pytest.mark.parametrize("transition", ["network", "gp"])
 def test_bent_transition_predicts_new_data_as_the_truth_does(bent, line, transition):
     """Measured: 0.0315 with a line, 0.0166 and 0.0168 with these, 0.0162 with the true f."""
     old, new, truth, C = bent

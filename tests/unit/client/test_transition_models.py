@@ -32,7 +32,7 @@ def bent():
     return trajectory(curved, T, 0.1, 0), trajectory(curved, 1000, 0.1, 1)
 
 
-# a network is slow: test_nonlinear_client.py learns one
+# a network is slow, 3 s
 @pytest.mark.parametrize("kind", [pytest.param("network", marks=pytest.mark.slow), "gp"])
 def test_known_bend_is_recovered(bent, kind):
     """Held-out error of f at most a third of the line's; 0.10 for the line."""

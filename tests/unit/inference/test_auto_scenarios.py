@@ -63,6 +63,7 @@ def test_late_arrivals_are_the_clearest_lag_of_each_pair():
     assert late_arrivals(p[:0], ("a", "b"), 4) == []
 
 
+@pytest.mark.slow  # a study of several fits
 def test_a_study_records_delays_untested_pairs_and_which_test_was_taken():
     record = run_data_set(Setting("outagehub10", 600, options={"test": "auto", "copies": 20}), 1)
     found = summarise([record, record._replace(is_latent=not record.is_latent)])

@@ -110,6 +110,7 @@ def test_what_is_left_out_has_whole_periods():
     assert usable(often._replace(periods=(24,))).facts["rows_left_out"] == 170  # too expensive
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_outage_of_a_driving_client_makes_no_false_edges():
     """30 data sets with nine null edges: 5 % may show as up to 0.05 + 3 · 0.017 = 0.10.
 

@@ -45,6 +45,7 @@ def test_error_declared_by_the_clients_plays_no_part():
     np.testing.assert_array_equal(found.transition, other.transition)
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_j_holds_its_level():
     p = [lag_moment_check(source_of(made(seed, 2000), (1, 1, 1))).p_value for seed in range(60)]
     assert np.mean(np.array(p) < 0.05) <= 0.17

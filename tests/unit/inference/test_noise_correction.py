@@ -34,6 +34,7 @@ def in_a_loop(seed, T=3000):
     return source_of(readings, DIMS, tuple(np.eye(dim) for dim in DIMS))
 
 
+@pytest.mark.slow  # Monte Carlo over many data sets; parts of it are tested by formula
 def test_the_own_noise_is_kept_where_it_is_right():
     """Sixty data sets: at 5 % up to 0.05 + 3 · 0.028 rejected; at 0.001 none, or one."""
     p = np.array([lag_moment_check(made(seed)).own_p_value for seed in range(60)])

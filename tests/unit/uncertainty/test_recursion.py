@@ -388,6 +388,7 @@ def check_close(got, expected):
     )
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_prior_share_vs_difference_of_runs_with_and_without_prior():
     """What is left when it is taken from the total does not depend on the prior's variance."""
     params, state, windows = two_rows()
@@ -416,6 +417,7 @@ def by_cause(cov):
     return cov._replace(granger=jnp.stack([blocks[:, n, :, :, n] for n in range(2)]))
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_blockwise_vs_joint_with_what_lies_between_causes_dropped():
     params, state, windows = two_rows()
     for k in range(2):

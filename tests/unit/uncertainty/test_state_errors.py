@@ -63,6 +63,7 @@ def of_rows(params):
     return jax.tree.map(lambda leaf: leaf[None], params)
 
 
+@pytest.mark.slow  # compiles for shapes of its own
 def test_with_the_state_given_it_is_the_linear_formula(linear):
     """P = 0 (assumption A1): Σ_h of `quantities`, noise and prior of θ included."""
     params, _, C, y, theta, state = linear
