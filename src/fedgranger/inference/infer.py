@@ -25,6 +25,7 @@ from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import fit_latent, latent_tables
 from fedgranger.inference.noise_correction import choose_noise
+from fedgranger.inference.nonlinear_answer import NonlinearAnswer
 from fedgranger.inference.over_time import edges_over_time
 from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.states import StateSource, select_clients
@@ -107,11 +108,11 @@ def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:
 def _infer(
     source: StateSource, config: RunConfig, report: Report, record: Path | None
 ) -> EdgeInference:
+    if config.test == "nonlinear":
+        return NonlinearAnswer(source, config, report, record).nonlinear("it was asked for")
     tests = TwoTests(source, config, report, record)
     if config.test == "readings":
         return tests.readings("it was asked for")
-    if config.test == "nonlinear":
-        return tests.nonlinear("it was asked for")
     latent, doubt = tests.latent()
     try:
         readings = tests.readings(doubt)

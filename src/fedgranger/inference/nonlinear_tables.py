@@ -14,7 +14,6 @@ import pandas as pd
 from scipy import optimize, stats
 
 from fedgranger.config import RunConfig
-from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.decision import adjust
 from fedgranger.inference.edge_tables import (
     EDGE_COLUMNS,
@@ -77,21 +76,8 @@ def nonlinear_tables(
         "kinds": kinds,
         "kinds_found": shown,
         "reasons": reasons,
-        "extrapolated": [
-            f"{names[n]} -> {names[m]}"
-            for m, n in sorted(found.products)
-            if any(law.is_extrapolated[m, n] for law in found.laws)
-        ],
     }
     return linear._replace(edges=table, facts=facts, audit=None, beside=linear)
-
-
-def nonlinear_audit(names: tuple[str, ...], found: NonlinearTests) -> Audit:
-    """What the kinds together find by formula on the data and on the copies."""
-    df = np.full(found.p_value.shape, float(len(KINDS)))
-    statistic = stats.chi2.isf(np.maximum(found.formula, 1e-300), df) / df
-    tests = PairTests(statistic[0], df, found.formula[0])
-    return Audit("nonlinear", names, tests, statistic[1:], found.formula[1:], 0)
 
 
 def _edges(table: pd.DataFrame) -> list[str]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.calibrate import Calibrated, Formula, calibrate
@@ -52,14 +51,12 @@ class NonlinearTests(NamedTuple):
         kinds: p-value of each kind.
         laws: what the copies say of each kind's statistic.
         products: by (effect, cause).
-        formula: p-values by formula, of the data and then of each copy, kinds together.
     """
 
     p_value: Float[np.ndarray, "effect cause"]
     kinds: Float[np.ndarray, "kind effect cause"]
     laws: tuple[Calibrated, ...]
     products: dict[tuple[int, int], PairProducts]
-    formula: Float[np.ndarray, "_ effect cause"]
 
 
 def pair_data(table: StateTable) -> PairData:
@@ -139,6 +136,19 @@ def collect(num_clients: int, products: dict[tuple[int, int], PairProducts]) -> 
         for k in range(len(KINDS))
     )
     kinds = np.stack([law.p_value for law in laws])
-    both = np.concatenate([statistic[None], shifted])
-    formula = combine(np.moveaxis(stats.f.sf(both, df, rest), 1, 0))
-    return NonlinearTests(combine(kinds), kinds, laws, products, formula)
+    return NonlinearTests(combine(kinds), kinds, laws, products)
+
+
+def believed_p_values(
+    found: NonlinearTests, products: dict[tuple[int, int], PairProducts]
+) -> Float[np.ndarray, "effect cause"]:
+    """P-values of other statistics of the same pairs, against the laws that were found."""
+    kinds = np.full(found.kinds.shape, np.nan)
+    for place, law in enumerate(found.laws):
+        statistic = np.full(found.p_value.shape, np.nan)
+        for pair, made in products.items():
+            statistic[pair] = made.statistic[place]
+        known = np.isfinite(statistic) & np.isfinite(law.p_value)
+        tail = law.law.tail(np.where(known, statistic, 1.0))
+        kinds[place] = np.where(known, tail, np.nan)
+    return combine(kinds)

@@ -70,7 +70,7 @@ class PairProducts(NamedTuple):
         statistic: W/k.
         df: k.
         rest: N − k.
-        copies: W/k of the copies, (copy, kind).
+        copies: W/k of the copies, (copy, kind); there may be none.
         explained: one entry, the share of u that all φ explain together, adjusted for their number.
         spread: two entries, numbers of φ times states, and of rows times states.
     """

@@ -19,10 +19,8 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.copy_audit import Audit, PairTests, Report, audit_facts, run_copies
-from fedgranger.inference.cross_fitting import REGRESSIONS
 from fedgranger.inference.diagnostics import residuals, unit_roots
 from fedgranger.inference.edge_tables import EdgeInference
-from fedgranger.inference.effect_curves import effect_curve
 from fedgranger.inference.latent import (
     LatentFit,
     fit_latent,
@@ -32,19 +30,10 @@ from fedgranger.inference.latent import (
     refit,
 )
 from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
-from fedgranger.inference.nonlinear_tables import nonlinear_audit, nonlinear_tables
-from fedgranger.inference.nonlinear_test import (
-    PairData,
-    collect,
-    pair_data,
-    pair_problem,
-    tested_pair,
-)
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.readings_test import ReadingsCopies, readings_formula, readings_on
 from fedgranger.inference.record_traits import record_traits
-from fedgranger.inference.residual_products import PairProducts, pair_residuals
 from fedgranger.inference.shifts import (
     common_period,
     draw_shifts,
@@ -142,7 +131,7 @@ class TwoTests:
         key = f"latent {fit.fit.lags}"
         every = np.concatenate(shifts)
         made = run_copies(test, PairTests, every, self._report, self._record, key)
-        audit = _collect("debiased", self._source.names, tests, made)
+        audit = collect_audit("debiased", self._source.names, tests, made)
         shape = (len(kinds), count, *driven.shape)
         pairs = np.stack([kind.pairs for kind in kinds])
         own = np.eye(len(driven), dtype=np.bool_)
@@ -207,7 +196,7 @@ class TwoTests:
         source, shifts = self._source, self._shifts_of(self._config.copies)
         copies = ReadingsCopies(self._shifted, shifts, self._report, self._record)
         fit, tests, made, late = readings_on(source, self._whitened, self._config, copies)
-        audit = _collect("readings", source.names, tests, made)
+        audit = collect_audit("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
         facts: dict[str, Any] = {
             "test_reason": reason,
@@ -220,79 +209,14 @@ class TwoTests:
         tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
         return tables._replace(audit=audit), fit
 
-    def nonlinear(self, reason: str) -> EdgeInference:
-        """The nonlinear test, beside the readings' test whose lags it takes."""
-        source, config, names = self._source, self._config, self._source.names
-        if source.is_noise_added:
-            raise InferenceError(
-                "clients added noise to their states, which the nonlinear test cannot take out: "
-                "links through a third client would look direct; choose another test"
-            )
-        linear, fit = self._readings("it is linear, beside the nonlinear test")
-        M = len(names)
-        lags = np.ones((M, M), dtype=np.int64)
-        for pair, block in fit.blocks.items():
-            lags[pair] = block.lag.max(initial=1)
-        data, shifts = pair_data(self._table), self._shifts_of(config.copies)
-        reasons: dict[str, str] = {}
-
-        def test(pair: np.ndarray) -> PairProducts:
-            m, n = pair.tolist()
-            how = (REGRESSIONS[config.nonlinear_regression], lags, shifts, self._steps)
-            try:
-                return tested_pair(data, *how, config.seed, (m, n))
-            except InferenceError as error:
-                reasons[f"{names[n]} -> {names[m]}"] = str(error)
-                raise
-
-        pairs = np.argwhere(~np.eye(M, dtype=np.bool_))
-        key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
-        how = (self._report, self._record, key, "pairs")
-        made = run_copies(test, PairProducts, pairs, *how)
-        products = {
-            (int(m), int(n)): found
-            for (m, n), found in zip(pairs, made, strict=True)
-            if found is not None
-        }
-        if not products:
-            raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
-        found = collect(M, products)
-        audit = nonlinear_audit(names, found)
-        facts: dict[str, Any] = {
-            "test_reason": reason,
-            "audit": audit_facts(audit) | {"clients": self._traits},
-            "own_lags": linear.facts["own_lags"],
-            "unit_root": self._unit_root,
-            "late_arrivals": linear.facts["late_arrivals"],
-            "warnings": [],
-        }
-        tables = nonlinear_tables(names, found, linear, config, facts, reasons)
-        tables.facts["curves"] = self._curves(tables, data, lags)
-        tables.facts["beside"] = linear.facts
-        return tables._replace(audit=audit)
-
-    def _curves(
-        self, tables: EdgeInference, data: PairData, lags: np.ndarray
-    ) -> dict[str, dict[str, Any]]:
-        """Shapes of the edges that were found."""
-        config, names = self._config, self._source.names
-        is_edge = tables.edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
-        out = {}
-        for cause, effect in tables.edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):
-            m, n = names.index(effect), names.index(cause)
-            problem = pair_problem(data, m, n, int(lags[m, n]))
-            left = pair_residuals(problem, REGRESSIONS[config.nonlinear_regression], config.seed)
-            curve = effect_curve(left, self._source.dims[n], config.confidence)
-            out[f"{cause} -> {effect}"] = curve.facts()
-        return out
-
     def _shifted(self, shifts: np.ndarray) -> StateSource:
         return self._table.shifted(shifts, self._steps)
 
 
-def _collect(
+def collect_audit(
     name: str, names: tuple[str, ...], tests: PairTests, found: list[PairTests | None]
 ) -> Audit:
+    """What a test gave on the data and on copies, NaN where a copy was refused."""
     missing = np.full(tests.statistic.shape, np.nan)
     return Audit(
         name,

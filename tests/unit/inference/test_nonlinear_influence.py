@@ -6,7 +6,7 @@ from scipy import stats
 
 import fedgranger as fg
 from fedgranger.errors import ConfigError, InferenceError
-from fedgranger.inference import two_tests
+from fedgranger.inference import nonlinear_answer
 from fedgranger.inference.answer import shape_sentences
 from fedgranger.inference.cross_fitting import (
     REGRESSIONS,
@@ -247,6 +247,15 @@ def test_rows_of_a_pair_have_all_that_is_needed():
         pair_problem(data, 2, 0, 50)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_are_audited():
+    """160 tests anew take half a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nonlinear_answer, "AUDITED_TESTS", 24)
+        patch.setattr(nonlinear_answer, "AUDIT_COPIES", 6)
+        yield
+
+
 @pytest.fixture(scope="module")
 def fitted():
     panel, truth = fg.simulate(3, 1000, dynamics="quadratic", edges=2, sensor_dims=4, seed=5)
@@ -290,7 +299,7 @@ def test_an_interrupted_run_goes_on_from_its_pairs(fitted, tmp_path, monkeypatch
     source, record = result_source(panel, config), tmp_path / "copies.jsonl"
     first = infer(source, config, record=record)
     made = []
-    monkeypatch.setattr(two_tests, "tested_pair", lambda *args: made.append(args[-1]))
+    monkeypatch.setattr(nonlinear_answer, "tested_pair", lambda *args: made.append(args[-1]))
     again = infer(source, config, record=record)
     assert not made
     np.testing.assert_array_equal(first.edges["p_value"], again.edges["p_value"])
@@ -305,3 +314,19 @@ def test_added_noise_is_refused(fitted):
     noisy = source._replace(added_covs=tuple(np.eye(p) for p in source.dims))
     with pytest.raises(InferenceError, match="which the nonlinear test cannot take out"):
         infer(noisy, config)
+
+
+def test_where_absent_edges_are_found_the_answer_is_the_linear_one(fitted, monkeypatch):
+    """Regressions that err together: the audit's copies show it, and the run says so."""
+    panel, _, config, _ = fitted
+    slow = np.cumsum(np.random.default_rng(0).standard_normal(5000))[-2000:]
+
+    def misled(design, seed):
+        common = np.sin(slow[design.time])[:, None]
+        return lambda targets: targets + 3 * common
+
+    monkeypatch.setitem(REGRESSIONS, "features", misled)
+    found = infer(result_source(panel, config), config)
+    assert found.facts["test"] == "readings"
+    assert "the nonlinear test that was asked for finds" in found.facts["test_reason"]
+    assert any("the nonlinear test is not believed" in note for note in found.facts["warnings"])
