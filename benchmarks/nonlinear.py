@@ -6,8 +6,8 @@
 Systems are those of `fedgranger simulate --dynamics` (four clients, six for lorenz96) and `linear`.
 With --out every finished data set is kept: the same command continues where it was interrupted.
 Shares at 5 % with their Monte Carlo errors, counted by data set. Power is also given for the pairs
-whose mean Jacobian is zero: edges without a linear part. `not`: data sets whose audit did not believe
-the nonlinear test, so that both answers are the linear one.
+whose mean Jacobian is zero: edges without a linear part. `not`: data sets whose audit did not
+believe the nonlinear test, so that both answers are the linear one.
 """
 
 import argparse
