@@ -11,19 +11,9 @@ from fedgranger.federation.agreed_options import ClientOptions, FederationOption
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.report.html import write_run_report
+from tests.configs import SMALL_NETWORKS as CONFIG
 from tests.federation.loopback import LoopbackEngine
 from tests.federation.loopback_run import Federation
-
-CONFIG = fg.RunConfig(
-    solver="neural",
-    test="none",
-    state_dim={"client1": 1, "client2": 2},
-    network_passes=2,
-    batch_steps=40,
-    sequence_steps=8,
-    client_hidden_dim=3,
-    server_hidden_dim=4,
-)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from scipy import stats
 
-from fedgranger.config import Couplings
+from fedgranger.learning_options import Couplings
 from fedgranger.option_fields import check_choice
 
 CORRECTIONS = ("bh", "by", "holm", "none")

@@ -52,29 +52,8 @@ class NonlinearAnswer(TwoTests):
         lags = np.ones((M, M), dtype=np.int64)
         for pair, block in fit.blocks.items():
             lags[pair] = block.lag.max(initial=1)
-        data, shifts = pair_data(self._table), self._shifts_of(config.copies)
-        reasons: dict[str, str] = {}
-
-        def test(pair: np.ndarray) -> PairProducts:
-            m, n = pair.tolist()
-            how = (REGRESSIONS[config.nonlinear_regression], lags, shifts, self._steps)
-            try:
-                return tested_pair(data, *how, config.seed, (m, n))
-            except InferenceError as error:
-                reasons[f"{names[n]} -> {names[m]}"] = str(error)
-                raise
-
-        pairs = np.argwhere(~np.eye(M, dtype=np.bool_))
-        key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
-        how = (self._report, self._record, key, "pairs")
-        made = run_copies(test, PairProducts, pairs, *how)
-        products = {
-            (int(m), int(n)): found
-            for (m, n), found in zip(pairs, made, strict=True)
-            if found is not None
-        }
-        if not products:
-            raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
+        data = pair_data(self._table)
+        products, reasons = self._products(data, lags)
         found = collect(M, products)
         audit = self._nonlinear_audit(found, lags)
         if not audit.is_safe:
@@ -99,6 +78,35 @@ class NonlinearAnswer(TwoTests):
         tables.facts["curves"] = self._curves(tables, data, lags)
         tables.facts["beside"] = linear.facts
         return tables._replace(audit=audit)
+
+    def _products(
+        self, data: PairData, lags: np.ndarray
+    ) -> tuple[dict[tuple[int, int], PairProducts], dict[str, str]]:
+        """Statistics of all pairs and their copies, and why pairs have none."""
+        config, names = self._config, self._source.names
+        shifts, reasons = self._shifts_of(config.copies), {}
+
+        def test(pair: np.ndarray) -> PairProducts:
+            m, n = pair.tolist()
+            how = (REGRESSIONS[config.nonlinear_regression], lags, shifts, self._steps)
+            try:
+                return tested_pair(data, *how, config.seed, (m, n))
+            except InferenceError as error:
+                reasons[f"{names[n]} -> {names[m]}"] = str(error)
+                raise
+
+        pairs = np.argwhere(~np.eye(len(names), dtype=np.bool_))
+        key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
+        how = (self._report, self._record, key, "pairs")
+        made = run_copies(test, PairProducts, pairs, *how)
+        products = {
+            (int(m), int(n)): found
+            for (m, n), found in zip(pairs, made, strict=True)
+            if found is not None
+        }
+        if not products:
+            raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
+        return products, reasons
 
     def _nonlinear_audit(self, found: NonlinearTests, lags: np.ndarray) -> Audit:
         """P-values of some pairs on copies with shifted clocks, all regressions made anew."""

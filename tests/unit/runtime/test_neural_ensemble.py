@@ -5,17 +5,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.runtime.neural_ensemble import COLUMNS, EnsembleOptions, run_ensemble
-
-CONFIG = fg.RunConfig(
-    solver="neural",
-    test="none",
-    state_dim={"client1": 1, "client2": 2},
-    network_passes=2,
-    batch_steps=40,
-    sequence_steps=8,
-    client_hidden_dim=3,
-    server_hidden_dim=4,
-)
+from tests.configs import SMALL_NETWORKS as CONFIG
 
 
 @pytest.fixture(scope="module")
