@@ -9,7 +9,7 @@ Regressions by name:
   random Fourier features of the present states (Rahimi and Recht 2007),
 
   $$f(x) = x_{\text{linear}}^\top b + \psi(z)^\top w, \qquad
-    \min \sum_t (y_t - f(x_t))^2 + \lambda n \lVert w \rVert^2,$$
+    \min \sum_t (y_t - f(x_t))^2 + \lambda \lVert w \rVert^2,$$
 
   with products alone, with all of them or with none (plain least squares), and λ, for every
   target as its error out of fold says;
@@ -27,10 +27,10 @@ import scipy.linalg
 from jaxtyping import Bool, Float, Int
 
 NUM_FOLDS = 5
-PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""λ for features of unit variance."""
-JOINT_FEATURES, OWN_FEATURES = 100, 30
-"""Random features of all inputs together, and of every client's alone."""
+PENALTIES = (1.0, 10.0, 100.0, 1000.0)
+"""λ for features of unit variance: how many rows a penalty is worth."""
+JOINT_FEATURES, OWN_FEATURES, ALL_OWN_FEATURES = 100, 30, 120
+"""Random features of all inputs together, of every client's alone, and of all of these at most."""
 MOST_PRODUCTS = 200
 SMALLEST = 1e-10
 """Columns with a smaller share of their size left are taken as dependent on the others."""
@@ -70,56 +70,70 @@ def folds(
 
 
 class _Fold(NamedTuple):
-    """One block's ridge: from targets at the rows used to residuals at the rows tested."""
+    """One block's ridge, from sums over the rows used to residuals at the rows tested.
+
+    Attributes:
+        loads: of the features on the columns.
+        inverse: of the columns' products.
+        factors: Cholesky factors of what is left of the features, one per set and penalty.
+    """
 
     tested: np.ndarray
     used: np.ndarray
-    to_columns: np.ndarray
-    at_used: np.ndarray
-    at_tested: np.ndarray
-    rest: np.ndarray
-    rotated: np.ndarray
-    values: np.ndarray
+    loads: np.ndarray
+    inverse: np.ndarray
+    factors: list[tuple[int, np.ndarray]]
 
-    def residuals(self, targets: np.ndarray) -> np.ndarray:
-        """For every penalty and then for none of the features, (choice, row tested, target)."""
-        slopes = self.to_columns @ targets[self.used]
-        left = targets[self.used] - self.at_used @ slopes
-        by_columns = targets[self.tested] - self.at_tested @ slopes
-        moved = self.rest.T @ left / len(left)
-        shrunk = [moved / (self.values + penalty)[:, None] for penalty in PENALTIES]
-        return np.stack([*(by_columns - self.rotated @ w for w in shrunk), by_columns])
+    def residuals(self, Q: np.ndarray, psi: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Without features and then for every factor, (choice, row tested, target)."""
+        slopes = self.inverse @ (Q[self.used].T @ targets[self.used])
+        left = targets[self.used] - Q[self.used] @ slopes
+        by_columns = targets[self.tested] - Q[self.tested] @ slopes
+        # the columns leave nothing that they explain, so features need not be freed from them
+        moved = psi[self.used].T @ left
+        rest = psi[self.tested] - Q[self.tested] @ self.loads
+        shrunk = np.zeros((len(self.factors), *moved.shape))
+        for place, (count, factor) in enumerate(self.factors):
+            solved = scipy.linalg.cho_solve((factor, False), moved[:count], check_finite=False)
+            shrunk[place, :count] = solved
+        return np.concatenate([by_columns[None], by_columns - rest @ shrunk])
 
 
-def _fold(X: np.ndarray, psi: np.ndarray, tested: np.ndarray, used: np.ndarray) -> _Fold:
-    Q, R = np.linalg.qr(X[used])
-    size = np.abs(np.diag(R))
-    small = size <= SMALLEST * size.max()
-    R[:, small] = R[small] = 0.0
-    R[small, small] = 1.0
-    to_columns = scipy.linalg.solve_triangular(R, Q.T, check_finite=False)
-    to_columns[small] = 0.0
-    loads = to_columns @ psi[used]
-    rest = psi[used] - X[used] @ loads
-    values, vectors = np.linalg.eigh(rest.T @ rest / len(rest))
-    rotated = (psi[tested] - X[tested] @ loads) @ vectors
-    kept = np.maximum(values, 0.0)
-    return _Fold(tested, used, to_columns, X[used], X[tested], rest @ vectors, rotated, kept)
+def _fold(
+    moments: np.ndarray, counts: list[int], tested: np.ndarray, used: np.ndarray, columns: int
+) -> _Fold:
+    """From the products of columns and features, summed over the rows used."""
+    XX, XP, PP = (
+        moments[:columns, :columns],
+        moments[:columns, columns:],
+        moments[columns:, columns:],
+    )
+    inverse = np.linalg.pinv(XX, rcond=SMALLEST, hermitian=True)
+    loads = inverse @ XP
+    left = PP - XP.T @ loads
+    factors = [
+        (k, np.linalg.cholesky(left[:k, :k] + penalty * np.eye(k)).T)
+        for k in counts
+        for penalty in PENALTIES
+    ]
+    return _Fold(tested, used, loads, inverse, factors)
 
 
 def features_regression(design: Design, seed: int) -> Residuals:
     """Least squares, and ridge on features of the inputs."""
-    X = _with_constant(design.linear)
-    sets = _features(design.inputs, np.random.default_rng(seed))
-    rows = list(folds(design.time, design.gap))
-    parts = [[_fold(X, psi, *both) for both in rows] for psi in sets]
+    Q = _orthonormal(_with_constant(design.linear))
+    psi, counts = _features(design.inputs, np.random.default_rng(seed))
+    both = np.concatenate([Q, psi], axis=1)
+    whole = both.T @ both
+    parts = []
+    for tested, used in folds(design.time, design.gap):
+        rest = both[~used]
+        parts.append(_fold(whole - rest.T @ rest, counts, tested, used, Q.shape[1]))
 
     def residuals(targets: np.ndarray) -> np.ndarray:
-        choices = np.empty((len(parts), len(PENALTIES) + 1, *targets.shape))
-        for place, folded in enumerate(parts):
-            for part in folded:
-                choices[place][:, part.tested] = part.residuals(targets)
-        choices = choices.reshape(-1, *targets.shape)
+        choices = np.empty((1 + len(counts) * len(PENALTIES), *targets.shape))
+        for part in parts:
+            choices[:, part.tested] = part.residuals(Q, psi, targets)
         best = (choices**2).sum(axis=1).argmin(axis=0)
         return np.take_along_axis(choices, best[None, None], axis=0)[0]
 
@@ -189,16 +203,24 @@ def _with_constant(columns: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
 
 
-def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
-    """Products alone, and with random Fourier features of the inputs; all of unit variance."""
+def _orthonormal(X: np.ndarray) -> np.ndarray:
+    """Columns of unit mean square that are uncorrelated over all rows and span the same."""
+    Q, size, _ = np.linalg.svd(X, full_matrices=False)
+    return Q[:, size > SMALLEST * size[0]] * np.sqrt(len(X))
+
+
+def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
+    """Products, then random Fourier features of the inputs; and how many columns a choice takes."""
     joint = np.concatenate(inputs, axis=1)
     rows, columns = np.triu_indices(joint.shape[1])
     parts = [joint[:, rows] * joint[:, columns]] if len(rows) <= MOST_PRODUCTS else []
-    parts += [_waves(part, OWN_FEATURES, rng) for part in inputs]
+    own = min(OWN_FEATURES, ALL_OWN_FEATURES // len(inputs))
+    parts += [_waves(part, own, rng) for part in inputs]
     if len(inputs) > 1:
         parts.append(_waves(joint, JOINT_FEATURES, rng))
-    sets = [*parts[:1], np.concatenate(parts, axis=1)]
-    return [psi / np.maximum(psi.std(axis=0), SMALLEST) for psi in sets]
+    psi = np.concatenate(parts, axis=1)
+    psi /= np.maximum(psi.std(axis=0), SMALLEST)
+    return psi, [*([len(rows)] if len(rows) <= MOST_PRODUCTS else []), psi.shape[1]]
 
 
 def _waves(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

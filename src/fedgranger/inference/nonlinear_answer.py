@@ -1,39 +1,31 @@
-"""The nonlinear test as the answer of a run, with its audit and the shapes of what it found.
-
-The p-values believe copies in which residuals are shifted (`nonlinear_test`). That is no proof:
-where regressions cannot describe a client, what they leave of an effect and of its cause errs
-together, which shifted residuals do not show. So some pairs are also tested on copies with shifted
-clocks and all regressions made anew; where too many are found there, the answer is the linear one.
-"""
+"""The nonlinear test as the answer of a run, with the shapes of what it found."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
+from fedgranger.inference.copy_audit import audit_facts, run_copies
 from fedgranger.inference.cross_fitting import REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
 from fedgranger.inference.nonlinear_test import (
-    NonlinearTests,
+    CauseTests,
     PairData,
-    believed_p_values,
+    cause_parts,
+    cause_tests,
     collect,
+    effect_part,
     pair_data,
-    pair_problem,
-    tested_pair,
 )
-from fedgranger.inference.residual_products import PairProducts, pair_residuals
-from fedgranger.inference.shifts import tabulate
-from fedgranger.inference.two_tests import TwoTests, collect_audit
+from fedgranger.inference.residual_products import KINDS, EffectPart, PairResiduals, pair_residuals
+from fedgranger.inference.shifts import draw_lone_shifts
+from fedgranger.inference.two_tests import TwoTests
 
-AUDIT_COPIES, AUDITED_TESTS = 16, 160
-"""Copies on which the nonlinear test is made anew, and tests on all of them together."""
+Parts = dict[tuple[int, int], EffectPart]
 
 
 class NonlinearAnswer(TwoTests):
@@ -47,105 +39,96 @@ class NonlinearAnswer(TwoTests):
                 "clients added noise to their states, which the nonlinear test cannot take out: "
                 "links through a third client would look direct; choose another test"
             )
+        data = pair_data(self._table)
         linear, fit = self._readings("it is linear, beside the nonlinear test")
         M = len(names)
         lags = np.ones((M, M), dtype=np.int64)
         for pair, block in fit.blocks.items():
             lags[pair] = block.lag.max(initial=1)
-        data = pair_data(self._table)
-        products, reasons = self._products(data, lags)
-        found = collect(M, products)
-        audit = self._nonlinear_audit(found, lags)
-        if not audit.is_safe:
-            rate, error = audit.rate()
-            doubt = (
-                f"with shifted clocks and new regressions, where no link is true, the nonlinear "
-                f"test that was asked for finds {rate:.3f}({error:.3f}) of the edges at 5 %, so "
-                "this answer is the linear one"
-            )
-            linear.facts["test_reason"] = doubt
-            linear.facts["warnings"].append(f"the nonlinear test is not believed: {doubt}")
-            return linear
+        effects, reasons = self._effects(data, lags)
+        pairs = self._pairs(data, lags, effects, reasons)
+        if not pairs:
+            raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
+        found = collect(names, pairs, self._copies(data, lags, effects))
         facts: dict[str, Any] = {
             "test_reason": reason,
-            "audit": audit_facts(audit) | {"clients": self._traits},
+            "audit": audit_facts(found.audit) | {"clients": self._traits},
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],
             "warnings": [],
         }
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
-        tables.facts["curves"] = self._curves(tables, data, lags)
+        tables.facts["curves"] = self._curves(tables, pairs)
         tables.facts["beside"] = linear.facts
-        return tables._replace(audit=audit)
+        return tables._replace(audit=found.audit)
 
-    def _products(
-        self, data: PairData, lags: np.ndarray
-    ) -> tuple[dict[tuple[int, int], PairProducts], dict[str, str]]:
-        """Statistics of all pairs and their copies, and why pairs have none."""
-        config, names = self._config, self._source.names
-        shifts, reasons = self._shifts_of(config.copies), {}
+    @property
+    def _regression(self) -> tuple[Any, int]:
+        return REGRESSIONS[self._config.nonlinear_regression], self._config.seed
 
-        def test(pair: np.ndarray) -> PairProducts:
+    def _effects(self, data: PairData, lags: np.ndarray) -> tuple[Parts, dict[str, str]]:
+        """What is left of the effect of every pair, and why pairs have no test."""
+        names, reasons = self._source.names, {}
+
+        def one(pair: np.ndarray) -> EffectPart:
             m, n = pair.tolist()
-            how = (REGRESSIONS[config.nonlinear_regression], lags, shifts, self._steps)
             try:
-                return tested_pair(data, *how, config.seed, (m, n))
+                return effect_part(data, m, n, int(lags[m, n]), *self._regression)
             except InferenceError as error:
                 reasons[f"{names[n]} -> {names[m]}"] = str(error)
                 raise
 
         pairs = np.argwhere(~np.eye(len(names), dtype=np.bool_))
+        made = run_copies(one, EffectPart, pairs, self._report, what="pairs")
+        found = zip(pairs.tolist(), made, strict=True)
+        return {(m, n): part for (m, n), part in found if part is not None}, reasons
+
+    def _pairs(
+        self, data: PairData, lags: np.ndarray, effects: Parts, reasons: dict[str, str]
+    ) -> dict[tuple[int, int], PairResiduals]:
+        """Residuals of effects and causes together; adds why a cause has none."""
+        names, out = self._source.names, {}
+        for n in range(len(names)):
+            own = {m: part for (m, k), part in effects.items() if k == n}
+            try:
+                causes = cause_parts(data, n, {int(lags[m, n]) for m in own}, *self._regression)
+            except InferenceError as error:
+                reasons.update({f"{names[n]} -> {names[m]}": str(error) for m in own})
+                continue
+            for m, part in own.items():
+                out[m, n] = pair_residuals(part, causes[int(lags[m, n])])
+        return out
+
+    def _copies(self, data: PairData, lags: np.ndarray, effects: Parts) -> np.ndarray:
+        """W/k, k and N − k on copies with one cause's clock shifted at a time."""
+        config, M, steps = self._config, len(self._source.names), self._steps
+        shifts = draw_lone_shifts(steps, config.copies, config.seed, self._period)
+        causes = np.arange(M)
+        rows = np.stack([np.repeat(shifts, M), np.tile(causes, len(shifts))], axis=1)
+
+        def one(row: np.ndarray) -> CauseTests:
+            shift, n = row.tolist()
+            own = {m: part for (m, k), part in effects.items() if k == n}
+            wanted = {int(lags[m, n]) for m in own}
+            parts = cause_parts(data.shifted(n, shift, steps), n, wanted, *self._regression)
+            return cause_tests(own, lags[:, n], parts)
+
         key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
-        how = (self._report, self._record, key, "pairs")
-        made = run_copies(test, PairProducts, pairs, *how)
-        products = {
-            (int(m), int(n)): found
-            for (m, n), found in zip(pairs, made, strict=True)
-            if found is not None
-        }
-        if not products:
-            raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
-        return products, reasons
-
-    def _nonlinear_audit(self, found: NonlinearTests, lags: np.ndarray) -> Audit:
-        """P-values of some pairs on copies with shifted clocks, all regressions made anew."""
-        names, config = self._source.names, self._config
-        M, pairs = len(names), np.array(sorted(found.products))
-        each = min(-(-AUDITED_TESTS // AUDIT_COPIES), len(pairs))
-        shifts = self._shifts_of(AUDIT_COPIES)
-        rng = np.random.default_rng([config.seed, M])
-        chosen = [pairs[rng.permutation(len(pairs))[:each]] for _ in shifts]
-        none = np.zeros((0, M), dtype=np.int64)
-
-        def test(place: np.ndarray) -> PairTests:
-            copy = int(place[0])
-            data = pair_data(tabulate(self._shifted(shifts[copy])))
-            how = (REGRESSIONS[config.nonlinear_regression], lags, none, self._steps, config.seed)
-            made = {(m, n): tested_pair(data, *how, (m, n)) for m, n in chosen[copy].tolist()}
-            p_value = believed_p_values(found, made)
-            statistic = stats.chi2.isf(np.maximum(p_value, 1e-300), 1)
-            return PairTests(statistic, np.ones((M, M)), p_value)
-
-        places = np.arange(AUDIT_COPIES)[:, None]
-        key = f"nonlinear audit {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
-        how = (self._report, self._record, key, "copies")
-        made = run_copies(test, PairTests, places, *how)
-        known = np.where(np.isfinite(found.p_value), found.p_value, 1.0)
-        tests = PairTests(stats.chi2.isf(known, 1), np.ones((M, M)), found.p_value)
-        return collect_audit("nonlinear", names, tests, made)
+        made = run_copies(one, CauseTests, rows, self._report, self._record, key)
+        missing = np.full((M, len(KINDS), 3), np.nan)
+        values = np.stack([missing if part is None else part.values for part in made])
+        return np.moveaxis(values.reshape(len(shifts), M, *missing.shape), 1, 2)
 
     def _curves(
-        self, tables: EdgeInference, data: PairData, lags: np.ndarray
+        self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
     ) -> dict[str, dict[str, Any]]:
         """Shapes of the edges that were found."""
-        config, names = self._config, self._source.names
+        names, dims = self._source.names, self._source.dims
         is_edge = tables.edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         out = {}
         for cause, effect in tables.edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):
             m, n = names.index(effect), names.index(cause)
-            problem = pair_problem(data, m, n, int(lags[m, n]))
-            left = pair_residuals(problem, REGRESSIONS[config.nonlinear_regression], config.seed)
-            curve = effect_curve(left, self._source.dims[n], config.confidence)
+            curve = effect_curve(pairs[m, n], dims[n], self._config.confidence)
             out[f"{cause} -> {effect}"] = curve.facts()
         return out

@@ -52,7 +52,7 @@ def nonlinear_tables(
             strength = low = high = statistic = np.nan
             df = 0
             if products is not None and np.isfinite(p):
-                strength = np.sqrt(max(float(products.explained[0]), 0.0))
+                strength = np.sqrt(max(products.explained, 0.0))
                 low, high = strength_interval(products, config.confidence)
                 df = int(products.df.sum())
                 statistic = float(stats.chi2.isf(max(p, 1e-300), df))
@@ -92,8 +92,8 @@ def kinds_found(p_values: dict[str, float], alpha: float) -> list[str]:
 
 def strength_interval(products: PairProducts, confidence: float) -> tuple[float, float]:
     """Interval of the strength: ρ with N p ρ²/(1 − ρ²) the noncentrality of F(k, N p − k)."""
-    k, count = products.spread
-    share = max(1 - (1 - float(products.explained[0])) * (count - k) / count, 0.0)
+    k, count = products.counts
+    share = max(1 - (1 - products.explained) * (count - k) / count, 0.0)
     rest = max(count - k, 1.0)
     statistic = share / max(1 - share, 1e-12) * rest / k
     ratios = products.copies / stats.f.median(products.df, products.rest)
@@ -103,11 +103,10 @@ def strength_interval(products: PairProducts, confidence: float) -> tuple[float,
     def end(level: float) -> float:
         if stats.f.cdf(statistic, k, rest) <= level:
             return 0.0
-        root = optimize.brentq(
+        root = optimize.root_scalar(
             lambda size: np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size)) - level,
-            1e-9,
-            SEARCH,
-        )
+            bracket=(1e-9, SEARCH),
+        ).root
         return float(np.sqrt(root / (root + count)))
 
     return end((1 + confidence) / 2), end((1 - confidence) / 2)

@@ -1,9 +1,10 @@
-"""The nonlinear test of all pairs: residual products of every kind, against shifted copies.
+"""The nonlinear test of all pairs: residual products of every kind, against copies of each cause.
 
-Each pair has regressions of its own. Its copies shift what is new in the cause against what is left
-of the effect, so that no regression is made again: bursts, tails and slow remainders of both stay,
-their link is broken. Each kind is calibrated by its copies (`calibrate`); the kinds' p-values are
-combined.
+Every pair has a regression of its effect, every cause one of its states that serves all its pairs.
+In a copy one cause's clock is shifted against all others, which breaks its links and leaves the
+rest as it is, and its regression is made anew: where f and g cannot describe the clients, they err
+together in the copy as they do in the data. Each kind is calibrated by its copies (`calibrate`);
+the kinds' p-values are combined.
 """
 
 from __future__ import annotations
@@ -12,19 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import stats
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.calibrate import Calibrated, Formula, calibrate
+from fedgranger.inference.calibrate import Formula, calibrate
+from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.cross_fitting import NUM_FOLDS, Design, Regression
 from fedgranger.inference.residual_products import (
     KINDS,
-    PairProblem,
+    CausePart,
+    EffectPart,
     PairProducts,
+    PairResiduals,
+    Problem,
+    cause_part,
     combine,
-    pair_products,
+    explained_share,
+    kind_statistics,
     pair_residuals,
 )
 from fedgranger.inference.shifts import StateTable
+from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import unit_covariance
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
@@ -32,15 +41,46 @@ LARGEST_STATE = 6.0
 """Standard deviations that no state exceeds where it acts nonlinearly: a single burst would
 otherwise be all of its square. Up to half of that hardly anything changes."""
 ROWS_PER_COLUMN = 2
+MOST_STEPS = 200_000
+"""Features of one regression of a longer record do not fit in the memory of a small machine."""
 
 
 class PairData(NamedTuple):
     """What all pairs share: states of unit covariance, bounded ones, and unbroken steps."""
 
-    table: StateTable
+    source: StateSource
     states: Float[np.ndarray, "time state"]
     bounded: Float[np.ndarray, "time state"]
     unbroken: Int[np.ndarray, "time client"]
+
+    def at(self, time: np.ndarray, client: int, lag: int, *, bounded: bool = False) -> np.ndarray:
+        """A client's states so many steps before t + 1."""
+        states = self.bounded if bounded else self.states
+        return states[time + 1 - lag][:, self.source.owner == client]
+
+    def shifted(self, client: int, shift: int, steps: int) -> PairData:
+        """The first `steps` steps with this client's clock shifted, around the circle."""
+        own, states, bounded = (
+            self.source.owner == client,
+            self.states[:steps],
+            self.bounded[:steps],
+        )
+        unbroken = self.unbroken[:steps].copy()
+        unbroken[:, client] = np.roll(unbroken[:, client], shift)
+        states, bounded = (
+            np.where(own, np.roll(part, shift, axis=0), part) for part in (states, bounded)
+        )
+        return PairData(self.source, states, bounded, unbroken)
+
+
+class CauseTests(NamedTuple):
+    """Statistics of one cause in one copy, for every effect; NaN where there is none.
+
+    Attributes:
+        values: W/k, k and N − k.
+    """
+
+    values: Float[np.ndarray, "effect kind _"]
 
 
 class NonlinearTests(NamedTuple):
@@ -49,19 +89,28 @@ class NonlinearTests(NamedTuple):
     Attributes:
         p_value: of the kinds together.
         kinds: p-value of each kind.
-        laws: what the copies say of each kind's statistic.
-        products: by (effect, cause).
+        audit: p-values by the formula on the copies, kinds together.
+        products: by (effect, cause), where there are any.
     """
 
     p_value: Float[np.ndarray, "effect cause"]
     kinds: Float[np.ndarray, "kind effect cause"]
-    laws: tuple[Calibrated, ...]
+    audit: Audit
     products: dict[tuple[int, int], PairProducts]
 
 
 def pair_data(table: StateTable) -> PairData:
-    """Scale every client's states over the steps at which it was observed."""
+    """Scale every client's states over the steps at which it was observed.
+
+    Raises:
+        InferenceError: the record is too long for the regressions.
+    """
     source = table.source
+    if source.num_steps > MOST_STEPS:
+        raise InferenceError(
+            f"the nonlinear test takes at most {MOST_STEPS} time steps, these data have "
+            f"{source.num_steps}; give a part of them or choose another test"
+        )
     states = np.zeros(table.states.shape)
     for m in range(len(source.dims)):
         rows, own = np.flatnonzero(table.observed[:, m]), np.flatnonzero(source.owner == m)
@@ -69,86 +118,116 @@ def pair_data(table: StateTable) -> PairData:
         states[np.ix_(rows, own)] = unit_covariance(part - part.mean(axis=0))
     bounded = states / (1 + (states / LARGEST_STATE) ** 4) ** 0.25
     none = np.zeros(len(source.dims), dtype=np.int64)
-    return PairData(table, states, bounded, unbroken_steps(none, table.observed, table.starts))
+    return PairData(source, states, bounded, unbroken_steps(none, table.observed, table.starts))
 
 
-def pair_problem(data: PairData, effect: int, cause: int, lags: int) -> PairProblem:
-    """Rows at which everything is there, and what they hold; `lags` of the cause are tested.
+def effect_problem(data: PairData, effect: int, cause: int, lags: int) -> Problem:
+    """The effect's next states, from its own past and the others' without the cause.
 
     Raises:
-        InferenceError: there are too few of them.
+        InferenceError: there are too few rows at which all of that is there.
     """
-    source, deep = data.table.source, lags + 1
+    source, deep = data.source, lags + 1
     own_lags = max(int(source.own_lags[effect]), 1)
-    need = np.full(len(source.dims), deep)
-    need[effect] = own_lags
-    ready = np.all(data.unbroken[:-1] >= need, axis=1)
-    ready &= data.unbroken[1:, effect] > own_lags
-    t = np.flatnonzero(ready)
     others = [k for k in range(len(source.dims)) if k not in (effect, cause)]
+    ready = data.unbroken[1:, effect] > own_lags
+    ready &= (data.unbroken[:-1, others] >= deep).all(axis=1)
+    t = np.flatnonzero(ready)
+    linear = [data.at(t, effect, lag) for lag in range(1, own_lags + 1)]
+    linear += [data.at(t, k, lag) for k in others for lag in range(1, deep + 1)]
+    inputs = [data.at(t, k, 1, bounded=True) for k in (effect, *others)]
+    what = f"{source.names[cause]} -> {source.names[effect]}"
+    return Problem(_design(what, t, linear, inputs, max(own_lags, deep)), data.at(t, effect, 0))
 
-    def at(states: np.ndarray, client: int, lag: int) -> np.ndarray:
-        return states[t + 1 - lag][:, source.owner == client]
 
-    linear = [at(data.states, effect, lag) for lag in range(1, own_lags + 1)]
-    linear += [at(data.states, k, lag) for k in others for lag in range(1, deep + 1)]
-    linear.append(at(data.states, cause, deep))
+def cause_problem(data: PairData, cause: int, lags: int) -> Problem:
+    """The cause's states at the tested lags, from the others' past and its own before those lags.
+
+    Raises:
+        InferenceError: there are too few rows at which all of that is there.
+    """
+    source, deep = data.source, lags + 1
+    others = [k for k in range(len(source.dims)) if k != cause]
+    t = np.flatnonzero((data.unbroken >= deep).all(axis=1))
+    linear = [data.at(t, k, lag) for k in others for lag in range(1, deep + 1)]
+    linear.append(data.at(t, cause, deep))
+    inputs = [data.at(t, cause, deep, bounded=True)]
+    inputs += [data.at(t, k, 1, bounded=True) for k in others]
+    targets = [data.at(t, cause, lag, bounded=True) for lag in range(1, deep)]
+    design = _design(source.names[cause], t, linear, inputs, deep)
+    return Problem(design, np.concatenate(targets, axis=1))
+
+
+def _design(
+    what: str, time: np.ndarray, linear: list[np.ndarray], inputs: list[np.ndarray], gap: int
+) -> Design:
     columns = np.concatenate(linear, axis=1)
-    if len(t) * (NUM_FOLDS - 1) / NUM_FOLDS < ROWS_PER_COLUMN * (1 + columns.shape[1]):
-        names = source.names
+    if len(time) * (NUM_FOLDS - 1) / NUM_FOLDS < ROWS_PER_COLUMN * (1 + columns.shape[1]):
         raise InferenceError(
-            f"{names[cause]} -> {names[effect]}: {len(t)} usable rows for {columns.shape[1]} "
-            "columns of the nonlinear test; give more data, fewer states or fewer lags"
+            f"{what}: {len(time)} usable rows for {columns.shape[1]} columns of the nonlinear "
+            "test; give more data, fewer states or fewer lags"
         )
-    inputs = [at(data.bounded, effect, 1), at(data.bounded, cause, deep)]
-    inputs += [at(data.bounded, k, 1) for k in others]
-    past = [at(data.bounded, cause, lag) for lag in range(1, deep)]
-    design = Design(t, columns, inputs, max(own_lags, deep))
-    return PairProblem(design, at(data.states, effect, 0), inputs[0], np.concatenate(past, axis=1))
+    return Design(time, columns, inputs, gap)
 
 
-def tested_pair(
-    data: PairData,
-    regression: Regression,
-    lags: Int[np.ndarray, "effect cause"],
-    shifts: Int[np.ndarray, "copy client"],
-    steps: int,
-    seed: int,
-    pair: tuple[int, int],
-) -> PairProducts:
-    """Regressions, statistics and copies of one pair (effect, cause)."""
-    m, n = pair
-    problem = pair_problem(data, m, n, int(lags[m, n]))
-    left = pair_residuals(problem, regression, seed)
-    return pair_products(left, problem.design.time, shifts[:, n] - shifts[:, m], steps)
+def effect_part(
+    data: PairData, effect: int, cause: int, lags: int, regression: Regression, seed: int
+) -> EffectPart:
+    """What is left of the effect in a pair."""
+    problem = effect_problem(data, effect, cause, lags)
+    left = regression(problem.design, seed)(problem.targets)
+    return EffectPart(problem.design.time, left, problem.design.inputs[0])
 
 
-def collect(num_clients: int, products: dict[tuple[int, int], PairProducts]) -> NonlinearTests:
+def cause_parts(
+    data: PairData, cause: int, lags: set[int], regression: Regression, seed: int
+) -> dict[int, CausePart]:
+    """What is new in a cause, by the number of lags that are tested."""
+    problems = {count: cause_problem(data, cause, count) for count in sorted(lags)}
+    return {count: cause_part(part, regression, seed) for count, part in problems.items()}
+
+
+def cause_tests(
+    effects: dict[int, EffectPart], lags: Int[np.ndarray, " effect"], causes: dict[int, CausePart]
+) -> CauseTests:
+    """Statistics of one cause for the given effects."""
+    values = np.full((len(lags), len(KINDS), 3), np.nan)
+    for m, effect in effects.items():
+        values[m] = kind_statistics(pair_residuals(effect, causes[int(lags[m])]))
+    return CauseTests(values)
+
+
+def collect(
+    names: tuple[str, ...],
+    pairs: dict[tuple[int, int], PairResiduals],
+    copies: Float[np.ndarray, "copy effect cause kind _"],
+) -> NonlinearTests:
     """Calibrate every kind over all pairs, and combine the kinds."""
-    shape, copies = (num_clients, num_clients), max(len(p.copies) for p in products.values())
-    statistic, df, rest = (np.full((len(KINDS), *shape), fill) for fill in (np.nan, 1.0, 2.0))
-    shifted = np.full((copies, len(KINDS), *shape), np.nan)
-    for (m, n), found in products.items():
-        statistic[:, m, n], df[:, m, n], rest[:, m, n] = found[:3]
-        shifted[:, :, m, n] = found.copies
-    laws = tuple(
-        calibrate(statistic[k], df[k], shifted[:, k], Formula(np.ones(shape), rest[k]))
-        for k in range(len(KINDS))
+    shifted, own_df, own_rest = np.moveaxis(copies, (4, 3), (0, 2))
+    shape = (len(KINDS), len(names), len(names))
+    statistic, df, rest = np.full(shape, np.nan), np.ones(shape), np.full(shape, 2.0)
+    products = {}
+    for (m, n), pair in pairs.items():
+        at = (slice(None), m, n)
+        statistic[at], df[at], rest[at] = kind_statistics(pair).T
+        copied, (share, counts) = shifted[:, :, m, n], explained_share(pair)
+        products[m, n] = PairProducts(statistic[at], df[at], rest[at], copied, share, counts)
+    rest = np.maximum(rest, 2.0)  # of pairs without a statistic
+    kinds = np.stack(
+        [
+            calibrate(
+                statistic[k], df[k], shifted[:, k], Formula(np.ones(shape[1:]), rest[k])
+            ).p_value
+            for k in range(len(KINDS))
+        ]
     )
-    kinds = np.stack([law.p_value for law in laws])
-    return NonlinearTests(combine(kinds), kinds, laws, products)
+    p_value = combine(kinds)
+    by_formula = np.stack([combine(part) for part in stats.f.sf(shifted, own_df, own_rest)])
+    tests = PairTests(_statistic(p_value), np.ones(p_value.shape), p_value)
+    refused = int(np.isnan(by_formula).all(axis=(1, 2)).sum())
+    audit = Audit("nonlinear", names, tests, _statistic(by_formula), by_formula, refused)
+    return NonlinearTests(p_value, kinds, audit, products)
 
 
-def believed_p_values(
-    found: NonlinearTests, products: dict[tuple[int, int], PairProducts]
-) -> Float[np.ndarray, "effect cause"]:
-    """P-values of other statistics of the same pairs, against the laws that were found."""
-    kinds = np.full(found.kinds.shape, np.nan)
-    for place, law in enumerate(found.laws):
-        statistic = np.full(found.p_value.shape, np.nan)
-        for pair, made in products.items():
-            statistic[pair] = made.statistic[place]
-        known = np.isfinite(statistic) & np.isfinite(law.p_value)
-        tail = law.law.tail(np.where(known, statistic, 1.0))
-        kinds[place] = np.where(known, tail, np.nan)
-    return combine(kinds)
+def _statistic(p_value: np.ndarray) -> np.ndarray:
+    return stats.chi2.isf(np.maximum(p_value, 1e-300), 1)

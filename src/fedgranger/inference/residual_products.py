@@ -1,10 +1,10 @@
 r"""Do what is new in a cause and what is left of an effect move together, in any of three ways?
 
-For cause n and effect m let Z be all that may explain either: the effect's own past, the other
-clients', and the cause's before the lags that are tested. With regressions out of fold
+For cause n and effect m let Z be what may explain the effect: its own past and the other clients'.
+The cause is predicted from all clients' pasts but its own tested lags. With regressions out of fold
 (`cross_fitting`)
 
-$$u_t = s_m(t{+}1) - \hat f(Z_t), \qquad v_t = s_n(t) - \hat g(Z_t).$$
+$$u_t = s_m(t{+}1) - \hat f(Z_t), \qquad v_t = s_n(t) - \hat g(\text{others}, s_n(t{-}1)).$$
 
 Where n does not drive m, \(E[u_t\, \varphi_t] = 0\) for every φ that Z predicts to be zero, and
 errors of \(\hat f\) and \(\hat g\) enter only as their product (generalised covariance measure,
@@ -20,7 +20,9 @@ For k products over N steps, \(\psi_t = u_t \otimes \varphi_t\),
 $$W = N \bar\psi^\top \widehat{\mathrm{Cov}}(\psi)^{-1} \bar\psi, \qquad
   \frac{N - k}{k (N - 1)}\, W \sim F(k, N - k)$$
 
-(Hotelling). The law that counts is that of copies in which φ is shifted in time against u.
+(Hotelling). g and v do not depend on the effect, so they serve all of a cause's pairs. The law
+that counts is that of copies in which the cause's clock is shifted and g is made anew
+(`nonlinear_test`).
 """
 
 from __future__ import annotations
@@ -41,23 +43,31 @@ DEPENDENT = 1e-10
 SMALLEST_P, LARGEST_P = 1e-15, 1 - 1e-6
 
 
-class PairProblem(NamedTuple):
-    """One pair: what is predicted, and from what; one row per usable time step.
-
-    Attributes:
-        effect: the effect's next states.
-        own: its present ones, bounded.
-        cause: the cause's states at the tested lags, bounded, lag after lag.
-    """
+class Problem(NamedTuple):
+    """What is predicted, and from what; one row per usable time step."""
 
     design: Design
-    effect: Float[np.ndarray, "row effect_state"]
+    targets: Float[np.ndarray, "row column"]
+
+
+class EffectPart(NamedTuple):
+    """u, and the effect's own present states, bounded."""
+
+    time: Int[np.ndarray, " row"]
+    left: Float[np.ndarray, "row effect_state"]
     own: Float[np.ndarray, "row effect_state"]
-    cause: Float[np.ndarray, "row cause_state"]
+
+
+class CausePart(NamedTuple):
+    """v, and φ of the quadratic kind."""
+
+    time: Int[np.ndarray, " row"]
+    left: Float[np.ndarray, "row cause_state"]
+    quadratic: Float[np.ndarray, "row _"]
 
 
 class PairResiduals(NamedTuple):
-    """u, and φ of every kind in the order of `KINDS`; one row per usable time step."""
+    """u, and φ of every kind in the order of `KINDS`, where both are known."""
 
     effect: Float[np.ndarray, "row effect_state"]
     shapes: tuple[Float[np.ndarray, "row _"], ...]
@@ -71,57 +81,40 @@ class PairProducts(NamedTuple):
         df: k.
         rest: N − k.
         copies: W/k of the copies, (copy, kind); there may be none.
-        explained: one entry, the share of u that all φ explain together, adjusted for their number.
-        spread: two entries, numbers of φ times states, and of rows times states.
+        explained: the share of u that all φ explain together, adjusted for their number.
+        counts: numbers of φ times states, and of rows times states.
     """
 
     statistic: Float[np.ndarray, " kind"]
     df: Float[np.ndarray, " kind"]
     rest: Float[np.ndarray, " kind"]
     copies: Float[np.ndarray, "copy kind"]
-    explained: Float[np.ndarray, " _"]
-    spread: Float[np.ndarray, " _"]
+    explained: float
+    counts: tuple[int, int]
 
 
-def pair_residuals(problem: PairProblem, regression: Regression, seed: int) -> PairResiduals:
-    """U and φ of one pair."""
-    split = problem.effect.shape[1]
-    both = np.concatenate([problem.effect, problem.cause], axis=1)
+def cause_part(problem: Problem, regression: Regression, seed: int) -> CausePart:
+    """V and its squares of one cause."""
     residuals = regression(problem.design, seed)
-    left = residuals(both)
-    u, v = left[:, :split], left[:, split:]
-    predicted = problem.cause - v
+    v = residuals(problem.targets)
+    predicted = problem.targets - v
     i, j = np.triu_indices(v.shape[1])
     square = residuals(v[:, i] * v[:, j])
     quadratic = predicted[:, i] * v[:, j] + v[:, i] * predicted[:, j] + square
-    interaction = (v[:, :, None] * problem.own[:, None, :]).reshape(len(v), -1)
-    return PairResiduals(u, (v, quadratic, interaction))
+    return CausePart(problem.design.time, v, quadratic)
 
 
-def pair_products(
-    pair: PairResiduals, time: Int[np.ndarray, " row"], shifts: Int[np.ndarray, " copy"], steps: int
-) -> PairProducts:
-    """Statistics of one pair on the data, and on copies with φ shifted around `steps` steps."""
-    found = np.array([product_statistic(pair.effect, phi) for phi in pair.shapes])
-    row = np.full(steps, -1)
-    inside = time < steps
-    row[time[inside]] = np.flatnonzero(inside)
-    copies = np.full((len(shifts), len(KINDS)), np.nan)
-    for copy, shift in enumerate(shifts):
-        moved = np.roll(row, shift)
-        known = (row >= 0) & (moved >= 0)
-        for kind, phi in enumerate(pair.shapes):
-            part = phi[moved[known]]
-            copies[copy, kind] = product_statistic(pair.effect[row[known]], part)[0]
-    explained, counts = _explained(pair)
-    return PairProducts(
-        found[:, 0],
-        found[:, 1],
-        found[:, 2],
-        copies,
-        np.array([explained]),
-        np.array(counts, dtype=np.float64),
-    )
+def pair_residuals(effect: EffectPart, cause: CausePart) -> PairResiduals:
+    """U and φ of one pair, at the steps at which both are known."""
+    _, a, b = np.intersect1d(effect.time, cause.time, assume_unique=True, return_indices=True)
+    v = cause.left[b]
+    interaction = (v[:, :, None] * effect.own[a][:, None, :]).reshape(len(v), -1)
+    return PairResiduals(effect.left[a], (v, cause.quadratic[b], interaction))
+
+
+def kind_statistics(pair: PairResiduals) -> Float[np.ndarray, "kind _"]:
+    """W/k, k and N − k of every kind."""
+    return np.array([product_statistic(pair.effect, phi) for phi in pair.shapes])
 
 
 def product_statistic(
@@ -145,8 +138,11 @@ def product_statistic(
     return float(W * rest / (k * (N - 1))), k, rest
 
 
-def _explained(pair: PairResiduals) -> tuple[float, tuple[int, int]]:
-    """Share of u, scaled to unit covariance, that least squares on all φ explain."""
+def explained_share(pair: PairResiduals) -> tuple[float, tuple[int, int]]:
+    """Share of u, scaled to unit covariance, that least squares on all φ explain, adjusted.
+
+    And the numbers of φ times states, and of rows times states.
+    """
     u, X = pair.effect, np.concatenate(pair.shapes, axis=1)
     X = X[:, X.std(axis=0) > 0]
     fitted = X @ np.linalg.lstsq(X, u, rcond=None)[0]

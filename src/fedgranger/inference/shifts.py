@@ -122,6 +122,19 @@ def draw_shifts(
     return out
 
 
+def draw_lone_shifts(
+    num_steps: int, copies: int, seed: int, period: int = 1
+) -> Int[np.ndarray, " copy"]:
+    """Shifts of one clock against all others, whole multiples of `period`, spread over the record.
+
+    One in each of equal parts of the circle of `num_steps`, without its first and last tenth.
+    """
+    rng = np.random.default_rng([seed, num_steps])
+    share = (np.arange(copies) + rng.random(copies)) / copies
+    place = LEAST_DISTANCE + (1 - 2 * LEAST_DISTANCE) * share
+    return np.floor(place * (num_steps // period)).astype(np.int64) * period
+
+
 def common_period(periods: tuple[int, ...], num_steps: int) -> int:
     """Steps after which all cycles repeat, as far as the record holds ten of them; 1: none."""
     found = 1
