@@ -38,6 +38,7 @@ class DataFacts(TypedDict):
     hash: str
     num_steps: int
     num_segments: int
+    period: NotRequired[dict[str, Any]]
     notes: list[str]
     clients: dict[str, ClientFacts]
     findings: NotRequired[list[dict[str, Any]]]
@@ -139,6 +140,8 @@ class InferenceFacts(TypedDict):
     kinds: NotRequired[dict[str, dict[str, float]]]
     kinds_found: NotRequired[dict[str, list[str]]]
     curves: NotRequired[dict[str, dict[str, Any]]]
+    responses: NotRequired[dict[str, dict[str, Any]]]
+    sensor_responses: NotRequired[dict[str, dict[str, Any]]]
     beside: NotRequired[InferenceFacts]
 
 

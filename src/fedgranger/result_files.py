@@ -18,6 +18,7 @@ import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.copy_audit import Audit, PairTests
+from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.normal_operation import Monitor, Season
@@ -33,6 +34,7 @@ OVER_TIME_FILE = "edges_over_time.csv"
 NAMES = ("cause", "effect")
 TIMES = ("start", "end")
 OVER_TIME = "over_time."
+RESPONSES = "responses."
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
 OTHER_FILES = tuple(
@@ -58,6 +60,11 @@ def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
         out[f"{kind}_audit_statistics"] = found.audit.statistics
         out[f"{kind}_audit_p_values"] = found.audit.p_values
         out[f"{kind}_audit_names"] = np.array(found.audit.names)
+    if found.responses:
+        out[f"{RESPONSES}edges"] = np.array(list(found.responses), dtype=np.str_)
+    for place, response in enumerate(found.responses.values()):
+        parts = response._asdict().items()
+        out |= {f"{RESPONSES}{place}.{name}": np.asarray(part) for name, part in parts}
     return out | ({} if found.beside is None else inference_arrays(found.beside))
 
 
@@ -77,6 +84,8 @@ def read_inference(
     found = _read(folder, facts, arrays, "")
     if found is not None and any(name.startswith(OVER_TIME) for name in arrays):
         found = found._replace(over_time=_table(folder, arrays, OVER_TIME, OVER_TIME_FILE))
+    if found is not None and f"{RESPONSES}edges" in arrays:
+        found = found._replace(responses=_responses(arrays))
     other = facts.get("beside")
     if found is None or other is None:
         return found
@@ -111,6 +120,14 @@ def _read(
         dict(facts),
         audit,
     )
+
+
+def _responses(arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], EdgeResponse]:
+    out = {}
+    for place, (cause, effect) in enumerate(arrays[f"{RESPONSES}edges"].tolist()):
+        parts = {name: arrays[f"{RESPONSES}{place}.{name}"] for name in EdgeResponse._fields}
+        out[cause, effect] = EdgeResponse(**parts)
+    return out
 
 
 def _as_array(table: pd.DataFrame, name: str) -> np.ndarray:

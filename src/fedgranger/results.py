@@ -45,6 +45,10 @@ from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.record import Propagation
 
 ROOT_CAUSE_FILE = "rca.json"
+RESPONSE_COLUMNS = (
+    *("cause", "effect", "cause_sensor", "effect_sensor"),
+    *("step", "change", "low", "high"),
+)
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
@@ -164,6 +168,32 @@ class Result:
                 else "this run did not follow its edges in time; fit with time_windows=8"
             )
         table = self.inference.over_time
+        for column, name in (("cause", cause), ("effect", effect)):
+            if name is not None and name not in self.clients:
+                raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
+            table = table if name is None else table.loc[table[column] == name]
+        return table.reset_index(drop=True)
+
+    def responses(self, cause: str | None = None, effect: str | None = None) -> pd.DataFrame:
+        """What every edge that was found does: the effect's change by step after the cause's.
+
+        In the units of the two sensors that show the edge best, for one unit more at the cause's;
+        where no sensors are known (in a federation) in standard deviations of the states. `low` and
+        `high` bound the change at each step at the run's confidence.
+
+        Args:
+            cause: only edges from this client.
+            effect: only edges to this client.
+        """
+        facts = self.manifest["inference"]
+        sensors, rows = facts.get("sensor_responses") or {}, []
+        for edge, found in (facts.get("responses") or {}).items():
+            shown = sensors.get(edge, found)
+            pair = tuple(edge.split(" -> ", 1))
+            names = (shown.get("cause_sensor"), shown.get("effect_sensor"))
+            curve = zip(*(shown[name] for name in ("value", "low", "high")), strict=True)
+            rows += [(*pair, *names, step, *values) for step, values in enumerate(curve)]
+        table = pd.DataFrame(rows, columns=list(RESPONSE_COLUMNS))
         for column, name in (("cause", cause), ("effect", effect)):
             if name is not None and name not in self.clients:
                 raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")

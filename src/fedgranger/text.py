@@ -87,3 +87,20 @@ def format_bytes(count: float | None) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+
+
+_SPANS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+
+
+def elapsed(steps: float, step_seconds: float | None) -> str:
+    """So many steps as a time span, or as steps where their length is not known.
+
+    Example:
+        >>> elapsed(2, 60.0), elapsed(90, 60.0), elapsed(3, None), elapsed(1, None)
+        ('2 min', '1.5 h', '3 steps', '1 step')
+    """
+    if step_seconds is None:
+        return f"{steps:g} step{'' if steps == 1 else 's'}"
+    seconds = steps * step_seconds
+    size, unit = next((span for span in _SPANS if seconds >= span[0]), _SPANS[-1])
+    return f"{seconds / size:.3g} {unit}"

@@ -25,6 +25,7 @@ from fedgranger.inference.answer import (
     question_sentences,
     shape_sentences,
 )
+from fedgranger.inference.response_words import response_sentences
 from fedgranger.results import Result
 
 
@@ -90,7 +91,8 @@ def edges(
     print_line(" ".join(sentences))
     if is_tested:
         out.print(edge_table(table, top))
-        for line in (*shape_sentences(facts), *untested_lines(table, facts)):
+        words = response_sentences(facts, result.manifest["data"]).values()
+        for line in (*words, *shape_sentences(facts), *untested_lines(table, facts)):
             print_line(line)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)

@@ -28,6 +28,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
+from fedgranger.inference.response_words import response_sentences
 from fedgranger.option_fields import check_choice
 from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.html import write_run_report
@@ -128,7 +129,9 @@ def print_answer(result: Result, limit: int | None) -> None:
         return
     edges = result.edges(sort=True)
     out.print(edge_table(edges, limit))
-    for line in untested_lines(edges, result.test_facts()):
+    facts = result.test_facts()
+    words = response_sentences(facts, result.manifest["data"]).values()
+    for line in (*words, *untested_lines(edges, facts)):
         print_line(line)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -214,6 +214,15 @@ def period_text(grid: TimeGrid) -> str:
     parts = f" in {count} stretches" if count > 1 else ""
     every = interval_text(grid.interval, grid.time_kind)
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
+
+
+def period_facts(grid: TimeGrid) -> dict[str, Any]:
+    """The common axis for the manifest; seconds only where it has time stamps."""
+    is_stamped = grid.time_kind == "stamps"
+    return {
+        "text": period_text(grid),
+        "step_seconds": float(grid.interval) / 1e9 if is_stamped else None,
+    }
 
 
 def _common_interval(ranges: Mapping[str, TimeRange]) -> Fraction:

@@ -16,6 +16,7 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
+from fedgranger.data.time_axis import period_facts
 from fedgranger.federation.coordinator import Coordinator
 from fedgranger.federation.protocol import ServerResult
 from fedgranger.federation.training_rounds import Training
@@ -53,6 +54,7 @@ def to_result(
         "hash": hashlib.sha256(whole.encode()).hexdigest(),
         "num_steps": found.grid.num_steps,
         "num_segments": len(found.grid.stretches),
+        "period": period_facts(found.grid),
         "notes": found.notes,
         "clients": {
             name: {

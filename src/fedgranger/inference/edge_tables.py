@@ -14,6 +14,7 @@ from fedgranger.inference.calibrate import Calibrated
 from fedgranger.inference.copy_audit import Audit
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.decision import decide, is_wanted
+from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
 from fedgranger.inference.wald import all_entry_tests, padded_blocks, wald_tests
@@ -59,6 +60,7 @@ class EdgeInference(NamedTuple):
         beside: the answer of the other test, when both were made.
         over_time: every edge in every stretch of the record, when it was asked for
             (`over_time.COLUMNS`).
+        responses: what the edges that were found do, by (cause, effect).
     """
 
     transition: Float[np.ndarray, "state lagged"]
@@ -70,6 +72,7 @@ class EdgeInference(NamedTuple):
     audit: Audit | None = None
     beside: EdgeInference | None = None
     over_time: pd.DataFrame | None = None
+    responses: dict[tuple[str, str], EdgeResponse] = {}  # noqa: RUF012  never written to
 
 
 def edge_tables(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,10 @@ from fedgranger.inference.drift import (
     in_regime,
     weight_warnings,
 )
+from fedgranger.inference.edge_responses import add_responses
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.gaps import usable
-from fedgranger.inference.latent import fit_latent, latent_tables
+from fedgranger.inference.latent import fit_latent, latent_tables, transition_again
 from fedgranger.inference.noise_correction import choose_noise
 from fedgranger.inference.nonlinear_answer import NonlinearAnswer
 from fedgranger.inference.over_time import edges_over_time
@@ -51,7 +53,7 @@ def infer(
         states = in_regime(part.source, config)
         drift = find_drift(tabulate(states))
         if config.test == "debiased":
-            found = _latent_of_most(states, config)
+            found = _latent_of_most(states, config, report)
         else:
             found = _infer(states, config, report, record)
         found = _followed(found, states, config) if config.time_windows else found
@@ -86,16 +88,18 @@ def _followed(found: EdgeInference, source: StateSource, config: RunConfig) -> E
     return found._replace(over_time=table)
 
 
-def _latent_of_most(source: StateSource, config: RunConfig) -> EdgeInference:
+def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> EdgeInference:
     """The latent test, without a client whose states make it impossible for all."""
     try:
-        return latent_tables(fit_latent(source, config), config)
+        fit = fit_latent(source, config)
+        found = latent_tables(fit, config)
+        return add_responses(found, fit.source, partial(transition_again, fit), report)
     except InferenceError as error:
         if error.client is None or len(source.names) <= 2:
             raise
         kept = [m for m, name in enumerate(source.names) if name != error.client]
         try:
-            found = _latent_of_most(select_clients(source, kept), config)
+            found = _latent_of_most(select_clients(source, kept), config, report)
         except InferenceError:
             raise error from None
         found.facts["warnings"].append(
@@ -109,10 +113,11 @@ def _infer(
     source: StateSource, config: RunConfig, report: Report, record: Path | None
 ) -> EdgeInference:
     if config.test == "nonlinear":
-        return NonlinearAnswer(source, config, report, record).nonlinear("it was asked for")
+        nonlinear = NonlinearAnswer(source, config, report, record)
+        return nonlinear.with_responses(nonlinear.nonlinear("it was asked for"))
     tests = TwoTests(source, config, report, record)
     if config.test == "readings":
-        return tests.readings("it was asked for")
+        return tests.with_responses(tests.readings("it was asked for"))
     latent, doubt = tests.latent()
     try:
         readings = tests.readings(doubt)
@@ -126,7 +131,7 @@ def _infer(
     chosen.facts["test_reason"] = doubt or "the latent model passes its checks on these data"
     if other is not None:
         chosen.facts["beside"] = other.facts
-    return chosen._replace(beside=other)
+    return tests.with_responses(chosen._replace(beside=other))
 
 
 def _with_left_out(

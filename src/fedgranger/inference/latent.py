@@ -91,6 +91,16 @@ def refit_blocks(
     return fit, _covariance(source, fit, config)
 
 
+def transition_again(found: LatentFit, states: StateSource) -> np.ndarray:
+    """Â of other states at the same lags and noise.
+
+    Raises:
+        InferenceError: these states do not allow it.
+    """
+    source = states._replace(error_covs=found.source.error_covs)
+    return estimate(source, found.fit.lags).transition
+
+
 def pair_tests(found: LatentFit) -> PairTests:
     """Statistic and p-value by formula of every pair."""
     tests = wald_tests(found.fit.transition, found.covariance)

@@ -21,6 +21,7 @@ from fedgranger.inference.nonlinear_test import (
     effect_part,
     pair_data,
 )
+from fedgranger.inference.readings import cause_lags
 from fedgranger.inference.residual_products import KINDS, EffectPart, PairResiduals, pair_residuals
 from fedgranger.inference.shifts import draw_lone_shifts
 from fedgranger.inference.two_tests import TwoTests
@@ -41,10 +42,7 @@ class NonlinearAnswer(TwoTests):
             )
         data = pair_data(self._table)
         linear, fit = self._readings("it is linear, beside the nonlinear test")
-        M = len(names)
-        lags = np.ones((M, M), dtype=np.int64)
-        for pair, block in fit.blocks.items():
-            lags[pair] = block.lag.max(initial=1)
+        lags = cause_lags(fit, len(names))
         effects, reasons = self._effects(data, lags)
         pairs = self._pairs(data, lags, effects, reasons)
         if not pairs:

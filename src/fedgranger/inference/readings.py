@@ -140,6 +140,14 @@ def regress(
     )
 
 
+def cause_lags(fit: Readings, num_clients: int) -> Int[np.ndarray, "effect cause"]:
+    """K_mn of every pair that has an equation; 1 elsewhere."""
+    lags = np.ones((num_clients, num_clients), dtype=np.int64)
+    for pair, block in fit.blocks.items():
+        lags[pair] = block.lag.max(initial=1)
+    return lags
+
+
 def _equation(
     source: StateSource, bases: list[LagBasis], effect: int, causes: Int[np.ndarray, " client"]
 ) -> Equation:

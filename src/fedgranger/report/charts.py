@@ -9,9 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from fedgranger.inference.answer import shape_sentences
+from fedgranger.inference.response_words import response_sentences
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
-from fedgranger.text import format_digits, format_number, format_probability
+from fedgranger.text import elapsed, format_digits, format_number, format_probability
 
 MAX_POINTS = 600
 TABLE_ROWS = 9
@@ -147,6 +148,39 @@ def influence_shapes(inference: Mapping[str, Any]) -> Section | None:
         return None
     drawn = [_curve_chart(k, edge, curve) for k, (edge, curve) in enumerate(curves.items())]
     return {"charts": tuple(drawn), "words": tuple(shape_sentences(inference))}
+
+
+def edge_courses(manifest: Mapping[str, Any]) -> Section | None:
+    """How every edge goes on in time, in sensors where they are known; None without edges."""
+    inference, data = section_of(manifest, "inference"), section_of(manifest, "data")
+    responses = inference.get("responses") or {}
+    if not responses:
+        return None
+    sensors, step = inference.get("sensor_responses") or {}, section_of(data, "period")
+    drawn = [
+        _course_chart(place, edge, sensors.get(edge, response), step.get("step_seconds"))
+        for place, (edge, response) in enumerate(responses.items())
+    ]
+    return {"charts": tuple(drawn), "words": tuple(response_sentences(inference, data).values())}
+
+
+def _course_chart(
+    place: int, edge: str, found: Mapping[str, Any], step_seconds: float | None
+) -> Chart:
+    names, count = ("value", "low", "high"), len(found["value"])
+    rows = list(zip(range(count), *(found[name] for name in names), strict=True))
+    cells = [
+        [elapsed(row[0], step_seconds), *map(format_number, row[1:])]
+        for row in (rows[k] for k in _few(count))
+    ]
+    peak = found["peak"]
+    words = f"{found['value'][peak]:+.3g} after {elapsed(peak, step_seconds)}"
+    title = edge
+    if "cause_sensor" in found:
+        title = f"{edge}: {found['cause_sensor']} to {found['effect_sensor']}"
+    data = {"kind": "curve", "rows": rows, "x": "steps after", "y": "change"}
+    headings = ("after", "change", "band from", "to")
+    return Chart(f"course-{place}", title, words, data, headings, cells)
 
 
 def _curve_chart(place: int, edge: str, curve: Mapping[str, Any]) -> Chart:

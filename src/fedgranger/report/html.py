@@ -16,7 +16,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from fedgranger.errors import RunError
-from fedgranger.report.charts import influence_shapes, training_view
+from fedgranger.report.charts import edge_courses, influence_shapes, training_view
 from fedgranger.report.checks import audit_view, checks_view
 from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
 from fedgranger.report.pairs import check_edges, has_test, headline_view, pairs_view
@@ -78,6 +78,7 @@ def render_report(
         "headline": headline_view(pairs, manifest),
         "root_causes": root_cause_view(root_causes),
         "pairs": pairs_view(pairs, inference),
+        "courses": edge_courses(manifest),
         "shapes": influence_shapes(inference),
         "audit": audit_view(manifest),
         "training": training_view(trace, uncertainty, prior_time, manifest),

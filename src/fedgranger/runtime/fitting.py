@@ -31,6 +31,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel, step_lengths
+from fedgranger.data.time_axis import period_facts
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
@@ -49,6 +50,7 @@ from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.manifest import add_sensor_units, describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.sensor_responses import response_facts
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
 from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.runtime.uploads import state_source
@@ -262,7 +264,12 @@ class _LocalRun:
             data_hash,
             timings,
         )
-        add_sensor_units(found.facts, self._models, manifest["data"]["clients"])
+        clients = manifest["data"]["clients"]
+        manifest["data"]["period"] = period_facts(found.grid)
+        add_sensor_units(found.facts, self._models, clients)
+        if found.inference is not None and found.inference.responses:
+            how = (self._models, clients, self._config.confidence)
+            found.facts["sensor_responses"] = response_facts(found.inference.responses, *how)
         manifest["inference"] = cast("InferenceFacts", found.facts)
         if found.privacy is not None:
             manifest["privacy"] = found.privacy

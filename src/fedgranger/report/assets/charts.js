@@ -106,8 +106,8 @@ function drawNormal({ points }) {
     label(SMALL / 2 + 11, SMALL - 6, "normal"), label(26, 16, limit.toFixed(1), "end")];
 }
 
-// An effect over its cause, both in standard deviations, with its band.
-function drawCurve({ rows }) {
+// A curve with its band: an effect over its cause, or after it.
+function drawCurve({ rows, x: xLabel = "cause", y: yLabel = "effect" }) {
   const limit = 1.05 * Math.max(...rows.flatMap(([, , low, high]) => [Math.abs(low), Math.abs(high)]), 1e-9);
   const [from, to] = [rows[0][0], rows[rows.length - 1][0]];
   const [x, y] = [axis(from, to, 40, SMALL - 8), axis(-limit, limit, SMALL - 30, 8)];
@@ -118,11 +118,11 @@ function drawCurve({ rows }) {
     make("line", { class: "grid", x1: x(0), y1: 8, x2: x(0), y2: SMALL - 30 }),
     make("polygon", { class: "band", points: joined(edge) }),
     make("polyline", { class: "fit", fill: "none", points: joined(rows.map(([at, value]) => [x(at), y(value)])) }),
-    ...[from, 0, to].map((value) => label(x(value), SMALL - 16, compact(value), value === to ? "end" : "middle", small)),
+    ...[...new Set([from, 0, to])].map((value) => label(x(value), SMALL - 16, compact(value), value === to ? "end" : "middle", small)),
     label(36, 16, compact(limit, 2), "end", small), label(36, y(0) + 4, "0", "end", small),
     label(36, SMALL - 30, compact(-limit, 2), "end", small),
-    label((40 + SMALL) / 2, SMALL - 4, "cause", "middle", { "font-size": 11 }),
-    label(10, 96, "effect", "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
+    label((40 + SMALL) / 2, SMALL - 4, xLabel, "middle", { "font-size": 11 }),
+    label(10, 96, yLabel, "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
   ];
 }
 

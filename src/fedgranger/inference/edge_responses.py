@@ -1,0 +1,115 @@
+"""Responses of the edges that were found: the estimate made again without each block of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from fedgranger.errors import InferenceError
+from fedgranger.inference.copy_audit import Report
+from fedgranger.inference.edge_response import EdgeResponse
+from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
+from fedgranger.inference.states import StateChunk, StateSource, keep_rows
+
+NUM_BLOCKS = 20
+MOST_STEPS = 60
+Estimate = Callable[[StateSource], Float[np.ndarray, "state lagged"]]
+
+
+def add_responses(
+    found: EdgeInference, source: StateSource, estimate: Estimate, report: Report
+) -> EdgeInference:
+    """The answer with the responses of its edges and, in the facts, their curves."""
+    table = found.edges.loc[found.edges["is_edge"].fillna(False).astype(bool)]
+    edges = list(zip(table["cause"], table["effect"], strict=True))
+    shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
+    made = edge_responses(source, found.transition, shocks, estimate, edges, report)
+    confidence = found.facts["confidence"]
+    found.facts["responses"] = {
+        f"{cause} -> {effect}": response.curve(confidence).facts()
+        | {"variance_share": round(float(response.variance_share), 6)}
+        for (cause, effect), response in made.items()
+    }
+    return found._replace(responses=made)
+
+
+def _innovations(found: EdgeInference) -> dict[str, list[list[float]]]:
+    """Of this test, or of the linear one that its coefficients come from."""
+    return found.facts.get("innovation_cov") or found.facts["beside"]["innovation_cov"]
+
+
+def edge_responses(
+    source: StateSource,
+    transition: Float[np.ndarray, "state lagged"],
+    shock_covs: dict[str, np.ndarray],
+    estimate: Estimate,
+    edges: list[tuple[str, str]],
+    report: Report = lambda *_: None,
+) -> dict[tuple[str, str], EdgeResponse]:
+    """Responses of these (cause, effect), as far as they last.
+
+    A block without which there is no estimate is passed over; with fewer than half of them left
+    there are no responses.
+    """
+    if not edges:
+        return {}
+    names, owner = source.names, source.owner
+    covs, state_covs = [shock_covs[name] for name in names], _state_covs(source)
+    whole = impulse_responses(transition, MOST_STEPS)
+    own = {name: np.flatnonzero(owner == m) for m, name in enumerate(names)}
+    steps = _last_step([whole[:, own[e]][:, :, own[c]] for c, e in edges]) + 1
+    shares = variance_shares(whole[: steps + 1], covs, state_covs)
+    made = [whole[: steps + 1]]
+    for block in range(NUM_BLOCKS):
+        report("responses", block, NUM_BLOCKS)
+        try:
+            made.append(impulse_responses(estimate(_without(source, block)), steps))
+        except InferenceError:
+            continue
+    report("responses", NUM_BLOCKS, NUM_BLOCKS)
+    if len(made) <= NUM_BLOCKS // 2:
+        return {}
+    values = np.stack(made)
+    out = {}
+    for cause, effect in edges:
+        m, n = names.index(effect), names.index(cause)
+        part = values[:, :, own[effect]][:, :, :, own[cause]]
+        out[cause, effect] = EdgeResponse(part, covs[n], state_covs[m], np.array(shares[m, n]))
+    return out
+
+
+def _without(source: StateSource, block: int) -> StateSource:
+    ends = np.linspace(0, source.num_steps, NUM_BLOCKS + 1).astype(np.int64)
+
+    def is_kept(chunk: StateChunk, first: int) -> np.ndarray:
+        step = first + np.arange(len(chunk.starts))
+        return (step < ends[block]) | (step >= ends[block + 1])
+
+    return keep_rows(source, is_kept)
+
+
+def _last_step(parts: list[np.ndarray]) -> int:
+    """The last step at which a response still is a fiftieth of its largest."""
+    last = 1
+    for part in parts:
+        size = np.abs(part).max(axis=(1, 2))
+        last = max(last, int(np.flatnonzero(size >= size.max() / 50)[-1]))
+    return min(last, MOST_STEPS - 1)
+
+
+def _state_covs(source: StateSource) -> list[np.ndarray]:
+    """Covariance of every client's states, over the steps at which it was observed."""
+    P = source.total_dim
+    count, total, square = np.zeros(P), np.zeros(P), np.zeros((P, P))
+    for chunk in source.chunks():
+        known = chunk.observed[:, source.owner]
+        states = np.where(known, chunk.states, 0.0)
+        count, total = count + known.sum(axis=0), total + states.sum(axis=0)
+        square += states.T @ states
+    mean = total / np.maximum(count, 1)
+    cov = square / np.maximum(count, 1)[:, None] - np.outer(mean, mean)
+    parts = (np.flatnonzero(source.owner == m) for m in range(len(source.dims)))
+    return [cov[np.ix_(own, own)] for own in parts]

@@ -1,0 +1,96 @@
+r"""What an edge does, in sensors and their units: computed where both local models are known.
+
+Sensor i of a client is \(y_i = \text{scale}_i\, C_i s\) beside its noise. A shock that raises
+sensor j of the cause by one unit moves its states as such shocks usually do,
+
+$$\delta_j = \frac{\Sigma C_j^\top}{\text{scale}_j\, C_j \Sigma C_j^\top},$$
+
+with Σ the covariance of what is new in the states (generalised impulse responses, Pesaran and Shin
+1998: the other sensors of the cause move along). Sensor i of the effect then changes by
+\(\text{scale}_i\, C_i \Psi_h \delta_j\) after h steps. Of the cause the sensor is shown that
+follows the edge's strongest shock most closely, of the effect the one that moves most against its
+own standard deviation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger.client.params import LocalModel
+from fedgranger.inference.edge_response import Curve, EdgeResponse, band
+
+
+class SensorResponse(NamedTuple):
+    """How one sensor of the effect follows one of the cause that rose by one unit."""
+
+    cause_sensor: int
+    effect_sensor: int
+    curve: Curve
+
+
+def sensor_response(
+    response: EdgeResponse, cause: LocalModel, effect: LocalModel, confidence: float
+) -> SensorResponse:
+    """The response of the two sensors that show the edge best."""
+    _, shock = response.directions()
+    j = closest_sensor(cause, response.shock_cov, shock)
+    delta = unit_shock(cause, response.shock_cov, j)
+    largest = np.abs(effect.observation_matrix @ (response.values[0] @ delta).T).max(axis=1)
+    i = int(largest.argmax())
+    return SensorResponse(j, i, response_between(response, cause, effect, j, i, confidence))
+
+
+def response_between(
+    response: EdgeResponse,
+    cause: LocalModel,
+    effect: LocalModel,
+    cause_sensor: int,
+    effect_sensor: int,
+    confidence: float,
+) -> Curve:
+    """How a sensor of the effect follows a sensor of the cause that rose by one unit."""
+    readout = effect.scale[effect_sensor] * effect.observation_matrix[effect_sensor]
+    delta = unit_shock(cause, response.shock_cov, cause_sensor)
+    return band(response.along(readout, delta), confidence)
+
+
+def closest_sensor(model: LocalModel, shock_cov: np.ndarray, shock: np.ndarray) -> int:
+    """The sensor whose news, with its noise, is correlated most with the size of a shock."""
+    C, noise = model.observation_matrix, np.diag(model.measurement_cov)
+    variance = np.einsum("ij,jk,ik->i", C, shock_cov, C) + noise
+    return int((np.abs(C @ shock) / np.sqrt(np.maximum(variance, np.finfo(float).tiny))).argmax())
+
+
+def unit_shock(model: LocalModel, shock_cov: np.ndarray, sensor: int) -> np.ndarray:
+    """δ of one sensor: what the states do when it is raised by one unit."""
+    row = model.observation_matrix[sensor]
+    return shock_cov @ row / (model.scale[sensor] * (row @ shock_cov @ row))
+
+
+def response_facts(
+    responses: dict[tuple[str, str], EdgeResponse],
+    models: dict[str, LocalModel],
+    clients: dict[str, Any],
+    confidence: float,
+) -> dict[str, dict[str, Any]]:
+    """For the manifest: the two sensors of every edge and the response between them.
+
+    `clients` are the clients' part of the manifest, with their sensors and treatment.
+    """
+    out = {}
+    for (cause, effect), response in responses.items():
+        found = sensor_response(response, models[cause], models[effect], confidence)
+        sides = ((cause, found.cause_sensor), (effect, found.effect_sensor))
+        names = [clients[name]["local_fit"]["sensors"][place]["name"] for name, place in sides]
+        changes = [
+            sensor in clients[name]["treatment"]["differenced"]
+            for (name, _), sensor in zip(sides, names, strict=True)
+        ]
+        out[f"{cause} -> {effect}"] = found.curve.facts() | {
+            "cause_sensor": names[0],
+            "effect_sensor": names[1],
+            "is_change": changes,
+        }
+    return out

@@ -1,0 +1,208 @@
+"""Responses of edges: against statsmodels, known limits, and simulated shocks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess
+
+import fedgranger as fg
+from fedgranger.client.params import LocalModel, known_models
+from fedgranger.errors import RunError
+from fedgranger.inference.edge_response import Curve, EdgeResponse, band
+from fedgranger.inference.edge_responses import edge_responses
+from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
+from fedgranger.inference.latent import fit_latent, transition_again
+from fedgranger.inference.response_words import response_sentences, unit_of
+from fedgranger.runtime.sensor_responses import (
+    closest_sensor,
+    response_between,
+    sensor_response,
+    unit_shock,
+)
+from fedgranger.runtime.uploads import state_source
+from fedgranger.text import elapsed
+from tests.state_sources import source_of
+
+A = np.array([[0.5, 0.2, 0.0], [0.1, 0.6, 0.0], [0.4, 0.0, 0.3]])
+
+
+@pytest.fixture(scope="module")
+def fitted_var():
+    rng = np.random.default_rng(0)
+    x = np.zeros((800, 3))
+    for t in range(2, 800):
+        x[t] = A @ x[t - 1] + 0.2 * x[t - 2] @ A + rng.standard_normal(3)
+    return VAR(x).fit(2)
+
+
+def test_responses_are_those_of_statsmodels(fitted_var):
+    transition = np.concatenate(list(fitted_var.coefs), axis=1)
+    found = impulse_responses(transition, 12)
+    np.testing.assert_allclose(found, fitted_var.irf(12).irfs, atol=1e-12)
+
+
+def test_variance_shares_are_those_of_statsmodels_for_independent_shocks(fitted_var):
+    size = np.diag([0.5, 1.0, 2.0])
+    process = VARProcess(fitted_var.coefs, np.zeros((1, 3)), size**2)
+    squares = (process.orth_ma_rep(7) ** 2).sum(axis=0)
+    expected = squares / squares.sum(axis=1, keepdims=True)  # (state, shock)
+    transition = np.concatenate(list(fitted_var.coefs), axis=1)
+    covs = [size[m : m + 1, m : m + 1] ** 2 for m in range(3)]
+    found = variance_shares(impulse_responses(transition, 7), covs, [np.eye(1)] * 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_shares_do_not_depend_on_the_units_of_states():
+    Psi, rng = impulse_responses(A, 6), np.random.default_rng(1)
+    S = rng.standard_normal((3, 3))
+    S[:2, 2] = S[2, :2] = 0.0  # within two clients with two states and one
+    moved = S @ Psi @ np.linalg.inv(S)
+    covs = [np.eye(2), np.array([[2.0]])]
+    states = [np.diag([2.0, 3.0]), np.array([[1.5]])]
+    blocks = [S[:2, :2], S[2:, 2:]]
+    scaled = [
+        [B @ cov @ B.T for B, cov in zip(blocks, part, strict=True)] for part in (covs, states)
+    ]
+    np.testing.assert_allclose(
+        variance_shares(moved, *scaled), variance_shares(Psi, covs, states), rtol=1e-9
+    )
+
+
+def test_band_of_a_mean_is_its_t_interval():
+    """Without one of n values each, the jackknife of a mean is the textbook's."""
+    x = np.random.default_rng(2).standard_normal(15)
+    means = [x.mean(), *((x.sum() - one) / 14 for one in x)]
+    found = band(np.array(means)[:, None], 0.9)
+    low, high = stats.t.interval(0.9, 14, x.mean(), stats.sem(x))
+    np.testing.assert_allclose([found.low[0], found.high[0]], [low, high])
+
+
+def test_when_a_course_peaks_and_is_gone():
+    value = np.array([0.0, 0.2, -1.0, 0.3, 0.11, -0.05, 0.01])
+    course = Curve(value, value, value)
+    assert (course.peak, course.gone) == (2, 5)
+    assert Curve(value[:5], value[:5], value[:5]).gone is None
+
+
+def test_the_jackknife_estimates_without_each_block():
+    rng = np.random.default_rng(3)
+    source = source_of(rng.standard_normal((400, 2)), (1, 1))
+    lengths, edge = [], ("b", "a") if source.names == ("a", "b") else source.names[::-1]
+    T = np.array([[0.5, 0.3], [0.0, 0.4]])
+
+    def estimate(part):
+        lengths.append(part.num_steps)
+        return T * part.num_steps / 380
+
+    shocks = dict.fromkeys(source.names, np.eye(1))
+    found = edge_responses(source, T, shocks, estimate, [edge])[edge]
+    assert lengths == [380] * 20
+    np.testing.assert_allclose(found.values - found.values[:1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.values[0, 1], [[0.3]])
+    assert edge_responses(source, T, shocks, estimate, []) == {}
+
+
+def models_of(rng):
+    def one(d, p):
+        C, scale = rng.standard_normal((d, p)), rng.uniform(1, 9, d)
+        return LocalModel(np.eye(p) / 2, C, np.eye(p), np.eye(d) / 5, np.zeros(d), scale)
+
+    return one(4, 2), one(3, 1)
+
+
+def test_sensors_respond_as_a_simulated_shock_makes_them():
+    rng = np.random.default_rng(4)
+    cause, effect = models_of(rng)
+    shock_cov = np.array([[1.0, 0.4], [0.4, 2.0]])
+    values = impulse_responses(A[[2, 0, 1]][:, [2, 0, 1]], 9)[None, :, :1, 1:]
+    response = EdgeResponse(values, shock_cov, np.eye(1), np.array(0.1))
+    delta = unit_shock(cause, shock_cov, 2)
+    lift = cause.scale * (cause.observation_matrix @ delta)
+    assert lift[2] == pytest.approx(1.0)
+    news = rng.multivariate_normal(np.zeros(2), shock_cov, 200_000)  # given that the sensor rose
+    seen = cause.scale[2] * news @ cause.observation_matrix[2]
+    np.testing.assert_allclose(news.T @ seen / (seen @ seen), delta, atol=0.01)
+    found = response_between(
+        response._replace(values=np.repeat(values, 3, 0)), cause, effect, 2, 1, 0.95
+    )
+    expected = effect.scale[1] * effect.observation_matrix[1, 0] * (values[0, :, 0] @ delta)
+    np.testing.assert_allclose(found.value, expected)
+
+
+def test_the_sensors_shown_are_those_that_move_most():
+    rng = np.random.default_rng(5)
+    cause, effect = models_of(rng)
+    values = np.repeat(rng.standard_normal((1, 5, 1, 2)), 3, axis=0)
+    response = EdgeResponse(values, np.eye(2), np.eye(1), np.array(0.1))
+    found = sensor_response(response, cause, effect, 0.95)
+    assert found.effect_sensor == np.abs(effect.observation_matrix[:, 0]).argmax()
+    shock = response.directions()[1]
+    C = cause.observation_matrix
+    expected = np.abs(C @ shock) / np.sqrt((C**2).sum(axis=1) + 0.2)
+    assert found.cause_sensor == expected.argmax() == closest_sensor(cause, np.eye(2), shock)
+
+
+def test_words_name_sensors_units_and_times():
+    course = {"value": [0.0, 3.0, 0.1], "low": [0.0, 2.0, 0.0], "high": [0.0, 4.0, 0.2]}
+    course |= {"peak": 1, "gone": 2}
+    sensors = course | {"cause_sensor": "P03 [bar]", "effect_sensor": "N1 (rpm)"}
+    sensors["is_change"] = [False, True]
+    facts = {"responses": {"boiler -> turbine": course | {"variance_share": 0.123}}}
+    period = {"period": {"step_seconds": 120.0}}
+    assert response_sentences(facts, period)["boiler -> turbine"] == (
+        "a usual shock at boiler (1 s.d.) → 3.00 s.d. (2.00 to 4.00) at turbine after 2 min, gone "
+        "after 4 min; 12 % of turbine's variance is from boiler"
+    )
+    facts["sensor_responses"] = {"boiler -> turbine": sensors}
+    assert response_sentences(facts, {})["boiler -> turbine"] == (
+        "+1 bar at boiler.P03 → +3 rpm (+2 to +4) at the change of turbine.N1 after 1 step, gone "
+        "after 2 steps; 12 % of turbine's variance is from boiler"
+    )
+    sensors["gone"] = None
+    assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]
+    assert unit_of("flow (of oil, not water)") == ""
+    assert elapsed(1, 0.01) == "10 ms"
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    panel, _ = fg.simulate(2, 600, edges=[("client1", "client2")], seed=1)
+    return fg.fit(panel, fg.RunConfig(test="debiased", lags=1, solver="none"))
+
+
+def test_a_run_keeps_its_responses(fitted, tmp_path):
+    fitted.save(tmp_path)
+    again = fg.Result.load(tmp_path)
+    table = again.responses(cause="client1")
+    pd.testing.assert_frame_equal(table, fitted.responses(cause="client1"))
+    assert set(table["effect"]) == {"client2"}
+    assert table.loc[0, "change"] == 0.0
+    assert table["cause_sensor"].notna().all()
+    (edge, found), *_ = again.inference.responses.items()
+    np.testing.assert_array_equal(found.values, fitted.inference.responses[edge].values)
+    with pytest.raises(RunError, match="no client 'x'"):
+        again.responses(effect="x")
+
+
+@pytest.mark.slow  # 200 data sets
+def test_bands_hold_the_true_response():
+    """`python -m benchmarks.responses` counts more of them."""
+    hits, config = [], fg.RunConfig(test="debiased", lags=1)
+    for seed in range(200):
+        panel, truth = fg.simulate(2, 800, edges=[("client1", "client2")], seed=seed)
+        fit = fit_latent(state_source(panel, known_models(truth)), config)
+        own = {name: slice(*truth.rows(name).indices(99)[:2]) for name in fit.source.names}
+        shocks = {name: fit.fit.process_cov[rows, rows] for name, rows in own.items()}
+        found = edge_responses(
+            fit.source,
+            fit.fit.transition,
+            shocks,
+            lambda s, f=fit: transition_again(f, s),
+            [*truth.edges],
+        )[truth.edges[0]]
+        course, (readout, shock) = found.curve(0.95), found.directions()
+        steps = impulse_responses(truth.transition, 4)[:, own["client2"], own["client1"]]
+        true = np.einsum("i,hij,j->h", readout, steps, shock)
+        hits.append(((course.low[:5] <= true) & (true <= course.high[:5]))[1:].mean())
+    assert abs(np.mean(hits) - 0.95) < 4 * np.std(hits) / np.sqrt(len(hits))
