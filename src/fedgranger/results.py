@@ -45,6 +45,7 @@ from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.record import Propagation
 
 ROOT_CAUSE_FILE = "rca.json"
+INCIDENTS_FILE = "incidents.jsonl"
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),
     *("step", "change", "low", "high"),
@@ -299,7 +300,7 @@ class Result:
         save_seasons(run, self.seasons)
         save_jacobian(run, self.jacobian)
         run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE, JACOBIAN_FILE)
-        run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, SEASONS_FILE)
+        run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, INCIDENTS_FILE, SEASONS_FILE)
         run.finish(self.manifest)
 
     @classmethod

@@ -99,8 +99,16 @@ def elapsed(steps: float, step_seconds: float | None) -> str:
         >>> elapsed(2, 60.0), elapsed(90, 60.0), elapsed(3, None), elapsed(1, None)
         ('2 min', '1.5 h', '3 steps', '1 step')
     """
+    size, unit = time_unit(steps, step_seconds)
     if step_seconds is None:
-        return f"{steps:g} step{'' if steps == 1 else 's'}"
+        unit = "step" if steps == 1 else unit
+    return f"{steps * size:.3g} {unit}"
+
+
+def time_unit(steps: float, step_seconds: float | None) -> tuple[float, str]:
+    """The unit in which so many steps are said, and how many of it one step has."""
+    if step_seconds is None:
+        return 1.0, "steps"
     seconds = steps * step_seconds
     size, unit = next((span for span in _SPANS if seconds >= span[0]), _SPANS[-1])
-    return f"{seconds / size:.3g} {unit}"
+    return step_seconds / size, unit

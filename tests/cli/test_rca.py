@@ -1,8 +1,10 @@
 """`fedgranger rca`: windows by steps and by time, alarms, what it writes and refuses."""
 
 import json
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -86,3 +88,94 @@ def test_other_folders_are_refused(folders, tmp_path):
     outcome = invoke(federated, "--data", folders / "new", "--window", "0:50")
     assert outcome.exit_code == 2
     assert "no model of normal operation" in " ".join(outcome.output.split())
+
+
+@pytest.fixture
+def stamped(folders, tmp_path):
+    """The same data with time stamps, one a minute, and a copy of the run for them alone."""
+    panel = made_panel(400, seed=1, shocked="b", at=200)
+    clock = np.datetime64("2026-03-01T00:00:00", "ns") + np.arange(400) * np.timedelta64(1, "m")
+    replace(panel, time=clock).write(tmp_path / "new")
+    result = Result.load(folders / "run")
+    normal = result.manifest["normal"] | {"interval": 60e9}
+    replace(result, manifest={**result.manifest, "normal": normal}).save(tmp_path / "run")
+    return tmp_path
+
+
+def test_alarms_have_clock_times_sensors_and_an_exit_status(stamped):
+    outcome = invoke(stamped / "run", "--data", stamped / "new")
+    assert outcome.exit_code == 4
+    assert re.search(r"alarm at step 20\d, 2026-03-01 03:2\d:00: b", outcome.output)
+    assert re.search(r"left its normal range at 2026-03-01 03:2\d:00 \(step", outcome.output)
+    first = json.loads((stamped / "run" / "rca.json").read_text())["windows"][0]["ranking"][0]
+    panel = made_panel(400, seed=1, shocked="b", at=200)
+    assert first["sensors"].split(" (×")[0] in panel["b"].sensors
+    calm = invoke(stamped / "run", "--data", stamped / "new", "--window", "0:150")
+    assert calm.exit_code == 0
+
+
+def test_incidents_are_kept_and_an_alarm_that_goes_on_is_not_counted_twice(stamped):
+    for options in ([], ["--window", "200:260"], []):
+        invoke(stamped / "run", "--data", stamped / "new", *options)
+    outcome = invoke(stamped / "run", "--history", "--json")
+    found = json.loads(outcome.output)
+    assert [entry["name"].split(" ")[0] for entry in found] == ["window", "alarm"]
+    assert "window 200:260" in invoke(stamped / "run", "--history").output
+    (stamped / "run" / "incidents.jsonl").write_text('{"name": 1}\n')
+    outcome = invoke(stamped / "run", "--history")
+    assert outcome.exit_code == 2
+    assert "cannot be read" in outcome.output
+
+
+def test_one_step_does_not_say_how_sure_it_is(folders):
+    outcome = invoke(folders / "run", "--data", folders / "new", "--window", "205:206")
+    assert outcome.exit_code == 0
+    assert "resamples" not in outcome.output
+    assert "1 step cannot show how sure this is" in outcome.output
+    window = json.loads((folders / "run" / "rca.json").read_text())["windows"][0]
+    assert {row["probability"] for row in window["ranking"]} == {None}
+    assert (
+        "%"
+        not in (folders / "run" / "report.html")
+        .read_text()
+        .split('class="ranking"')[1]
+        .split("</ol>")[0]
+    )
+
+
+def test_clients_that_the_run_does_not_know_are_refused(folders, tmp_path):
+    panel = made_panel(60)
+    extra = replace(panel["a"], name="z")
+    replace(panel, clients=(*panel.clients, extra)).write(tmp_path / "more")
+    outcome = invoke(folders / "run", "--data", tmp_path / "more")
+    assert outcome.exit_code == 2
+    assert "have client 'z', which the run does not know" in " ".join(outcome.output.split())
+
+
+def test_growing_files_are_followed(stamped, monkeypatch):
+    """Half of the rows, then a line that is half written, then all of them; then Ctrl-C."""
+    source, data = stamped / "new", stamped / "grows"
+    data.mkdir()
+    lines = {path.name: path.read_text().splitlines(keepends=True) for path in source.iterdir()}
+    turns = iter(("190", "torn", "all", "end"))
+
+    def next_turn(_seconds):
+        turn = next(turns)
+        if turn == "end":
+            raise KeyboardInterrupt
+        for name, rows in lines.items():
+            text = "".join(rows[:191] if turn == "190" else rows)
+            (data / name).write_text(text[:-9] if turn == "torn" and name.startswith("b") else text)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(stamped / "run", "--data", data, "--follow", "--every", "0.5")
+    assert outcome.exit_code == 4, outcome.output
+    assert outcome.output.count("alarm at step 20") == 1
+    assert "followed to 2026-03-01T06:38" in outcome.output  # the last row may be half written
+    whole = invoke(stamped / "run", "--data", data, "--json")
+    alarms = [
+        json.loads(whole.output)["windows"],
+        json.loads((stamped / "run" / "incidents.jsonl").read_text().splitlines()[0]),
+    ]
+    assert alarms[0][0]["ranking"] == alarms[1]["ranking"]

@@ -133,7 +133,8 @@ def run_lines(lines, place, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)
     for words in lines:
         done = CliRunner().invoke(app, words[1:])
-        assert done.exit_code == 0, (words, done.output)
+        alarm = 4 if words[1] == "rca" else 0  # the data may hold one
+        assert done.exit_code in (0, alarm), (words, done.output)
 
 
 def test_commands_of_the_readme_and_of_the_report_run(place, monkeypatch):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.markup import escape
 
-from fedgranger.cli.console import friendly, progress_report
+from fedgranger.cli.console import (
+    friendly,
+    make_table,
+    out,
+    print_line,
+    print_note,
+    print_warning,
+    progress_report,
+)
 from fedgranger.cli.options import with_options
 from fedgranger.cli.tables import SHOWN_SUSPECTS, print_rankings
 from fedgranger.data.align import regular_panel
@@ -20,18 +33,25 @@ from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.option_fields import check_choice
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.knowledge import strength_matrix
-from fedgranger.rca.ranking import rankings_text
+from fedgranger.rca.new_data import surprising_sensors
+from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
+
+ALARM = 4
+"""Exit status when an alarm was raised."""
 
 
 @friendly
 @with_options(WatchOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
-    data: Annotated[Path, typer.Option("--data", help="New data: same clients and sensors.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="New data: same clients and sensors.")
+    ] = None,
     window: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,14 +66,38 @@ def rca(
         str,
         typer.Option(help="inprocess, or flare: every client a process of FLARE's simulator."),
     ] = "inprocess",
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Go on reading files that grow, until Ctrl-C."),
+    ] = False,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two readings with --follow.", min=0.1)
+    ] = 10.0,
+    history: Annotated[
+        bool, typer.Option("--history", help="List the incidents that were analysed before.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
     *,
     given: dict[str, Any],
 ) -> None:
-    """Rank the clients by how likely they started an anomaly, with the evidence."""
+    """Rank the clients by how likely they started an anomaly, with the evidence.
+
+    Exit status 4: an alarm was raised (without --window).
+    """
+    if history:
+        _print_history(run, data, json_output=json_output)
+        return
+    if data is None:
+        raise ConfigError("rca needs --data, the folder with the new data, or --history")
     asked = WatchOptions.from_mapping(given)
     check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
+    if follow:
+        if window or runtime == "flare" or json_output:
+            raise ConfigError("--follow goes without --window, --json and --runtime flare")
+        read = functools.partial(read_panel, data, partition, as_measured(time_column))
+        _follow(result, run, data, read, asked, every, top)
+        return
     panel = read_panel(data, partition, as_measured(time_column))
     if window and runtime == "flare":
         raise ConfigError("--window is for one process; leave it or --runtime flare out")
@@ -64,21 +108,96 @@ def rca(
         found = _given(result, panel, window, asked.scorer)
     else:
         found = _online(result, panel, asked)
-    text = rankings_text(asked.scorer, found)
-    write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
-    write_run_report(run / "report.html", result, run)
+    text = _write(result, run, data, asked.scorer, found)
     if json_output:
         typer.echo(text, nl=False)
+    else:
+        print_rankings(found, top, run / ROOT_CAUSE_FILE)
+    if found and not window:
+        raise typer.Exit(ALARM)
+
+
+def _write(result: Result, run: Path, data: Path, scorer: str, found: list[Ranking]) -> str:
+    """Write the analysis, the history of incidents and the report; return the analysis' text."""
+    text = rankings_text(scorer, found)
+    write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+    add_incidents(run, str(data), found)
+    write_run_report(run / "report.html", result, run)
+    return text
+
+
+def _print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
+    """Every incident that was analysed before, of these data or of all."""
+    Result.load(run)
+    found = [entry for entry in read_incidents(run) if data is None or entry["data"] == str(data)]
+    if json_output:
+        typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    print_rankings(found, top, run / ROOT_CAUSE_FILE)
+    if not found:
+        print_line("no incident was analysed with this run")
+        return
+    rows = []
+    for entry in found:
+        first = entry["ranking"][0] if entry["is_defined"] else {}
+        cells = (entry["name"], first.get("client", "no ranking"), first.get("sensors") or "–")
+        rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
+    columns = ("analysed", "incident", "first suspect", "its sensors", "data")
+    out.print(make_table(columns, rows, left=columns))
+
+
+def _follow(
+    result: Result,
+    run: Path,
+    data: Path,
+    read: Callable[[], Panel],
+    asked: WatchOptions,
+    every: float,
+    top: int,
+) -> None:
+    """Analyse rows as they are written; an alarm is printed when it begins or its suspect changes.
+
+    The last row waits for the next one: it may be half written, and half a number is a number too.
+    """
+    analysis = OnlineAnalysis(result, scorer=asked.scorer, quiet=asked.quiet)
+    found: dict[int, Ranking] = {}
+    last, refused = None, ""
+    print_note(f"following {data}, read every {every:g} s; Ctrl-C ends it")
+    try:
+        while True:
+            try:
+                panel, refused = regular_panel(read()).panel, ""
+            except DataError as error:
+                if str(error) != refused:  # a half-written line, most often
+                    refused = str(error)
+                    print_warning(f"not read this time: {error}")
+                time.sleep(every)
+                continue
+            first = 0 if last is None else int(np.searchsorted(panel.time, last, side="right"))
+            stop = panel.num_steps - 1
+            if first < stop:
+                last, changed = panel.time[stop - 1], []
+                for alarm in analysis.feed(panel.slice(first, stop)):
+                    known = found.get(alarm.step)
+                    if known is None or known.first != alarm.ranking.first:
+                        changed.append(alarm.ranking)
+                    found[alarm.step] = alarm.ranking
+                _write(result, run, data, asked.scorer, list(found.values()))
+                if changed:
+                    print_rankings(changed, top, run / ROOT_CAUSE_FILE)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        count = len(found)
+        print_line(f"followed to {last}: {count} alarm{'' if count == 1 else 's'}")
+        raise typer.Exit(ALARM if found else 0) from None
 
 
 def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
     ranges = {text: _steps(text, panel) for text in windows}
     evidence = gather(result, panel)
     strengths = strength_matrix(result, evidence.clients)
-    return [
-        rank(
+    found = []
+    for text, (first, stop) in ranges.items():
+        ranking = rank(
             evidence.steps(slice(first, stop)),
             strengths,
             edges=result.edges(),
@@ -86,8 +205,9 @@ def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> lis
             name=f"window {text}",
             start=evidence.smoothed()[first - 1] if first else 1.0,
         )
-        for text, (first, stop) in ranges.items()
-    ]
+        sensors = surprising_sensors(result, panel, slice(first, stop))
+        found.append(with_sensors(ranking, sensors))
+    return found
 
 
 def _steps(text: str, panel: Panel) -> tuple[int, int]:

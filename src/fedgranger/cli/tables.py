@@ -170,10 +170,8 @@ def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
             print_line(ranking.evidence[0])
             continue
         share = ranking.table["probability"].iloc[0]
-        out.print(
-            f"[bold]{escape(ranking.first)}[/] (first in {100 * share:.0f} % of resamples)",
-            soft_wrap=True,
-        )
+        sure = f" (first in {100 * share:.0f} % of resamples)" if np.isfinite(share) else ""
+        out.print(f"[bold]{escape(ranking.first)}[/]{sure}", soft_wrap=True)
         out.print(_suspects(ranking, top))
         for sentence in ranking.evidence:
             print_line(f"  {sentence}")
@@ -186,12 +184,13 @@ def _suspects(ranking: Ranking, top: int) -> Table:
     rows = []
     for row in ranking.table.head(top).to_dict("records"):
         explained = row["explained"] if np.isfinite(row["explained"]) else 0.0
+        is_sure = np.isfinite(row["probability"])
         is_named = isinstance(row["explained_by"], str) and explained > 0.005
         cells = (
             escape(str(row["client"])),
             f"{row['score']:.2f}",
-            f"{row['ci_low']:.2f} to {row['ci_high']:.2f}",
-            f"{100 * row['probability']:.0f} %",
+            f"{row['ci_low']:.2f} to {row['ci_high']:.2f}" if is_sure else "–",
+            f"{100 * row['probability']:.0f} %" if is_sure else "–",
             f"{row['surprise']:.3g}" if np.isfinite(row["surprise"]) else "not seen",
             f"{100 * explained:.0f} %",
             escape(row["explained_by"]) if is_named else "–",

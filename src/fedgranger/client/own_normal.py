@@ -78,6 +78,23 @@ class OwnNormal(NamedTuple):
                 client = apply_season(self.season, client, time)
             return monitor_message(self.monitor, client, starts, skip)
 
+    def sensor_surprise(
+        self, client: ClientData, time: np.ndarray, starts: np.ndarray, skip: int = 0
+    ) -> np.ndarray:
+        """Per step and sensor the energy of its error, in units of its usual one; stays here.
+
+        NaN for a step without a predecessor.
+        """
+        with threadpool_limits(1):
+            client = treat(self.monitor, client, starts)
+            if self.season is not None:
+                client = apply_season(self.season, client, time)
+            z, previous, follows = _standardised(self.monitor, client, starts)
+        regression = self.monitor.regression
+        errors = z - previous @ regression[:-1] - regression[-1]
+        usual = np.diag(np.linalg.inv(self.monitor.precision))
+        return np.where(follows[:, None], errors**2 / usual, np.nan)[skip:]
+
 
 def learn_own_normal(side: ClientSide) -> OwnNormal:
     """Learn it from the training data."""
@@ -121,11 +138,7 @@ def monitor_message(
     columns = sensor_columns(client, monitor.sensors)
     values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
     states = ((values - monitor.model_centre) / monitor.model_scale) @ monitor.readout.T
-    z = (values - monitor.centre) / monitor.scale
-    follows = ~starts & observed
-    follows[1:] &= observed[:-1]
-    follows[:1] = False
-    previous = np.concatenate([z[:1], z[:-1]])
+    z, previous, follows = _standardised(monitor, client, starts)
     surprise = _energy(z, previous, monitor.regression, monitor.precision) / monitor.usual_energy
     surprise = np.where(follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
     states = np.clip(np.where(observed[:, None], states, 0.0), -LARGEST_NUMBER, LARGEST_NUMBER)
@@ -135,6 +148,19 @@ def monitor_message(
             jax_array(surprise[skip:]),
             jax_array(observed[skip:]),
         )
+
+
+def _standardised(
+    monitor: Monitor, client: ClientData, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sensors in their usual units, those of the step before, and which steps have both."""
+    columns = sensor_columns(client, monitor.sensors)
+    z = (client.values[:, columns] - monitor.centre) / monitor.scale
+    observed = np.all(client.observed[:, columns], axis=1)
+    follows = ~starts & observed
+    follows[1:] &= observed[:-1]
+    follows[:1] = False
+    return z, np.concatenate([z[:1], z[:-1]]), follows
 
 
 def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:

@@ -82,11 +82,11 @@ def _watch(
         messages = {name: _received(answers[name], starts, before[name]) for name in names}
         before = {name: bool(message.is_observed[-1]) for name, message in messages.items()}
         num_steps += len(starts)
-        for alarm in analysis.feed(messages, starts):
+        for alarm in analysis.feed(messages, starts, time[first : first + len(starts)]):
             is_new = alarm.step not in found
             found[alarm.step] = alarm
             if is_new:
-                log(f"{alarm.ranking.name} ({time[alarm.step]}): {alarm.ranking.first} comes first")
+                log(f"{alarm.ranking.name}: {alarm.ranking.first} comes first")
                 sent[alarm.step] = alarm.ranking.to_mapping()
                 yield participants.request("alarm", {"alarm": alarm_text(alarm, time, num_steps)})
     for step, alarm in found.items():

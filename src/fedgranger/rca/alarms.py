@@ -17,10 +17,17 @@ from fedgranger.rca.scorers import HORIZON
 
 
 class Alarm(NamedTuple):
-    """An anomaly that is under way: the step it was noticed at and the ranking so far."""
+    """An anomaly that is under way.
+
+    Attributes:
+        step: at which it was noticed.
+        ranking: so far.
+        num_steps: that the ranking is of, from that step on.
+    """
 
     step: int
     ranking: Ranking
+    num_steps: int
 
 
 class Knowledge(NamedTuple):
@@ -74,15 +81,19 @@ class Alarms:
         return self._alarm_step
 
     def feed(
-        self, messages: Mapping[str, Report | MonitorMessage], starts: np.ndarray
+        self,
+        messages: Mapping[str, Report | MonitorMessage],
+        starts: np.ndarray,
+        times: np.ndarray | None = None,
     ) -> list[Alarm]:
         """Take the messages of the next steps; return the alarms under way at any of them.
 
         Args:
             messages: every client's, about the same steps; a client without one was not observed.
             starts: steps that do not follow their predecessor.
+            times: of the steps, for the words of a ranking.
         """
-        evidence = self._examine(messages, starts)
+        evidence = replace(self._examine(messages, starts), times=times)
         found: list[Alarm] = []
         smoothed = evidence.smoothed(self._memory)
         before = np.concatenate([self._memory[None], smoothed[:-1]])
@@ -126,12 +137,17 @@ class Alarms:
                 name: np.concatenate([getattr(part, name) for part in self._parts])
                 for name in PER_STEP
             }
+            times = [part.times for part in self._parts if part.times is not None]
+            evidence = replace(
+                self._parts[0], **joined, times=np.concatenate(times) if times else None
+            )
+            when = evidence.when(0)
             self._ranking = rank(
-                replace(self._parts[0], **joined),
+                evidence,
                 self._knowledge.strengths,
                 edges=self._knowledge.edges,
                 scorer=self._scorer,
-                name=f"alarm at step {step}",
+                name=f"alarm at step {step}{when and f', {when}'}",
                 start=self._before,
             )
-        return Alarm(step, self._ranking)
+        return Alarm(step, self._ranking, len(self._parts))

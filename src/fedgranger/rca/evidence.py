@@ -44,6 +44,7 @@ class Evidence:
         deviation: distance of the states from their mean, over its threshold (the paper's d/τ).
         without: [t, m, n], energy left at m when n's contribution is taken out.
         threshold: upper end of each client's normal range of smoothed surprise.
+        times: of the steps, where they are known.
     """
 
     clients: tuple[str, ...]
@@ -53,10 +54,18 @@ class Evidence:
     deviation: np.ndarray
     without: np.ndarray
     threshold: np.ndarray
+    times: np.ndarray | None = None
 
     def steps(self, chosen: slice | np.ndarray) -> Evidence:
         """The chosen steps only."""
-        return replace(self, **{name: getattr(self, name)[chosen] for name in PER_STEP})
+        parts = {name: getattr(self, name)[chosen] for name in PER_STEP}
+        return replace(self, **parts, times=None if self.times is None else self.times[chosen])
+
+    def when(self, step: int) -> str:
+        """The clock time of a step, empty where the steps have none."""
+        if self.times is None or self.times.dtype.kind != "M":
+            return ""
+        return str(self.times[step].astype("datetime64[s]")).replace("T", " ")
 
     def smoothed(self, start: np.ndarray | float = 1.0) -> np.ndarray:
         """Smoothed surprise per step and client, to be compared with `threshold`."""
@@ -83,9 +92,13 @@ def stack_reports(reference: Reference, messages: Mapping[str, Report | MonitorM
 
 
 def combine(
-    reference: Reference, reports: Report, thresholds: Mapping[str, float], starts: np.ndarray
+    reference: Reference,
+    reports: Report,
+    thresholds: Mapping[str, float],
+    starts: np.ndarray,
+    times: np.ndarray | None = None,
 ) -> Evidence:
     """Compare the messages with what is expected; needs each client's threshold, one number."""
     found = examine_states(reference, reports.states, reports.is_observed, starts)
     limit = np.array([thresholds.get(name, np.inf) for name in reference.names])
-    return Evidence(reference.names, reports.surprise, *found, limit)
+    return Evidence(reference.names, reports.surprise, *found, limit, times)

@@ -15,7 +15,11 @@ from fedgranger.messages import MonitorMessage
 from fedgranger.rca.alarms import Alarm, Alarms
 from fedgranger.rca.evidence import Evidence, combine, stack_reports
 from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.ranking import with_sensors
+from fedgranger.rca.scorers import HORIZON
 from fedgranger.results import Result
+
+SHOWN_SENSORS = 3
 
 
 def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
@@ -51,7 +55,30 @@ def gather(result: Result, panel: Panel) -> Evidence:
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))
     reports = stack_reports(reference, _reports(normals, panel, starts))
-    return combine(reference, reports, _thresholds(normals), starts)
+    return combine(reference, reports, _thresholds(normals), starts, panel.time)
+
+
+def surprising_sensors(
+    result: Result, panel: Panel, window: slice
+) -> dict[str, list[tuple[str, float]]]:
+    """Every client's most surprising sensors in the first steps of a window."""
+    normals, _ = require_normal(result)
+    starts = segment_starts(panel.time, training_interval(result))
+    return {
+        name: _largest(normal, normal.sensor_surprise(panel[name], panel.time, starts)[window])
+        for name, normal in normals.items()
+    }
+
+
+def _largest(normal: OwnNormal, energy: np.ndarray) -> list[tuple[str, float]]:
+    """The sensors with the largest mean energy over the steps that count, and those energies."""
+    energy = energy[:HORIZON]
+    known = np.isfinite(energy).all(axis=1)
+    if not known.any():
+        return []
+    mean = energy[known].mean(axis=0)
+    first = np.argsort(-mean, kind="stable")[:SHOWN_SENSORS]
+    return [(normal.monitor.sensors[k], float(mean[k])) for k in first]
 
 
 def training_interval(result: Result) -> float | None:
@@ -60,8 +87,14 @@ def training_interval(result: Result) -> float | None:
 
 
 def check_clients(wanted: Iterable[str], panel: Panel) -> None:
-    """Refuse data that lack a client of the run."""
+    """Refuse data that lack a client of the run, or have one that it does not know."""
     names = list(wanted)
+    unknown = [name for name in panel.names if name not in names]
+    if unknown:
+        raise DataError(
+            f"the new data have client '{unknown[0]}', which the run does not know (it has "
+            f"{', '.join(names)}); leave it out, or fit a run with it"
+        )
     absent = [name for name in names if name not in panel.names]
     if absent:
         raise DataError(
@@ -105,6 +138,8 @@ class OnlineAnalysis:
         self._alarms = Alarms(knowledge_of(result), thresholds, scorer=scorer, quiet=quiet)
         self._last: Panel | None = None
         self._times: np.ndarray | None = None
+        self._seen = self._kept_from = 0
+        self._energy: dict[str, np.ndarray] = {}
 
     @property
     def alarm_step(self) -> int | None:
@@ -136,7 +171,33 @@ class OnlineAnalysis:
         starts = segment_starts(whole.time, self._interval)
         messages = _reports(self._normals, whole, starts, past)
         self._last = whole.slice(max(0, whole.num_steps - PAST_STEPS), whole.num_steps)
-        return self._alarms.feed(messages, starts[past:])
+        self._keep_energy(whole, starts, past)
+        found = [
+            alarm._replace(ranking=with_sensors(alarm.ranking, self._sensors(alarm)))
+            for alarm in self._alarms.feed(messages, starts[past:], new.time)
+        ]
+        self._seen += new.num_steps
+        return found
+
+    def _keep_energy(self, whole: Panel, starts: np.ndarray, past: int) -> None:
+        """Energies by sensor since the alarm that is under way, or of the new steps."""
+        new = {
+            name: normal.sensor_surprise(whole[name], whole.time, starts, past)
+            for name, normal in self._normals.items()
+        }
+        if self._alarms.alarm_step is None:
+            self._energy, self._kept_from = new, self._seen
+            return
+        for name, part in new.items():
+            if len(self._energy[name]) < HORIZON + self._alarms.alarm_step - self._kept_from:
+                self._energy[name] = np.concatenate([self._energy[name], part])
+
+    def _sensors(self, alarm: Alarm) -> dict[str, list[tuple[str, float]]]:
+        first = alarm.step - self._kept_from
+        return {
+            name: _largest(normal, self._energy[name][first : first + alarm.num_steps])
+            for name, normal in self._normals.items()
+        }
 
 
 def _only(client: ClientData, sensors: tuple[str, ...]) -> ClientData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,10 @@ from fedgranger.rca.scorers import (
 )
 
 DRAWS = 400
-TEXT_COLUMNS = ("client", "explained_by")
+TEXT_COLUMNS = ("client", "explained_by", "sensors")
 CLEAR_SHARE = 0.1
+FEWEST_STEPS = 5
+"""Resamples of fewer steps are all alike, which says nothing about how sure a ranking is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,8 @@ class Ranking:
         table: client, score, ci_low, ci_high, probability (share of the resamples of the
             window's steps in which the client comes first, ties shared), surprise (mean),
             explained (share of its error that others explain), explained_by, onset (first step
-            out of its range, counted from the window's start; empty if never).
+            out of its range, counted from the window's start; empty if never), sensors (the most
+            surprising ones, where they are known).
         is_defined: False when the scores do not separate the clients.
         evidence: sentences on the first suspect.
     """
@@ -65,6 +68,21 @@ class Ranking:
             "ranking": rows,
             "evidence": list(self.evidence),
         }
+
+
+def with_sensors(ranking: Ranking, sensors: Mapping[str, Sequence[tuple[str, float]]]) -> Ranking:
+    """Name each client's most surprising sensors, with how many times their usual energy."""
+    words = {
+        name: ", ".join(f"{sensor} (× {size:.3g})" for sensor, size in parts)
+        for name, parts in sensors.items()
+    }
+    column = [words.get(name) for name in ranking.table["client"]]
+    evidence = list(ranking.evidence)
+    if ranking.is_defined and words.get(ranking.first):
+        text = words[ranking.first]
+        evidence.insert(1, f"Its most surprising sensors, × their usual energy: {text}.")
+    table = ranking.table.assign(sensors=column)
+    return replace(ranking, table=table, evidence=tuple(evidence))
 
 
 def read_rankings(text: str) -> list[Ranking]:
@@ -131,13 +149,16 @@ def rank(
     draws = _resampled(evidence, strengths, scorer, seed)
     first = draws == draws.max(axis=1, keepdims=True)
     probability = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    ends = np.quantile(draws, (0.025, 0.975), axis=0, method="nearest")
+    if is_clear and len(evidence) < FEWEST_STEPS:
+        probability, ends = np.full(len(scores), np.nan), np.full(ends.shape, np.nan)
     early = evidence.steps(slice(0, HORIZON))
     table = pd.DataFrame(
         {
             "client": evidence.clients,
             "score": scores,
-            "ci_low": np.quantile(draws, 0.025, axis=0, method="nearest"),
-            "ci_high": np.quantile(draws, 0.975, axis=0, method="nearest"),
+            "ci_low": ends[0],
+            "ci_high": ends[1],
             "probability": probability,
             "surprise": mean_known(early.surprise),
             "explained": np.clip(1 - unexplained_share(early), 0.0, 1 - LEAST_UNEXPLAINED),
@@ -147,7 +168,8 @@ def rank(
     )
     table = table.sort_values(["score", "probability"], ascending=False, kind="stable")
     table = table.reset_index(drop=True)
-    return Ranking(name, scorer, table, is_clear, _sentences(table, edges, is_clear))
+    words = _sentences(table, edges, is_clear, evidence)
+    return Ranking(name, scorer, table, is_clear, words)
 
 
 def onsets(evidence: Evidence, start: np.ndarray | float = 1.0) -> np.ndarray:
@@ -178,7 +200,9 @@ def _main_cause(early: Evidence) -> np.ndarray:
     return np.where(gain[np.arange(len(gain)), best] > 0, best, -1)
 
 
-def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) -> tuple[str, ...]:
+def _sentences(
+    table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool, evidence: Evidence
+) -> tuple[str, ...]:
     if not is_clear:
         return ("The scores do not separate the clients: this window has no ranking.",)
     top = table.iloc[0]
@@ -194,7 +218,8 @@ def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) 
             if top["onset"] < others.min()
             else ""
         )
-        out.append(f"It left its normal range at step {top['onset']:.0f} of the window{order}.")
+        when = _when(evidence, top["onset"], "step {} of the window")
+        out.append(f"It left its normal range at {when}{order}.")
     if np.isnan(top["explained"]):
         out.append("Whether others explain it is unknown: they were not observed.")
     elif top["explained"] > CLEAR_SHARE and isinstance(top["explained_by"], str):
@@ -204,14 +229,19 @@ def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) 
         )
     else:
         out.append("Other clients explain next to none of it.")
-    followers = _followers(name, later, edges)
+    followers = _followers(name, later, edges, evidence)
     if followers:
         out.append(f"Along its edges the anomaly then reaches {', '.join(followers)}.")
     unseen = table.loc[table["surprise"].isna(), "client"].tolist()
     if unseen:
         out.append(f"Not observed in this window: {', '.join(unseen)}.")
     runner_up = table.iloc[1]
-    if runner_up["probability"] > CLEAR_SHARE:
+    if len(evidence) < FEWEST_STEPS:
+        count = f"{len(evidence)} step{'' if len(evidence) == 1 else 's'}"
+        out.append(
+            f"{count} cannot show how sure this is; give a window of {FEWEST_STEPS} or more."
+        )
+    elif runner_up["probability"] > CLEAR_SHARE:
         out.append(
             f"{runner_up['client']} comes first in {100 * runner_up['probability']:.0f} % of the "
             "resamples."
@@ -219,10 +249,21 @@ def _sentences(table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool) 
     return tuple(out)
 
 
-def _followers(name: str, later: pd.DataFrame, edges: pd.DataFrame | None) -> list[str]:
+def _when(evidence: Evidence, step: float, words: str) -> str:
+    """A step in words, with its clock time where it has one."""
+    clock, text = evidence.when(int(step)), words.format(int(step))
+    return f"{clock} ({text})" if clock else text
+
+
+def _followers(
+    name: str, later: pd.DataFrame, edges: pd.DataFrame | None, evidence: Evidence
+) -> list[str]:
     """Clients that left their range later and that a tested edge leads to, in order of onset."""
     if edges is None or not bool(np.any(edges["is_edge"].notna().to_numpy())):
         return []
     reached = edges.loc[(edges["cause"] == name) & edges["is_edge"].fillna(False), "effect"]
     rows = later.loc[later["client"].isin(reached)].sort_values("onset")
-    return [f"{row.client} (step {row.onset:.0f})" for row in rows.itertuples()]
+    return [
+        f"{row.client} ({evidence.when(int(row.onset)) or f'step {row.onset:.0f}'})"
+        for row in rows.itertuples()
+    ]

@@ -12,7 +12,7 @@ from fedgranger.inference.answer import shape_sentences
 from fedgranger.inference.response_words import response_sentences
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
-from fedgranger.text import elapsed, format_digits, format_number, format_probability
+from fedgranger.text import elapsed, format_digits, format_number, format_probability, time_unit
 
 MAX_POINTS = 600
 TABLE_ROWS = 9
@@ -167,18 +167,17 @@ def edge_courses(manifest: Mapping[str, Any]) -> Section | None:
 def _course_chart(
     place: int, edge: str, found: Mapping[str, Any], step_seconds: float | None
 ) -> Chart:
-    names, count = ("value", "low", "high"), len(found["value"])
-    rows = list(zip(range(count), *(found[name] for name in names), strict=True))
-    cells = [
-        [elapsed(row[0], step_seconds), *map(format_number, row[1:])]
-        for row in (rows[k] for k in _few(count))
-    ]
-    peak = found["peak"]
+    whole, gone, peak = len(found["value"]), found["gone"], found["peak"]
+    count = whole if gone is None else min(2 * gone + 2, whole)
+    size, unit = time_unit(count - 1, step_seconds)
+    curve = (found[name][:count] for name in ("value", "low", "high"))
+    rows = list(zip((step * size for step in range(count)), *curve, strict=True))
+    cells = [[elapsed(k, step_seconds), *map(format_number, rows[k][1:])] for k in _few(count)]
     words = f"{found['value'][peak]:+.3g} after {elapsed(peak, step_seconds)}"
     title = edge
     if "cause_sensor" in found:
         title = f"{edge}: {found['cause_sensor']} to {found['effect_sensor']}"
-    data = {"kind": "curve", "rows": rows, "x": "steps after", "y": "change"}
+    data = {"kind": "curve", "rows": rows, "x": f"{unit} after", "y": "change"}
     headings = ("after", "change", "band from", "to")
     return Chart(f"course-{place}", title, words, data, headings, cells)
 

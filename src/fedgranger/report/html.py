@@ -172,7 +172,7 @@ def _window(window: Mapping[str, Any]) -> Section:
     ranking = [
         {
             "name": str(row["client"]),
-            "share": float(row["probability"]),
+            "share": None if row["probability"] is None else float(row["probability"]),
             "score": format_number(None if row["score"] is None else float(row["score"])),
         }
         for row in (window["ranking"] if is_defined else [])

@@ -13,7 +13,8 @@ from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.evidence import Evidence
 from fedgranger.rca.knowledge import strength_matrix
-from fedgranger.rca.ranking import onsets
+from fedgranger.rca.new_data import surprising_sensors
+from fedgranger.rca.ranking import onsets, with_sensors
 from tests.anomalies import NAMES, made_panel, made_run
 
 
@@ -177,6 +178,8 @@ def test_online_equals_the_window_from_the_alarm(run):
     strengths = strength_matrix(run, NAMES)
     window = gather(run, panel).steps(slice(alarm.step, alarm.step + 200))
     expected = rank(window, strengths, edges=run.edges(), name=alarm.ranking.name)
+    sensors = surprising_sensors(run, panel, slice(alarm.step, alarm.step + 200))
+    expected = with_sensors(expected, sensors)
     pd.testing.assert_frame_equal(alarm.ranking.table, expected.table)
 
 
@@ -278,12 +281,13 @@ def test_windows_and_alarms_know_one_meaning_of_gap(run):
     assert np.flatnonzero(np.isnan(found.surprise).all(axis=1)).tolist() == [0, 61]
 
 
-def test_batches_may_be_empty_or_carry_more(run):
+def test_batches_may_be_empty_and_have_the_clients_of_the_run(run):
     panel = made_panel(60, seed=8)
     more = fg.Panel((*panel.clients, replace(panel["a"], name="extra")), panel.time)
     analysis = OnlineAnalysis(run)
     assert analysis.feed(panel.slice(5, 5)) == []
-    analysis.feed(more.slice(0, 20))
+    with pytest.raises(DataError, match="have client 'extra', which the run does not know"):
+        analysis.feed(more.slice(0, 20))
     analysis.feed(panel.slice(20, 40))
 
 

@@ -1,0 +1,55 @@
+"""The history of incidents of a run: one line of JSON per analysed window or alarm.
+
+An alarm that is analysed again, because more of its data have arrived, replaces what was known of
+it; nothing else is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedgranger.errors import RunError
+from fedgranger.rca.ranking import Ranking
+from fedgranger.results import INCIDENTS_FILE
+from fedgranger.run_folder import write_atomically
+
+
+def read_incidents(run: Path) -> list[dict[str, Any]]:
+    """All incidents of a run, oldest first.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    path = run / INCIDENTS_FILE
+    if not path.exists():
+        return []
+    try:
+        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for entry in found:
+            _ = entry["analysed"], entry["data"], entry["name"], entry["ranking"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(
+            f"{path}: cannot be read ({error}); move it away to begin a new history"
+        ) from None
+    return found
+
+
+def add_incidents(run: Path, data: str, rankings: Sequence[Ranking]) -> None:
+    """Add rankings of these data; one of the same name and data replaces the older one."""
+    if not rankings:
+        return
+    new = {ranking.name: ranking for ranking in rankings}
+    kept = [
+        entry for entry in read_incidents(run) if entry["data"] != data or entry["name"] not in new
+    ]
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    kept += [
+        {"analysed": stamp, "data": data, "scorer": ranking.scorer, **ranking.to_mapping()}
+        for ranking in new.values()
+    ]
+    text = "".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n" for entry in kept)
+    write_atomically(run / INCIDENTS_FILE, lambda path: path.write_text(text, encoding="utf-8"))
