@@ -89,7 +89,7 @@ def over_time_table(table: pd.DataFrame, limit: int | None) -> Table:
             *(_cell(edge.least), _cell(edge.most)),
             _cell(edge.p_value if np.isfinite(edge.p_value) else None),
         )
-        for edge in followed_edges(table)[:limit]
+        for edge in followed_edges(table, limit)
     ]
     return make_table((*names, "least", "most", "p_value"), lines, left=names)
 

@@ -40,11 +40,15 @@ class FollowedEdge(NamedTuple):
     p_value: float
 
 
-def followed_edges(table: pd.DataFrame) -> list[FollowedEdge]:
-    """All pairs of the table, most certain first."""
-    pairs = table.groupby(["cause", "effect"], sort=False)
-    found = [_followed(own) for _, own in pairs]
-    return sorted(found, key=lambda edge: edge.p_value)
+def followed_edges(table: pd.DataFrame, limit: int | None = None) -> list[FollowedEdge]:
+    """The pairs of the table, most certain first, at most so many; None: all."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for place, pair in enumerate(zip(table["cause"], table["effect"], strict=True)):
+        rows.setdefault(pair, []).append(place)
+    p = table["p_value"].to_numpy(dtype=np.float64)
+    p = np.where(np.isnan(p), np.inf, p)
+    certain = sorted(rows.values(), key=lambda own: float(p[own].min()))
+    return [_followed(table.iloc[own]) for own in certain[:limit]]
 
 
 def _followed(own: pd.DataFrame) -> FollowedEdge:

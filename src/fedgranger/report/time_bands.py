@@ -25,7 +25,7 @@ def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]
     """Strengths with bands that hold all along the record; None when edges were not followed."""
     if over_time is None or over_time.empty:
         return None
-    edges = followed_edges(over_time)
+    edges = followed_edges(over_time, MAX_ROWS)
     tested = [edge for edge in edges if np.isfinite(edge.p_value)]
     drawn = tested[:MOST_PICTURES]
     highest = float(np.nanmax([edge.stretches["ci_high"].max() for edge in drawn] or [1.0]))
@@ -33,8 +33,8 @@ def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]
     tests = (inference.get("drift") or {}).get("num_tests")
     return {
         "charts": tuple(_chart(k, edge, highest) for k, edge in enumerate(drawn)),
-        "table": _table(edges[:MAX_ROWS]),
-        "more": len(edges) - MAX_ROWS,
+        "table": _table(edges),
+        "more": len(over_time[["cause", "effect"]].drop_duplicates()) - len(edges),
         "confidence": f"{100 * float(inference.get('confidence', 0.95)):g} %",
         "doubt": PICTURE if inference.get("test", "debiased") != "debiased" else "",
         "changes": changes,
