@@ -131,6 +131,33 @@ def made_uncertainty(names):
     return pd.concat(parts, ignore_index=True)
 
 
+def made_over_time(names, count=6):
+    """Hourly stretches; the second client is driven from the fourth on, one stretch is unknown."""
+    hours = np.datetime64("2026-03-01T00", "s") + np.arange(count + 1) * np.timedelta64(240, "h")
+    parts = []
+    for k in range(count):
+        pairs = [(c, e) for e in names for c in names if c != e]
+        table = pd.DataFrame(pairs, columns=["cause", "effect"])
+        is_link = ((table["cause"] == names[0]) & (table["effect"] == names[1])).to_numpy()
+        strength = np.where(is_link & (k > 2), 0.5 + 0.01 * k, 0.1)
+        table = table.assign(
+            start=str(hours[k]),
+            end=str(hours[k + 1] - np.timedelta64(1, "h")),
+            strength=strength,
+            ci_low=np.where(strength > 0.3, strength - 0.2, 0.0),
+            ci_high=strength + 0.2,
+            p_value=np.where(strength > 0.3, 1e-6, 0.6),
+            q_value=np.where(strength > 0.3, 1e-5, 1.0),
+            is_edge=pd.array(strength > 0.3, dtype="boolean"),
+        )
+        if k == 1:
+            numbers = ["strength", "ci_low", "ci_high", "p_value", "q_value"]
+            table[numbers] = np.nan
+            table["is_edge"] = pd.array([pd.NA] * len(table), dtype="boolean")
+        parts.append(table)
+    return pd.concat(parts, ignore_index=True)
+
+
 def made_root_causes(names):
     ranking = [
         {"client": name, "score": 3.0 / (k + 1), "probability": 0.6 / 2**k}
@@ -158,5 +185,6 @@ def made_report(folder, names, seed=0, sensors=None):
         uncertainty=made_uncertainty(names),
         prior_time=dict.fromkeys(names, 1200.0),
         root_causes=made_root_causes(names),
+        over_time=made_over_time(names),
     )
     return path, edges, entries

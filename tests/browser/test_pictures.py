@@ -184,10 +184,10 @@ def test_every_chart_is_drawn_and_told_in_words(full_report, open_page):
     charts = page.script(
         """return [...document.querySelectorAll('svg[data-chart]')].map(svg => [svg.dataset.chart,
         svg.getBBox().width, svg.querySelector('desc').textContent,
-        svg.querySelectorAll('.line, .bar, .dot').length])"""
+        svg.querySelectorAll('.line, .bar, .dot, .hollow').length])"""
     )
     keys = [key for key, *_ in charts]
-    assert len(keys) == len(set(keys)) == 1 + 4 + 2 + 1 + 6
+    assert len(keys) == len(set(keys)) == 1 + 4 + 2 + 1 + 6 + 24
     for key, width, words, marks in charts:
         assert width > 100, key
         assert words, key
@@ -266,6 +266,49 @@ def test_bars_are_as_high_as_their_counts(full_report, open_page):
     assert heights[0] > 100
 
 
+FOLLOWED = """const svg = document.querySelector('#over-time svg[data-chart="followed-0"]');
+const read = (mark, keys) => keys.map(key => +mark.getAttribute(key));
+return {
+  dots: [...svg.querySelectorAll("circle")]
+    .map(c => [c.getAttribute("class"), ...read(c, ["cx", "cy"])]),
+  reach: [...svg.querySelectorAll(".reach")].map(l => read(l, ["x1", "y1", "y2"])),
+  lines: [...svg.querySelectorAll("polyline")].map(l => l.getAttribute("points").split(" ").length),
+  bands: svg.querySelectorAll(".band").length,
+  title: svg.querySelector("title").textContent,
+  words: [...svg.querySelectorAll("text")].map(t => t.textContent)}"""
+
+
+def test_an_edge_over_time_is_drawn_stretch_by_stretch(full_report, open_page):
+    page = open_page(full_report)
+    found = page.script(FOLLOWED)
+    assert found["title"] == "boiler → compressor"  # the most certain first
+    assert [dot[0] for dot in found["dots"]] == ["hollow"] * 2 + ["dot"] * 3
+    assert found["lines"] == [1, 4]  # the second of six stretches has no numbers
+    assert found["bands"] == 2
+    assert "2026-03-01" in found["words"]
+    zero, top, highest = 190, 8, 0.75  # all pictures have the scale of the highest band
+    places = {0: 0.1, 1: 0.1, 2: 0.53, 3: 0.54, 4: 0.55}
+    for k, strength in places.items():
+        _, x, y = found["dots"][k]
+        height = (zero - y) / (zero - top) * highest
+        assert height == pytest.approx(strength, abs=1e-3)
+        at, low, high = found["reach"][k]
+        assert at == x
+        assert (low - high) / (zero - top) * highest == pytest.approx(
+            0.3 if k < 2 else 0.4, abs=1e-3
+        )
+    xs = [dot[1] for dot in found["dots"]]
+    assert np.diff(xs).tolist() == pytest.approx([2 * (xs[2] - xs[1]), *[xs[2] - xs[1]] * 3])
+    assert page.script("return document.querySelectorAll('#over-time svg').length") == 24
+    rows = page.script(
+        "return [...document.querySelector('#over-time tbody').rows].map(r => r.innerText)"
+    )
+    assert len(rows) == 30
+    assert ".?.###" in rows[0]
+    assert "2026-03-31T00:00:00 to 2026-04-29T23:00:00" in rows[0]
+    assert page.messages() == []
+
+
 def test_without_scripts_tables_stand_in_for_the_pictures(full_report, open_page, picture_folder):
     from selenium.webdriver.common.by import By
 
@@ -284,7 +327,8 @@ def test_without_scripts_tables_stand_in_for_the_pictures(full_report, open_page
         )
         pictures, controls, tables, pairs, sections = found
         assert (pictures, controls) == (0, 0)
-        assert tables == [5, *[10] * 5, 11, 11, *[10] * 6]  # audit, training, checks, clients
+        # edges over time, audit, training, checks, clients
+        assert tables == [*[7] * 24, 5, *[10] * 5, 11, 11, *[10] * 6]
         assert pairs == 30
         assert sections > 10
     finally:

@@ -325,7 +325,7 @@ def test_every_picture_and_control_has_a_name(made, open_page):
     targets = page.script(
         "return [...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))"
     )
-    assert len(targets) == 12
+    assert len(targets) == 13
     assert set(targets) <= set(ids)
 
 

@@ -1,5 +1,6 @@
 """Real parties on loopback: kits, processes of `fedgranger federation start`, and their end."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import time
 import warnings
 
 import numpy as np
+import psutil
 from threadpoolctl import threadpool_limits
 
 import fedgranger as fg
@@ -34,7 +36,7 @@ class RealFederation:
         self.kits = self.make_kits(folder / "kits")
         for name in panel.names if policy else ():
             (self.kits[name] / "policy.toml").write_text(policy)
-        self.processes = {}
+        self.processes, self._children = {}, []
 
     def make_kits(self, folder):
         return make_kits(folder, self.host, list(self.names), self.port)
@@ -46,6 +48,8 @@ class RealFederation:
         return self
 
     def __exit__(self, *_):
+        for party in self.processes:
+            self._note_children(party)
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -53,7 +57,15 @@ class RealFederation:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
-        subprocess.run(["pkill", "-KILL", "-f", str(self.folder)], check=False)
+        for child in self._children:  # by their ids: nobody else's processes can be meant
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+
+    def _note_children(self, party):
+        """Processes that a party has started; psutil tells them from later ones of the same id."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = psutil.Process(self.processes[party].pid).children(recursive=True)
+            self._children += found
 
     def start(self, party):
         data = [] if party == "server" else ["--data", str(self.folder / "data" / f"{party}.csv")]
@@ -70,6 +82,7 @@ class RealFederation:
         return (self.folder / f"{party}.out").read_text()
 
     def kill(self, party):
+        self._note_children(party)  # nobody can ask for them afterwards
         self.processes[party].send_signal(signal.SIGKILL)
 
     def command(self, *words, timeout=240):

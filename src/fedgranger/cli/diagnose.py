@@ -14,6 +14,7 @@ from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.audit_words import audit_sentences, control_sentences
+from fedgranger.inference.followed_edges import change_sentences
 from fedgranger.inference.strength import power_at
 from fedgranger.results import Result
 
@@ -90,12 +91,7 @@ def _lag_lines(facts: Mapping[str, Any]) -> list[str]:
         f"later (p = {one['p_value']:.2g})"
         for one in facts.get("late_arrivals", ())
     ]
-    if drift := facts.get("drift"):
-        lines += [
-            f"changes over the record: {one['what']} of {one['client']} around {one['time']} "
-            f"(p = {one['p_value']:.2g} after {drift['num_tests']} tests)"
-            for one in drift["changes"]
-        ]
+    lines += [f"changes over the record: {sentence}" for sentence in change_sentences(facts)]
     if gaps := facts.get("gaps"):
         lines.append(
             f"gaps of more than {gaps['longest_gap']} rows: {gaps['rows_left_out']} of "

@@ -21,6 +21,7 @@ from fedgranger.inference.answer import (
 )
 from fedgranger.inference.audit_words import reservation
 from fedgranger.inference.edge_tables import EDGE_COLUMNS
+from fedgranger.inference.followed_edges import followed_edges
 from fedgranger.results import Result
 from fedgranger.text import format_bytes, format_digits
 
@@ -81,26 +82,15 @@ def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
 
 def over_time_table(table: pd.DataFrame, limit: int | None) -> Table:
     """One line per edge, most certain first: when it is there, and how strong at most."""
-    marks = {True: "#", False: "."}
-    rows: list[tuple[float, tuple[str, ...]]] = []
-    pairs = dict.fromkeys(zip(table["cause"], table["effect"], strict=True))
-    for cause, effect in pairs:
-        own = table.loc[(table["cause"] == cause) & (table["effect"] == effect)]
-        there = [None if pd.isna(value) else bool(value) for value in own["is_edge"]]
-        at = [k for k, value in enumerate(there) if value]
-        when = f"{own['start'].iloc[at[0]]} to {own['end'].iloc[at[-1]]}" if at else ""
-        path = "".join("?" if value is None else marks[value] for value in there)
-        p, strength = (own[name].to_numpy(dtype=np.float64) for name in ("p_value", "strength"))
-        known, smallest = (
-            strength[np.isfinite(strength)],
-            float(np.min(p[np.isfinite(p)], initial=np.inf)),
-        )
-        ends = (float(known.min()), float(known.max())) if len(known) else (None, None)
-        cells = (*map(_cell, ends), _cell(smallest if np.isfinite(smallest) else None))
-        rows.append((smallest, (escape(str(cause)), escape(str(effect)), path, when, *cells)))
-    rows.sort(key=lambda row: row[0])
     names = ("cause", "effect", "over time", "found from - to")
-    lines = [cells for _, cells in rows[: limit if limit is not None else len(rows)]]
+    lines = [
+        (
+            *(escape(edge.cause), escape(edge.effect), edge.path, edge.when),
+            *(_cell(edge.least), _cell(edge.most)),
+            _cell(edge.p_value if np.isfinite(edge.p_value) else None),
+        )
+        for edge in followed_edges(table, limit)
+    ]
     return make_table((*names, "least", "most", "p_value"), lines, left=names)
 
 

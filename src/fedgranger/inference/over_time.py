@@ -116,10 +116,10 @@ def edges_over_time(
     needed = STEPS_PER_STATE * found.fit.transition.shape[1]
     length = int((stretches[:, 1] - stretches[:, 0]).min())
     if length < needed:
-        most = max(2 * source.num_steps // needed - 1, 1)
         raise InferenceError(
             f"stretches of {length} steps are too short for {source.total_dim} states and "
-            f"{found.fit.lags} lags, {needed} are needed; use time_windows = {most} or fewer"
+            f"{found.fit.lags} lags, {needed} are needed; "
+            + _remedy(2 * source.num_steps // needed - 1, source.num_steps, needed)
         )
     fits, refusal = [], None
     for first, end in stretches.tolist():
@@ -145,6 +145,16 @@ def edges_over_time(
         axis=1,
     )
     return _decided(whole.assign(p_value=p.reshape(-1)), len(stretches), config)
+
+
+def _remedy(most: int, num_steps: int, needed: int) -> str:
+    """What to do where stretches are too short and at most so many are possible."""
+    if most > 1:
+        return f"use time_windows = {most} or fewer"
+    return (
+        f"two stretches take {-(-3 * needed // 2)} steps and the record has {num_steps}: leave "
+        "time_windows out, or use fewer states (state_dim) or lags"
+    )
 
 
 def _rows(

@@ -21,6 +21,7 @@ from fedgranger.report.checks import audit_view, checks_view
 from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
 from fedgranger.report.pairs import check_edges, has_test, headline_view, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
+from fedgranger.report.time_bands import time_bands_view
 from fedgranger.report.view import Section, charts_of, section_of
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
@@ -41,6 +42,7 @@ def render_report(
     prior_time: Mapping[str, float] | None = None,
     root_causes: Mapping[str, Any] | None = None,
     beside: pd.DataFrame | None = None,
+    over_time: pd.DataFrame | None = None,
 ) -> str:
     """Build the report of a run as one HTML page.
 
@@ -58,6 +60,7 @@ def render_report(
         prior_time: rounds after which the prior hardly matters, per client.
         root_causes: a root-cause analysis (`rca.json`).
         beside: edges of the other test, when both were made.
+        over_time: edges in stretches of the record (`edges_over_time.csv`).
 
     Raises:
         DataError: if the edge table lacks a needed column.
@@ -80,6 +83,7 @@ def render_report(
         "pairs": pairs_view(pairs, inference),
         "courses": edge_courses(manifest),
         "shapes": influence_shapes(inference),
+        "over_time": time_bands_view(over_time, inference),
         "audit": audit_view(manifest),
         "training": training_view(trace, uncertainty, prior_time, manifest),
         "checks": checks_view(pairs, entries, manifest),
@@ -137,6 +141,7 @@ def write_run_report(path: Path, result: Result, folder: Path | None = None) -> 
         uncertainty=None if uncertainty is None else uncertainty.table,
         prior_time=None if uncertainty is None else uncertainty.prior_time,
         root_causes=_root_causes(folder or path.parent),
+        over_time=None if inference is None else inference.over_time,
     )
 
 

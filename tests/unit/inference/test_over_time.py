@@ -114,3 +114,14 @@ def test_stretches_too_short_say_so(changing):
     found = infer(changing, formula_config(time_windows=400))
     assert found.over_time is None
     assert any("could not be followed over time" in text for text in found.facts["warnings"])
+
+
+def test_a_record_too_short_for_two_stretches_is_not_offered_one(changing):
+    """One stretch would be the whole record over again."""
+    short = source_of(next(changing.chunks()).states[:100], DIMS, changing.error_covs)
+    with pytest.raises(InferenceError, match="take 120 steps and the record has 100: leave time_w"):
+        follow(short, time_windows=4)
+    enough = source_of(next(changing.chunks()).states[:122], DIMS, changing.error_covs)
+    with pytest.raises(InferenceError, match="use time_windows = 2 or fewer"):
+        follow(enough, time_windows=4)
+    assert len(follow(enough, time_windows=2)) == 2 * 6

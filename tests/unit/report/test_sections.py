@@ -22,6 +22,7 @@ from fedgranger.report.payload import build_payload, to_script_text
 from tests.browser.pages import (
     made_audit,
     made_manifest,
+    made_over_time,
     made_root_causes,
     made_tables,
     made_uncertainty,
@@ -226,6 +227,27 @@ def test_training_says_how_to_get_the_uncertainty():
     none = section("training", {"training": {"solver": "none", "status": "not <run>"}}, trace=trace)
     assert "not &lt;run&gt;." in none
     assert "Uncertainty" not in none
+
+
+def test_edges_over_time_have_a_section_with_what_drifts():
+    manifest, table = made_manifest(NAMES), made_over_time(NAMES)
+    assert section("over-time", manifest) == ""
+    quiet = section("over-time", manifest, over_time=table)
+    assert "Drift" not in quiet
+    assert "Caution" not in quiet
+    change = {"client": "b", "what": "the level of the states", "p_value": 1e-4, "time": "step 7"}
+    manifest["inference"]["drift"] = {"num_tests": 12, "level": 0.01, "changes": []}
+    assert "was found in 12 tests" in section("over-time", manifest, over_time=table)
+    manifest["inference"] |= {"drift": {"num_tests": 12, "changes": [change]}, "test": "readings"}
+    changed = section("over-time", manifest, over_time=table)
+    assert "the level of the states of b around step 7 (p = 0.0001 after 12 tests)" in changed
+    assert "take them as a picture, not as tests" in changed
+    assert changed.count("data-chart=") == 6
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", changed.partition("Least and most")[0])
+    assert cells[-42:-35] == ["a", "b", ".?.###", "2026-03-31T00:00:00 to 2026-04-29T23:00:00",
+                              "0.100", "0.550", "1.00e-06"]  # fmt: skip
+    unknown = ["2026-03-11T00:00:00", "2026-03-20T23:00:00", "–", "–", "–", "not tested"]
+    assert cells[6:12] == unknown
 
 
 def test_histogram_counts():

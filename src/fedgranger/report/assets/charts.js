@@ -14,7 +14,8 @@ const range = (count) => Array.from({ length: Math.max(count, 0) }, (_, k) => k)
 const label = (x, y, text, anchor = "middle", more = {}) => make("text", { x, y, "text-anchor": anchor, ...more }, text);
 
 function drawCharts(charts) {
-  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform, curve: drawCurve };
+  const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform, curve: drawCurve,
+    followed: drawFollowed };
   for (const svg of document.querySelectorAll("svg[data-chart]")) {
     const chart = charts[svg.dataset.chart];
     svg.setAttribute("viewBox", chart.kind === "lines" ? "0 0 440 250" : `0 0 ${SMALL} ${SMALL}`);
@@ -123,6 +124,31 @@ function drawCurve({ rows, x: xLabel = "cause", y: yLabel = "effect" }) {
     label(36, SMALL - 30, compact(-limit, 2), "end", small),
     label((40 + SMALL) / 2, SMALL - 4, xLabel, "middle", { "font-size": 11 }),
     label(10, 96, yLabel, "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
+  ];
+}
+
+// An edge's strength in the stretches of the record with its band; a stretch may have no numbers.
+function drawFollowed({ rows, ends, highest }) {
+  const [left, right, top, bottom] = [40, SMALL - 8, 8, SMALL - 30];
+  const step = (right - left) / rows.length;
+  const [x, y] = [(k) => left + step * (k + 0.5), axis(0, highest || 1, bottom, top)];
+  const runs = [[]];
+  rows.forEach((row, k) => (row[0] === null ? runs.push([]) : runs[runs.length - 1].push([k, ...row])));
+  const known = runs.filter((run) => run.length);
+  const banded = known.map((run) => run.filter(([, , low]) => low !== null)).filter((run) => run.length);
+  const small = { "font-size": 10 };
+  return [
+    make("path", { class: "grid", fill: "none", d: `M${left},${top} V${bottom} H${right}` }),
+    ...banded.flatMap((run) => [
+      make("polygon", { class: "band", points: joined([
+        ...run.map(([k, , low]) => [x(k), y(low)]), ...run.map(([k, , , high]) => [x(k), y(high)]).reverse()]) }),
+      ...run.map(([k, , low, high]) => make("line", { class: "reach", x1: x(k), y1: y(low), x2: x(k), y2: y(high) })),
+    ]),
+    ...known.map((run) => make("polyline", { class: "fit", fill: "none", points: joined(run.map(([k, value]) => [x(k), y(value)])) })),
+    ...known.flat().map(([k, value, , , isEdge]) => make("circle", { class: isEdge ? "dot" : "hollow", cx: x(k), cy: y(value), r: 3.2 })),
+    label(left, SMALL - 14, ends[0], "start", small), label(right, SMALL - 14, ends[1], "end", small),
+    label(left - 4, top + 8, compact(highest, 2), "end", small), label(left - 4, bottom, "0", "end", small),
+    label(10, 96, "strength", "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
   ];
 }
 
