@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from fedgranger.cli.tables import SHOWN_SUSPECTS, print_rankings
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import read_panel
-from fedgranger.data.reading_options import as_measured
+from fedgranger.data.reading_options import FileOptions, as_measured
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
@@ -27,8 +28,13 @@ from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewDataOptions(FileOptions, WatchOptions):
+    """How new data are written, and how they are watched."""
+
+
 @friendly
-@with_options(WatchOptions)
+@with_options(NewDataOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
     data: Annotated[Path, typer.Option("--data", help="New data: same clients and sensors.")],
@@ -40,7 +46,6 @@ def rca(
         ),
     ] = None,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
-    time_column: Annotated[str, typer.Option(help="Time column, auto or none.")] = "auto",
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
     runtime: Annotated[
         str,
@@ -51,10 +56,11 @@ def rca(
     given: dict[str, Any],
 ) -> None:
     """Rank the clients by how likely they started an anomaly, with the evidence."""
-    asked = WatchOptions.from_mapping(given)
+    options = NewDataOptions.from_mapping(given)
+    asked = WatchOptions(**{name: getattr(options, name) for name in WatchOptions.names()})
     check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
-    panel = read_panel(data, partition, as_measured(time_column))
+    panel = read_panel(data, partition, as_measured(options))
     if window and runtime == "flare":
         raise ConfigError("--window is for one process; leave it or --runtime flare out")
     panel = regular_panel(panel).panel  # short gaps are missing rows, as between parties

@@ -1,31 +1,47 @@
-"""Load one CSV or Parquet file without guessing: every defect is one sentence."""
+"""Load one file as its options say, without guessing: every defect is one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
-from fedgranger.errors import DataError
+from fedgranger.data.excel_tables import read_sheet
+from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
+from fedgranger.data.text_structure import first_lines
+from fedgranger.errors import DataError, ReadingError
 
-SUFFIXES = (".csv", ".parquet")
 BLOCK_BYTES = 1 << 22
+KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
+UNNAMED = re.compile(r"\s*|__index_level_\d+__|Unnamed: \d+")
+NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+         "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")  # fmt: skip
+"""What arrow takes for an empty cell."""
 
 
 class Table(NamedTuple):
-    """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded."""
+    """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded.
+
+    Columns without a name are called "column 3" and listed in `unnamed`.
+    """
 
     path: Path
     names: list[str]
     time_name: str | None
     num_rows: int
     columns: dict[str, pa.ChunkedArray]
+    written: FileFormat
+    unnamed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def take(self, where: str, name: str) -> pa.ChunkedArray:
         """Return a column, which the table then no longer holds, so that memory stays low."""
@@ -37,7 +53,12 @@ class Table(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Whether the file is one we read."""
-    return path.suffix.lower() in SUFFIXES and path.is_file()
+    return bool(table_suffix(path.name)) and path.is_file()
+
+
+def is_text(path: Path) -> bool:
+    """Whether the file is text, compressed or not."""
+    return table_suffix(path.name) in TEXT_SUFFIXES
 
 
 @contextmanager
@@ -48,7 +69,7 @@ def one_sentence(where: str, path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise not_utf8(where, "the header") from error
     except pa.ArrowException as error:
-        kind = "CSV" if path.suffix.lower() == ".csv" else "Parquet"
+        kind = KINDS.get(table_suffix(path.name), "CSV")
         raise DataError(
             f"{where}: '{path}' is not a readable {kind} file; write it again"
         ) from error
@@ -57,84 +78,227 @@ def one_sentence(where: str, path: Path) -> Iterator[None]:
         raise DataError(f"{where}: '{path}' cannot be read ({detail}); write it again") from error
 
 
-def load_table(where: str, path: Path, time_column: str) -> Table:
+def load_table(where: str, path: Path, written: FileFormat) -> Table:
     """Read a file; `where` names it in messages."""
+    suffix = table_suffix(path.name)
     with one_sentence(where, path):
         if path.stat().st_size == 0:
             raise DataError(f"{where}: '{path}' is empty; write a header and data rows")
-        load = _load_csv if path.suffix.lower() == ".csv" else _load_parquet
-        table = load(where, path, time_column)
+        if suffix == ".parquet":
+            table = _load_parquet(where, path, written)
+        elif suffix == ".xlsx":
+            table = _load_excel(where, path, written)
+        else:
+            table = _load_text(where, path, written)
     if table.num_rows == 0:
         raise DataError(f"{where}: '{path}' has a header but no data rows; add some")
     return table
 
 
-def _load_parquet(where: str, path: Path, time_column: str) -> Table:
+def name_columns(names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Call columns without a name "column 3"; return all names, and those that were given."""
+    given = {
+        k: f"column {k + 1}"
+        for k, name in enumerate(names)
+        if UNNAMED.fullmatch(name) and f"column {k + 1}" not in names
+    }
+    return [given.get(k, name) for k, name in enumerate(names)], tuple(given.values())
+
+
+def _load_parquet(where: str, path: Path, written: FileFormat) -> Table:
     with arrow_parquet.ParquetFile(path) as file:
         names, num_rows = file.schema_arrow.names, file.metadata.num_rows
     input_checks.check_names(where, names)
-    time_name = input_checks.find_time_column(where, names, time_column)
-    return Table(path, names, time_name, num_rows, {})
+    time_name = input_checks.find_time_column(where, names, written.time_column)
+    if str(time_name).strip().lower() == "t":
+        columns = {str(time_name): arrow_parquet.read_table(path, columns=[time_name])[time_name]}
+        if _is_temperature(time_name, written, columns):
+            notes = (_not_the_time(where, str(time_name)),)
+            return Table(path, names, None, num_rows, {}, written, notes=notes)
+    return Table(path, names, time_name, num_rows, {}, written)
 
 
-def _load_csv(where: str, path: Path, time_column: str) -> Table:
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):  # the mark of UTF-16
-            raise not_utf8(where, "the file")
+def _is_temperature(
+    time_name: str | None, written: FileFormat, columns: Mapping[str, pa.ChunkedArray]
+) -> bool:
+    """Whether a column called t or T, taken for the time by its name, is a sensor.
+
+    Its numbers go up and down, and in order they are not evenly spaced.
+    """
+    if time_name is None or time_name.strip().lower() != "t" or written.time_column != "auto":
+        return False
+    column = columns[time_name].drop_null()
+    if not input_checks.is_numeric(column.type) or len(column) < 3:
+        return False
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    if (np.diff(values) > 0).all():
+        return False
+    steps = np.diff(np.unique(values)).astype(np.float64)
+    return len(steps) < 2 or not np.allclose(steps, np.median(steps), rtol=1e-6)
+
+
+def _not_the_time(where: str, name: str) -> str:
+    return f"{where}: column '{name}' goes up and down, so it is a sensor and not the time"
+
+
+def _load_excel(where: str, path: Path, written: FileFormat) -> Table:
+    headers, columns, num_rows = read_sheet(where, path, written)
+    return _finished(where, path, written, headers, dict(enumerate(columns)), num_rows, ())
+
+
+def _load_text(where: str, path: Path, written: FileFormat) -> Table:
+    if written.encoding == "utf-8" and _starts_as_utf16(path):
+        raise not_utf8(where, "the file", "utf-16")
+    delimiter = written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")
+    try:
+        if delimiter == " ":
+            data, headers = _read_by_spaces(path, written)
+        else:
+            data, headers = _read_delimited(where, path, delimiter, written)
+    except LookupError as error:
+        raise DataError(
+            f"{where}: encoding is '{written.encoding}', which is none; pass utf-8, cp1252 or "
+            "another one that Python knows (--encoding)"
+        ) from error
+    for k, name in enumerate(headers):
+        if pa.types.is_binary(data.column(k).type):
+            raise not_utf8(where, f"column '{name}'")
+    num_rows = data.num_rows - _num_blank_at_end(path, headers)
+    columns = {k: data.column(k).slice(0, num_rows) for k in range(len(headers))}
+    notes = []
+    if written.skip_rows or written.unit_rows:
+        lines = first_lines(path, written.encoding, written.skip_rows + 1 + written.unit_rows)
+        skipped = [*lines[: written.skip_rows], *lines[written.skip_rows + 1 :]]
+        shown = "; ".join(repr(line[:60]) for line in skipped[:5])
+        notes.append(f"{where}: {len(skipped)} lines around the header were not read: {shown}")
+    return _finished(where, path, written, headers, columns, num_rows, tuple(notes))
+
+
+def _finished(
+    where: str,
+    path: Path,
+    written: FileFormat,
+    headers: Sequence[str],
+    columns: dict[int, pa.ChunkedArray],
+    num_rows: int,
+    notes: tuple[str, ...],
+) -> Table:
+    """Name the columns; one without a name and without a cell is left out."""
+    names, unnamed = name_columns(headers)
+    empty = [
+        k
+        for k, name in enumerate(names)
+        if name in unnamed and columns[k].null_count == len(columns[k])
+    ]
+    if empty:
+        listed = ", ".join(str(k + 1) for k in empty)
+        notes += (f"{where}: left out for having neither a name nor a cell: column {listed}",)
+        kept = [k for k in range(len(names)) if k not in empty]
+        columns = {place: columns[k] for place, k in enumerate(kept)}
+        unnamed = tuple(name for name in unnamed if name in [names[k] for k in kept])
+        names = [names[k] for k in kept]
+    input_checks.check_names(where, names)
+    time_name = input_checks.find_time_column(where, names, written.time_column)
+    named = {name: columns[k] for k, name in enumerate(names)}
+    if _is_temperature(time_name, written, named):
+        notes += (_not_the_time(where, str(time_name)),)
+        time_name = None
+    return Table(path, names, time_name, num_rows, named, written, unnamed, notes)
+
+
+def _read_delimited(
+    where: str, path: Path, delimiter: str, written: FileFormat
+) -> tuple[pa.Table, list[str]]:
     ragged: list[arrow_csv.InvalidRow] = []
 
     def refuse(row: arrow_csv.InvalidRow) -> str:
         ragged.append(row)
         return "error"
 
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
+    read = arrow_csv.ReadOptions(
+        use_threads=False,
+        block_size=BLOCK_BYTES,
+        skip_rows=written.skip_rows,
+        skip_rows_after_names=written.unit_rows,
+        encoding={"utf-8": "utf8"}.get(written.encoding, written.encoding),
+    )
     # A blank line is a missing sample in a file of one column, so arrow must not skip it.
     parse = arrow_csv.ParseOptions(
-        newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=refuse
+        delimiter=delimiter,
+        newlines_in_values=True,
+        ignore_empty_lines=False,
+        invalid_row_handler=refuse,
     )
-    infer = arrow_csv.ConvertOptions(strings_can_be_null=True)
+    convert = {
+        "strings_can_be_null": True,
+        "null_values": [*NULLS, *written.missing_text],
+        "decimal_point": written.decimal,
+    }
+    infer = arrow_csv.ConvertOptions(**convert)
     try:
         with arrow_csv.open_csv(path, read, parse, infer) as reader:
             names = reader.schema.names
-        input_checks.check_names(where, names)
-        time_name = input_checks.find_time_column(where, names, time_column)
-        types = {name: pa.float64() for name in names if name != time_name}
-        fixed = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+        named, _ = name_columns(names)
+        input_checks.check_names(where, named)
+        time_name = input_checks.find_time_column(where, named, written.time_column)
+        typed = (name for name in names if name not in (time_name, written.tag_column))
+        fixed = arrow_csv.ConvertOptions(column_types=dict.fromkeys(typed, pa.float64()), **convert)
         try:
             with arrow_csv.open_csv(path, read, parse, fixed) as reader:
-                data = reader.read_all()
+                return reader.read_all(), names
         except pa.ArrowInvalid:
             if ragged:
                 raise
             # Some cell is no plain number (true, text, a stamp): reading with inferred types
             # takes more memory but keeps the cells, so that the checks can name the first one.
-            data = arrow_csv.read_csv(path, read, parse, infer)
+            return arrow_csv.read_csv(path, read, parse, infer), names
     except pa.ArrowInvalid as error:
         if not ragged:
             raise
         row = ragged[0]
+        number = row.number - 1 - written.skip_rows - written.unit_rows
         raise DataError(
-            f"{where}, data row {row.number - 1}: expected {row.expected_columns} cells as in the "
+            f"{where}, data row {number}: expected {row.expected_columns} cells as in the "
             f"header, found {row.actual_columns}; give every row one cell per column"
         ) from error
-    for name in names:
-        if pa.types.is_binary(data[name].type):
-            raise not_utf8(where, f"column '{name}'")
-    num_rows = data.num_rows - _num_blank_at_end(path, names)
-    columns = {name: data[name].slice(0, num_rows) for name in names}
-    return Table(path, names, time_name, num_rows, columns)
+
+
+def _read_by_spaces(path: Path, written: FileFormat) -> tuple[pa.Table, list[str]]:
+    """Columns that runs of spaces align; every cell stays text."""
+    skipped = [*range(written.skip_rows)]
+    skipped += [written.skip_rows + 1 + k for k in range(written.unit_rows)]
+    frame = pd.read_csv(
+        path,
+        sep=r"\s+",
+        dtype=str,
+        header=None,
+        skiprows=skipped,
+        encoding=written.encoding,
+        na_values=list(written.missing_text),
+    )
+    headers = [str(name) for name in frame.iloc[0]]
+    cells = frame.iloc[1:]
+    arrays = [pa.array(cells[k], pa.string(), from_pandas=True) for k in range(len(headers))]
+    table = pa.Table.from_arrays(arrays, names=[str(k) for k in range(len(headers))])
+    return table, headers
+
+
+def _starts_as_utf16(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) in (b"\xff\xfe", b"\xfe\xff")
 
 
 def _num_blank_at_end(path: Path, names: list[str]) -> int:
     """Count blank lines after the last row; in a file of one column they are missing samples."""
-    if len(names) == 1:
+    if len(names) == 1 or path.suffix.lower() == ".gz":
         return 0
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - BLOCK_BYTES))
-        tail = file.read()
+        tail = file.read().replace(b"\0", b"")  # of UTF-16, too
     return max(0, tail[len(tail.rstrip(b"\r\n")) :].count(b"\n") - 1)
 
 
-def not_utf8(where: str, place: str) -> DataError:
+def not_utf8(where: str, place: str, encoding: str = "cp1252") -> ReadingError:
     """The error for a file in another encoding."""
-    return DataError(f"{where}: {place} is not UTF-8 text; save the file with UTF-8 encoding")
+    message = f"{where}: {place} is not UTF-8 text; save the file with UTF-8 encoding"
+    return ReadingError(f"{message}, or pass --encoding {encoding}", {"encoding": encoding})
