@@ -128,9 +128,16 @@ def _is_temperature(
     if time_name is None or time_name.strip().lower() != "t" or written.time_column != "auto":
         return False
     column = columns[time_name].drop_null()
-    if not input_checks.is_numeric(column.type) or len(column) < 3:
+    if len(column) < 3:
         return False
-    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    if input_checks.is_text(column.type):
+        values, bad_row = input_checks.parse_numbers(column, written)
+        if bad_row is not None:
+            return False
+    elif input_checks.is_numeric(column.type):
+        values = column.cast(pa.float64(), safe=False).to_numpy()
+    else:
+        return False
     if (np.diff(values) > 0).all():
         return False
     steps = np.diff(np.unique(values)).astype(np.float64)

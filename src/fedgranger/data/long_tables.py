@@ -61,4 +61,4 @@ def spread(
             f"{where}: {int(again.sum())} samples repeat another of their sensor and time; "
             f"the {rule} is used"
         )
-    return names, axis, wide.to_numpy(dtype=np.float64), notes
+    return names, axis, np.array(wide, dtype=np.float64), notes

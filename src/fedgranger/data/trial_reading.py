@@ -28,12 +28,14 @@ class Trial(NamedTuple, Generic[Read]):
     """What came of reading and reading again.
 
     Attributes:
+        options: those that were tried last.
         flags: options for the command line that were not given and are needed.
         found: what was read with them; None when something else stops it.
         refused: the first sentence, None when the options given were enough.
         stopped: the sentence that no proposal mends.
     """
 
+    options: ReadingOptions
     flags: str
     found: Read | None
     refused: DataError | None
@@ -71,16 +73,16 @@ def try_reading(
             refused = refused or error
             changed = with_proposal(tried, error.proposal, clients)
             if changed == tried:
-                return Trial(changed_flags(options, tried), None, refused, error)
+                return Trial(tried, changed_flags(options, tried), None, refused, error)
             tried = changed
         except (DataError, ConfigError) as error:
             if refused is None:
                 raise
             stopped = error if isinstance(error, DataError) else DataError(str(error))
-            return Trial(changed_flags(options, tried), None, refused, stopped)
+            return Trial(tried, changed_flags(options, tried), None, refused, stopped)
         else:
-            return Trial(changed_flags(options, tried), found, refused, None)
-    return Trial(changed_flags(options, tried), None, refused, refused)
+            return Trial(tried, changed_flags(options, tried), found, refused, None)
+    return Trial(tried, changed_flags(options, tried), None, refused, refused)
 
 
 def with_proposal(
