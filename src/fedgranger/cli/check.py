@@ -23,7 +23,7 @@ def check(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Look at data before any fit: period, gaps, odd sensors, and the exact command to fit them.
+    """Look at data before any fit: period, gaps, odd sensors, the exact command to fit.
 
     Exit status 0: the command on the last line works; 2: something that no option mends.
     """

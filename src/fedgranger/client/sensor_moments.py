@@ -62,7 +62,7 @@ def measurement_moments(
     if num_rows <= d + 1:
         raise DataError(
             f"client '{client.name}': {num_rows} complete rows for {d} sensors; "
-            f"at least {d + 2} are needed, so give more data or fewer sensors"
+            f"at least {d + 2} are needed, so {_fewer_missing(client)}"
         )
     chunks = [slice(k, k + CHUNK_STEPS) for k in range(0, len(values), CHUNK_STEPS)]
     centre = np.sum([values[c][complete[c]].sum(axis=0) for c in chunks], axis=0) / num_rows
