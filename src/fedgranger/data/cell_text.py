@@ -30,6 +30,17 @@ def is_time_like(cell: str) -> bool:
     return found is not None or re.match(r"\s*\d{1,2}:\d\d", cell) is not None
 
 
+def is_date_only(cells: Sequence[str]) -> bool:
+    """Whether cells are dates without a time of day."""
+    whole = (re.compile(kind.pattern + r"( 00:00:00)?\s*") for kind in (SMALL_DATE, LARGE_DATE))
+    return any(all(kind.fullmatch(cell) for cell in cells) for kind in whole)
+
+
+def is_clock_only(cells: Sequence[str]) -> bool:
+    """Whether cells are times of day without a date."""
+    return all(re.fullmatch(r"\s*\d{1,2}:\d\d(:\d\d.*)?(\s*[apAP][mM])?\s*", one) for one in cells)
+
+
 def to_number(cell: str, written: FileFormat) -> float | None:
     """Read a number; None when it is none in this way of writing.
 
@@ -84,6 +95,13 @@ def is_undecided(cells: Iterable[str], proposal: Mapping[str, str]) -> bool:
     with_comma = [cell.strip() for cell in cells if "," in cell]
     grouped = all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in with_comma)
     return proposal.get("decimal") == "comma" and bool(with_comma) and grouped
+
+
+def grouped_by_point(cells: Iterable[str]) -> str:
+    """The first cell like 1.234, when no other cell has a point that must be a decimal one."""
+    with_point = [cell.strip() for cell in cells if "." in cell and is_number_like(cell)]
+    grouped = all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", cell) for cell in with_point)
+    return with_point[0] if with_point and grouped else ""
 
 
 def propose_words(cells: Sequence[str], written: FileFormat) -> list[str]:

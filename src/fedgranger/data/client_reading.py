@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from fedgranger.data import input_checks
 from fedgranger.data.cell_text import (
+    is_clock_only,
+    is_date_only,
     is_time_like,
     is_undecided,
     propose_numbers,
@@ -159,10 +161,22 @@ def _numbers(
         except input_checks.TextCellError as error:
             if raw_time is not None and looks_long(column, raw_time, table.names):
                 raise _long_format(source, table, name, error.fact) from error
+            both = _date_and_clock(source, table, name, error.cells, raw_time)
+            if both:
+                raise ReadingError(
+                    f"{error.fact}; date and time of day seem to be in two columns (--time-column "
+                    f"{quote(both)})",
+                    source.proposed(time_column=both),
+                ) from error
             found.append(_text_column(source, table, name, error))
     pa.default_memory_pool().release_unused()
-    if found:
-        raise joined(found)
+    if found:  # how numbers are written comes first: the rest may follow from it
+        writing = [
+            error
+            for error in found
+            if isinstance(error, ReadingError) and {"decimal", "thousands"} & set(error.proposal)
+        ]
+        raise joined(writing or found)
     return values
 
 
@@ -233,6 +247,29 @@ def _text_column(
     return error
 
 
+def _date_and_clock(
+    source: Source,
+    table: Table,
+    name: str,
+    cells: Sequence[str],
+    raw_time: pa.ChunkedArray | None,
+) -> str:
+    """Name both columns when one has the date of each row and another the time of day."""
+    if source.written.time_column != "auto":
+        return ""
+    if raw_time is not None and table.time_name is not None:
+        other = {table.time_name: raw_time}
+    else:
+        other = {key: column for key, column in table.columns.items() if key != name}
+    for key, column in other.items():
+        texts = [str(cell) for cell in column.slice(0, len(cells)).to_pylist() if cell is not None]
+        if texts and is_date_only(texts) and is_clock_only(cells):
+            return f"{key}+{name}"
+        if texts and is_clock_only(texts) and is_date_only(cells):
+            return f"{name}+{key}"
+    return ""
+
+
 def joined(found: Sequence[DataError]) -> DataError:
     """One error of several: the first sentence, and what all of them propose."""
     proposals = [error.proposal for error in found if isinstance(error, ReadingError)]
@@ -275,7 +312,7 @@ def explain(source: Source, error: DataError) -> None:
     path, written = source.path, source.written
     if is_text(path):
         encoding = find_encoding(path) if written.encoding == "utf-8" else written.encoding
-        found = find_structure(path, encoding)
+        found = None if encoding is None else find_structure(path, encoding)
     elif table_suffix(path.name) == ".xlsx":
         found = _sheet_structure(source)
     else:

@@ -15,9 +15,10 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
+from fedgranger.data.cell_text import grouped_by_point
 from fedgranger.data.excel_tables import read_sheet
 from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
-from fedgranger.data.text_structure import first_lines
+from fedgranger.data.text_structure import NUM_LINES, first_lines
 from fedgranger.errors import DataError, ReadingError
 
 BLOCK_BYTES = 1 << 22
@@ -144,6 +145,18 @@ def _is_temperature(
     return len(steps) < 2 or not np.allclose(steps, np.median(steps), rtol=1e-6)
 
 
+def _side_by_side(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Date and time of day of each row as one text; empty where either is."""
+    texts = [
+        [None if cell is None else str(cell) for cell in column.to_pylist()] for column in columns
+    ]
+    joined = [
+        None if date is None or clock is None else f"{date.removesuffix(' 00:00:00')} {clock}"
+        for date, clock in zip(*texts, strict=True)
+    ]
+    return pa.chunked_array([pa.array(joined, pa.string())])
+
+
 def _not_the_time(where: str, name: str) -> str:
     return f"{where}: column '{name}' goes up and down, so it is a sensor and not the time"
 
@@ -167,6 +180,8 @@ def _load_text(where: str, path: Path, written: FileFormat) -> Table:
             f"{where}: encoding is '{written.encoding}', which is none; pass utf-8, cp1252 or "
             "another one that Python knows (--encoding)"
         ) from error
+    if delimiter != "," and not written.is_point_sure:
+        _refuse_undecided(where, path, delimiter, written)
     for k, name in enumerate(headers):
         if pa.types.is_binary(data.column(k).type):
             raise not_utf8(where, f"column '{name}'")
@@ -179,6 +194,19 @@ def _load_text(where: str, path: Path, written: FileFormat) -> Table:
         shown = "; ".join(repr(line[:60]) for line in skipped[:5])
         notes.append(f"{where}: {len(skipped)} lines around the header were not read: {shown}")
     return _finished(where, path, written, headers, columns, num_rows, tuple(notes))
+
+
+def _refuse_undecided(where: str, path: Path, delimiter: str, written: FileFormat) -> None:
+    """Refuse points that may group thousands, as they do where cells are separated otherwise."""
+    lines = first_lines(path, written.encoding, NUM_LINES)
+    rows = lines[written.skip_rows + written.unit_rows + 1 :]
+    cell = grouped_by_point([part for row in rows for part in row.split(delimiter)])
+    if cell:
+        raise DataError(
+            f"{where}: the point in '{cell}' can separate decimals or group thousands, as in every "
+            "cell of the first rows; pass the right one of --decimal point and --decimal comma "
+            "--thousands point"
+        )
 
 
 def _finished(
@@ -207,6 +235,10 @@ def _finished(
     input_checks.check_names(where, names)
     time_name = input_checks.find_time_column(where, names, written.time_column)
     named = {name: columns[k] for k, name in enumerate(names)}
+    parts = input_checks.time_parts(names, str(time_name))
+    if parts:
+        named[str(time_name)] = _side_by_side([named.pop(part) for part in parts])
+        names = [str(time_name), *(name for name in names if name not in parts)]
     if _is_temperature(time_name, written, named):
         notes += (_not_the_time(where, str(time_name)),)
         time_name = None
@@ -248,7 +280,8 @@ def _read_delimited(
         named, _ = name_columns(names)
         input_checks.check_names(where, named)
         time_name = input_checks.find_time_column(where, named, written.time_column)
-        typed = (name for name in names if name not in (time_name, written.tag_column))
+        kept = (time_name, written.tag_column, *input_checks.time_parts(named, str(time_name)))
+        typed = (name for name in names if name not in kept)
         fixed = arrow_csv.ConvertOptions(column_types=dict.fromkeys(typed, pa.float64()), **convert)
         try:
             with arrow_csv.open_csv(path, read, parse, fixed) as reader:

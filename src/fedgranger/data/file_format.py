@@ -16,7 +16,8 @@ SUFFIXES = (*TEXT_SUFFIXES, ".parquet", ".xlsx")
 class FileFormat(NamedTuple):
     """The options of `FileOptions` that concern cells, for one client, with signs for words.
 
-    A delimiter of "" is that of the file's kind: a tab in .tsv files, else a comma.
+    A delimiter of "" is that of the file's kind: a tab in .tsv files, else a comma. The point is
+    sure to separate decimals when an option says so.
     """
 
     time_column: str = "auto"
@@ -32,6 +33,7 @@ class FileFormat(NamedTuple):
     date_format: str = "iso"
     time_zone: str = ""
     missing_text: tuple[str, ...] = ()
+    is_point_sure: bool = True
 
 
 def client_formats(options: FileOptions, clients: Sequence[str]) -> dict[str, FileFormat]:
@@ -75,7 +77,7 @@ def per_client(value: str, clients: Sequence[str]) -> dict[str, str]:
 
 def _format(own: Mapping[str, str]) -> FileFormat:
     delimiter = _sign("delimiter", own["delimiter"], {"auto": "", "space": " "}, ",;\t| ")
-    decimal = _sign("decimal", own["decimal"], {}, ".,")
+    decimal = _sign("decimal", own["decimal"], {"auto": "."}, ".,")
     thousands = _sign("thousands", own["thousands"], {"none": "", "space": " "}, ",.' ")
     if decimal == thousands:
         raise ConfigError(
@@ -95,6 +97,7 @@ def _format(own: Mapping[str, str]) -> FileFormat:
         own["value_column"],
         own["date_format"],
         "" if zone == "none" else zone,
+        is_point_sure=own["decimal"] != "auto" or bool(thousands),
     )
 
 

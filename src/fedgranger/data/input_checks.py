@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fedgranger.data.cell_text import to_number
+from fedgranger.data.cell_text import is_time_like, to_number
 from fedgranger.data.file_format import FileFormat
 from fedgranger.errors import DataError
 
@@ -32,9 +32,8 @@ def check_names(where: str, names: Sequence[str]) -> None:
         if name in names[:position]:
             raise DataError(f"{where}: column '{name}' appears twice; rename or remove one of them")
     # Whole numbers are the default names of pandas; decimals are the first row of measurements.
-    if all(to_number(name, PLAIN) is not None for name in names) and any(
-        "." in name for name in names
-    ):
+    is_cell = [to_number(name, PLAIN) is not None or is_time_like(name) for name in names]
+    if all(is_cell) and any("." in name or is_time_like(name) for name in names):
         raise DataError(
             f"{where}: the column names are numbers ('{names[0]}'); add a header row with names"
         )
@@ -46,12 +45,25 @@ def find_time_column(where: str, names: Sequence[str], time_column: str) -> str 
         return None
     if time_column == "auto":
         return next((name for name in names if name.strip().lower() in TIME_NAMES), None)
+    if len(time_parts(names, time_column)) == 2:
+        return time_column
     if time_column not in names:
         raise DataError(
             f"{where}: there is no time column '{time_column}'{nearest(time_column, names)}; "
             "pass the name of an existing column, 'auto' or 'none' (--time-column)"
         )
     return time_column
+
+
+def time_parts(names: Sequence[str], time_column: str) -> list[str]:
+    """The two columns of a time column that is written "Date+Time"; [] of any other."""
+    if time_column in names:
+        return []
+    for place, sign in enumerate(time_column):
+        parts = [time_column[:place], time_column[place + 1 :]]
+        if sign == "+" and all(part in names for part in parts):
+            return parts
+    return []
 
 
 def to_numbers(

@@ -146,7 +146,8 @@ def _client_files(folder: Path) -> tuple[dict[str, Path], list[str]]:
 
 
 def _holds_table(path: Path) -> bool:
-    return bool(path.stat().st_size) and find_structure(path, find_encoding(path)) is not None
+    encoding = find_encoding(path) if path.stat().st_size else None
+    return encoding is not None and find_structure(path, encoding) is not None
 
 
 def _read_folder(folder: Path, options: PanelOptions) -> tuple[list[ClientTable], list[str]]:

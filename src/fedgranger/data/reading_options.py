@@ -68,7 +68,11 @@ class FileOptions(Options):
         'what separates cells: "auto" for commas (tabs in .tsv files), or a sign or its name: '
         "comma, semicolon, tab, bar, space",
     )
-    decimal: str = text("point", "what separates decimals: point or comma")
+    decimal: str = text(
+        "auto",
+        'what separates decimals: "auto" for a point where it cannot group thousands, point or '
+        "comma",
+    )
     thousands: str = text(
         "none", "what groups the digits of large numbers: none, comma, point, space, apostrophe"
     )

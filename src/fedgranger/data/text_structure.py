@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -31,10 +32,13 @@ class Structure(NamedTuple):
     num_columns: int
 
 
-def find_encoding(path: Path) -> str:
-    """An encoding in which the beginning of the file can be read."""
-    with _opened(path) as file:
-        head = file.read(1 << 16)
+def find_encoding(path: Path) -> str | None:
+    """An encoding in which the beginning of the file can be read; None of a damaged file."""
+    try:
+        with _opened(path) as file:
+            head = file.read(1 << 16)
+    except (OSError, EOFError, zlib.error):
+        return None
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     try:
@@ -74,15 +78,15 @@ def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def place_table(rows: list[list[str]], delimiter: str, width: int) -> Structure | None:
-    """Find the header: the first full row, above the first row of numbers."""
+    """Find the header: above the first row of numbers, the first of the rows with most names."""
     is_data = [len(row) == width and _is_data(row) for row in rows]
     if not any(is_data):
         return None
     first = is_data.index(True)
-    full = [k for k in range(first) if len(rows[k]) == width and _num_names(rows[k]) >= width - 1]
-    if not full:
+    names = [_num_names(row) if len(row) == width else 0 for row in rows[:first]]
+    if max(names, default=0) < width - 1:
         return None
-    header = full[0]
+    header = names.index(max(names))
     return Structure(delimiter, header, first - header - 1, width)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from fedgranger.data.clock_steps import duration_text, propose_between, propose_for, round_up
 from fedgranger.data.panel import ClientData
+from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
@@ -305,8 +306,8 @@ def _grid_index(
     if off.any():
         row = int(np.argmax(off))
         fact = (
-            f"client '{name}': the time stamp in row {row + 1} ({time[row]}) is offset by "
-            f"{place[row] - index[row]:+.2f} sampling intervals of "
+            f"client '{name}': the time stamp in row {row + 1} ({shown_time(time[row])}) is offset "
+            f"by {place[row] - index[row]:+.2f} sampling intervals of "
             f"{interval_text(interval, kind)} from a regular time axis"
         )
         if kind != "stamps":

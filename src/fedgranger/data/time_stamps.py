@@ -164,9 +164,9 @@ def _from_local(place: str, times: np.ndarray, zone: str) -> np.ndarray:
         local = pd.DatetimeIndex(times).tz_localize(known, ambiguous="infer")
     except ValueError as error:
         raise DataError(
-            f"{place.removesuffix(', data row')}: the times do not fit the clock of {zone}, which "
-            "has no hour in spring that it skips and each hour in autumn twice; export the data in "
-            "UTC, or pass another --time-zone"
+            f"{place.removesuffix(', data row')}: the times do not fit the clock of {zone}, "
+            "where one hour in spring does not exist and one in autumn comes twice; export the "
+            "data in UTC, or pass another --time-zone"
         ) from error
     return local.tz_convert(None).to_numpy().astype("datetime64[ns]")
 

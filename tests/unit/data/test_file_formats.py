@@ -126,6 +126,54 @@ def test_other_encodings_are_named(tmp_path, encoding):
     assert Panel.read(tmp_path, encoding=encoding)["boiler"].sensors == ("T °C", "p")
 
 
+@pytest.mark.parametrize("names", [("Datum", "Uhrzeit"), ("Date", "Time")])
+def test_date_and_time_of_day_in_two_columns(tmp_path, names):
+    date, clock = names
+    for name in CLIENTS:
+        data = frame(name)
+        data.insert(0, date, data["time"].dt.strftime("%d.%m.%Y"))
+        data.insert(1, clock, data.pop("time").dt.strftime("%H:%M"))
+        data.to_csv(tmp_path / f"{name}.csv", index=False, sep=";", decimal=",")
+    flags = f"--time-column {date}+{clock} --delimiter semicolon --decimal comma"
+    refused(tmp_path, f"{flags} --date-format dd.mm.yyyy")
+    options = {"delimiter": ";", "decimal": ",", "date_format": "dd.mm.yyyy"}
+    same_values(Panel.read(tmp_path, time_column=f"{date}+{clock}", **options))
+
+
+def test_a_point_that_can_group_thousands_is_not_decided(tmp_path):
+    for name in CLIENTS:
+        data = frame(name)
+        data["T"] = [f"{value:,.0f}".replace(",", ".") for value in data["T"]]
+        data["p"] = data["p"].round().astype(int)
+        data.to_csv(tmp_path / f"{name}.csv", index=False, sep=";")
+    words = "--decimal point and --decimal comma --thousands point"
+    refused(tmp_path, words, delimiter="semicolon")
+    read = Panel.read(tmp_path, delimiter="semicolon", decimal="comma", thousands="point")
+    np.testing.assert_array_equal(read["boiler"].values, np.round(VALUES["boiler"]))
+    read = Panel.read(tmp_path, delimiter="semicolon", decimal="point")
+    np.testing.assert_allclose(read["boiler"].values[:, 0], np.round(VALUES["boiler"][:, 0]) / 1000)
+
+
+def test_a_preamble_with_as_many_cells_as_the_table(tmp_path):
+    for name in CLIENTS:
+        text = frame(name).to_csv(index=False)
+        (tmp_path / f"{name}.csv").write_text("Report,,\nPlant,North,\n" + text)
+    refused(tmp_path, "the header is line 3", "--skip-rows 2")
+    same_values(Panel.read(tmp_path, skip_rows=2))
+
+
+def test_rows_without_a_header_and_damaged_files(tmp_path):
+    clean(tmp_path)
+    frame("boiler").to_csv(tmp_path / "boiler.csv", index=False, header=False)
+    refused(tmp_path, "client 'boiler'", "add a header row")
+    (tmp_path / "boiler.csv").unlink()
+    (tmp_path / "boiler.csv.gz").write_bytes(b"no gzip")
+    refused(tmp_path, "client 'boiler'", "write it again")
+    (tmp_path / "boiler.csv.gz").unlink()
+    (tmp_path / "boiler.xlsx").write_bytes(b"PK no workbook")
+    refused(tmp_path, "client 'boiler'", "not a readable Excel file")
+
+
 def test_columns_aligned_by_spaces(tmp_path):
     for name in CLIENTS:
         text = frame(name, None).to_string(index=False)
