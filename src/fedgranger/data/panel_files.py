@@ -19,14 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data.align import is_same_axis
-from fedgranger.data.client_reading import (
-    Source,
-    explained,
-    joined,
-    read_client_table,
-    read_columns,
-    refuse_long,
-)
+from fedgranger.data.client_reading import read_client_table, read_columns
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.file_format import client_formats, table_suffix
 from fedgranger.data.findings import quoted_list
@@ -35,6 +28,7 @@ from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions
+from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
 from fedgranger.data.sensor_preparation import plan_sensors, prepare
 from fedgranger.data.text_structure import find_encoding, find_structure
 from fedgranger.data.treatment import ClientTable

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedgranger.data import align, client_tables, panel_files
+from fedgranger.data import align, panel_files, text_tables
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError, DataError
@@ -111,7 +111,7 @@ def test_broken_csv(tmp_path, content, parts):
 
 
 def test_ragged_row_far_down_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 64)
     rows = [f"{row},{row % 7}" for row in range(200)]
     rows[149] += ",1"
     bad = "time,x\n" + "\n".join(rows) + "\n"
@@ -194,7 +194,7 @@ def test_value_types_become_float64(tmp_path):
 
 
 def test_late_change_of_type_does_not_confuse_the_reader(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 64)
     values = [*range(100), 0.5, *range(100)]
     times = [*range(200), 200.5]
     late = "time,x\n" + "".join(f"{t},{v}\n" for t, v in zip(times, values, strict=True))
