@@ -47,6 +47,10 @@ def test_the_last_line_works(tmp_path):
     outcome = invoke(*command[1:], *fast)
     assert outcome.exit_code in (0, 3), outcome.output
     assert (tmp_path / "run" / "manifest.json").exists()
+    written = command[5:-2]  # new data are not judged, but read alike
+    outcome = invoke("rca", tmp_path / "run", "--data", data, *written, "--json")
+    assert outcome.exit_code == 0, outcome.output
+    assert invoke("rca", tmp_path / "run", "--data", data).exit_code == 2
 
 
 def test_json_has_the_same_facts(tmp_path):

@@ -61,7 +61,9 @@ class FileOptions(Options):
 
     subject = "data"
     time_column: str = text(
-        "auto", 'name of the time column, "auto" or "none"; per client: boiler=Zeit,turbine=Time'
+        "auto",
+        'name of the time column, "auto" or "none"; Date+Time for two columns; per client: '
+        "boiler=Zeit,turbine=Time",
     )
     delimiter: str = text(
         "auto",

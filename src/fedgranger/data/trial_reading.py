@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from shlex import quote
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from fedgranger.data.file_format import per_client
 from fedgranger.data.reading_options import PER_CLIENT, ReadingOptions
@@ -47,10 +47,9 @@ def read_or_propose(
 ) -> Read:
     """Read, or refuse with one sentence that names every option it takes."""
     trial = try_reading(read, options, clients)
-    if trial.refused is None and trial.found is not None:
-        return trial.found
     error = trial.refused
-    assert error is not None  # noqa: S101  (one of the two is there)
+    if error is None:
+        return cast("Read", trial.found)
     if trial.stopped is not None and str(trial.stopped) != str(error):
         raise DataError(
             f"{error}; with {trial.flags} the next obstacle is: {trial.stopped}"
