@@ -53,8 +53,6 @@ def to_number(cell: str, written: FileFormat) -> float | None:
         space = "[ \u00a0\u202f]" if written.thousands == " " else group
         if re.fullmatch(rf"[+-]?\d{{1,3}}({space}\d{{3}})+({point}\d*)?", text):
             text = re.sub(space, "", text)
-        elif written.thousands in text:
-            return None
     if written.decimal != ".":
         if "." in text:
             return None
