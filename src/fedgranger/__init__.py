@@ -11,7 +11,7 @@ from fedgranger._version import __version__
 
 if TYPE_CHECKING:
     from fedgranger import plot
-    from fedgranger.api import fit
+    from fedgranger.api import check, fit
     from fedgranger.client.extended_kalman import NonlinearModel
     from fedgranger.client.nonlinear_client import fit_nonlinear_client
     from fedgranger.client.params import LocalModel
@@ -30,6 +30,7 @@ __all__ = [
     "RunConfig",
     "Truth",
     "__version__",
+    "check",
     "fit",
     "fit_nonlinear_client",
     "plot",
@@ -44,6 +45,7 @@ _HOMES = {
     "Result": "results",
     "RunConfig": "config",
     "Truth": "data.truth",
+    "check": "api",
     "fit": "api",
     "fit_nonlinear_client": "client.nonlinear_client",
     "simulate": "data.synthetic",

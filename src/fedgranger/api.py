@@ -1,15 +1,33 @@
-"""The Python interface: `fit`."""
+"""The Python interface: `check` and `fit`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.results import Result
+from fedgranger.runtime.data_check import DataCheck, check_data
 from fedgranger.runtime.fitting import fit_panel
+
+
+def check(data: str | Path | Panel, **options: Any) -> DataCheck:
+    """Look at data before any fit: what is in them, what is odd, and what it takes to read them.
+
+    Args:
+        data: a folder, a table, or a panel.
+        options: those of `Panel.read`.
+
+    Example:
+        >>> import fedgranger as fg
+        >>> panel, _ = fg.simulate(2, 500, seed=1)
+        >>> fg.check(panel).num_pairs
+        499
+    """
+    return check_data(data, **options)
 
 
 def fit(

@@ -188,6 +188,16 @@ class RunConfig(
     `fedgranger fit --help` and docs/options.md have them all with their defaults.
     """
 
+    def check_steps(self, num_steps: int) -> None:
+        """Refuse lags for which the record is far too short, before any work is done."""
+        name = "max_lags" if self.lags == "auto" else "lags"
+        lags, allowed = getattr(self, name), num_steps // 2
+        if self.test != "none" and lags > max(allowed, type(self).max_lags):
+            raise ConfigError(
+                f"{name} is {lags}, but the clients share only {num_steps} time steps; it can be "
+                f"{allowed} at most, and a tenth of that is a better choice"
+            )
+
     def check_together(self) -> None:
         """Check what concerns several options."""
         if self.solver == "neural":

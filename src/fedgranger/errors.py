@@ -4,6 +4,10 @@ Every error is one sentence that names what was wrong (client, column, row, valu
 do about it. The command line turns any `FedGrangerError` into exit code 2 without a traceback.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 
 class FedGrangerError(ValueError):
     """Base of every error that a user can fix."""
@@ -11,6 +15,20 @@ class FedGrangerError(ValueError):
 
 class DataError(FedGrangerError):
     """The data cannot be used as they are."""
+
+
+class ReadingError(DataError):
+    """The data cannot be read with these options, but perhaps with others.
+
+    Attributes:
+        proposal: option -> value; of an option that clients may have each for itself, client ->
+            value.
+    """
+
+    def __init__(self, message: str, proposal: Mapping[str, str | Mapping[str, str]]) -> None:
+        """Keep the options that would help beside the message."""
+        super().__init__(message)
+        self.proposal = proposal
 
 
 class ConfigError(FedGrangerError):

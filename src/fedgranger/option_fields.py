@@ -36,12 +36,14 @@ class Option(NamedTuple):
         check: of a name and a value; gives the value in its one form or raises `ConfigError`.
         parse: reads it from the command line; None: numbers and true/false as such, else text.
         word: its name on the command line, where that is shorter.
+        also: a second name there.
     """
 
     help: str
     check: Callable[[str, Any], Any]
     parse: Callable[[str], Any] | None = None
     word: str = ""
+    also: str = ""
 
 
 Own = TypeVar("Own", bound="Options")
@@ -215,7 +217,7 @@ def choice(default: str, allowed: tuple[str, ...], help: str) -> Any:
     return field(default=default, metadata={"option": Option(help, check)})
 
 
-def text(default: str | None, help: str) -> Any:
+def text(default: str | None, help: str, *, also: str = "") -> Any:
     """Any text."""
 
     def check(name: str, value: Any) -> str | None:
@@ -223,7 +225,7 @@ def text(default: str | None, help: str) -> Any:
             raise ConfigError(f"{name} is {value!r}; it must be text")
         return value
 
-    return field(default=default, metadata={"option": Option(help, check, str)})
+    return field(default=default, metadata={"option": Option(help, check, str, also=also)})
 
 
 def special(

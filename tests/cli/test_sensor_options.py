@@ -32,7 +32,7 @@ def invoke(*args):
         ("holes", (), "client 'a', column 'x': 390 of 400 samples are missing"),
         ("counter", ("--difference", "a.z"), "names 'a.z', which is no sensor (nearest: 'a.x')"),
         ("counter", ("--difference", "none,a.x"), "contradicts itself"),
-        ("counter", ("--leave-out", "x"), "--leave-out) names 'x', which is no sensor"),
+        ("counter", ("--leave-out", "z"), "--leave-out) names 'z', which is no sensor"),
         ("counter", ("--suspect", "drop"), "suspect is 'drop'; choose one of error, keep"),
         (
             "clock",

@@ -147,7 +147,7 @@ def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
     assert "the server has no data" in refused("start", kits["server"], "--data", "x.csv")
     assert "client 'pump' needs its data" in refused("start", kits["pump"])
     assert "there is no file" in refused("start", kits["pump"], "--data", tmp_path / "x.csv")
-    assert "not a .csv or .parquet" in refused("start", kits["pump"], "--data", tmp_path)
+    assert ".xlsx or .parquet file" in refused("start", kits["pump"], "--data", tmp_path)
     assert "'a' is constant" in refused("start", kits["pump"], "--data", tmp_path / "bad.csv")
     assert "no list of clients" in refused("status", kits["server"])
     run = ["run", kits["admin"], "--out", tmp_path / "run"]

@@ -6,7 +6,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.cli.tables import edge_table, headline, ledger_table, untested_lines
 from fedgranger.federation.coordinator import drive
-from fedgranger.federation.outcome import to_result
+from fedgranger.federation.outcome import _status, to_result
 from fedgranger.inference.audit_words import control_sentences
 from fedgranger.report.html import write_report, write_run_report
 from tests.configs import formula_config
@@ -24,6 +24,13 @@ def result_of(panel, folder, config, *, silent=None, **options):
     server = federation.coordinator()
     found = drive(server, Ticking(federation))
     return to_result(server, found, "loopback", 1.0, server.dropped)
+
+
+@pytest.mark.parametrize(("exact", "remedy"), [(True, "fixed"), (False, "or 'tolerance'")])
+def test_the_remedy_of_unfinished_training_is_one_that_helps(exact, remedy):
+    sentence = _status(3, 0.5, 1e-10, exact=exact)
+    assert "raise 'passes'" in sentence
+    assert remedy in sentence
 
 
 def test_run_folder_can_be_read_and_reported(panel, tmp_path):

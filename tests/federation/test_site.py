@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -82,6 +83,22 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
     assert "8 sensors" in command("preview", kit, "--data", data, "--leave-out", "meter")
     said = command("preview", kit, "--data", data, "--difference", "metre", code=2)
     assert "names 'metre', which is no sensor (nearest: 'meter')" in said
+
+
+def test_a_site_says_how_its_own_file_is_written(kit):
+    plain = pd.read_csv(data_of(kit))
+    plain["time"] = pd.date_range("2026-10-25", periods=len(plain), freq="min").strftime(
+        "%d.%m.%Y %H:%M"
+    )
+    file = kit.parent / "german.csv"
+    plain.assign(status="Good").to_csv(file, index=False, sep=";", decimal=",")
+    needed = "--delimiter semicolon --decimal comma --date-format dd.mm.yyyy --leave-out status"
+    assert needed in command("preview", kit, "--data", file, code=2)
+    said = command("preview", kit, "--data", file, *needed.split())
+    assert "8 sensors, 301 time steps" in said
+    said = command("preview", kit, "--data", file, *needed.split(), "--resample", "2min")
+    assert "301 rows became 151 steps of 2min" in said
+    assert "8 sensors, 151 time steps" in said
 
 
 def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):

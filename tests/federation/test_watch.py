@@ -104,7 +104,7 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     panel = fg.Panel.read(training, missing="mask")
     config = replace(CONFIG, period="60")  # steps of 10 s
     result = fg.fit(panel, config)
-    later = regular_panel(read_panel(new, None, as_measured("auto"))).panel
+    later = regular_panel(read_panel(new, None, as_measured())).panel
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)
     federation = Federation(panel, tmp_path / "sites", config)
@@ -112,7 +112,7 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
         masked = ReadingOptions(missing="mask")
         client, time, _ = read_client(name, training / f"{name}.csv", masked)
         federation.give(LocalSeries(client, time))
-        client, time, _ = read_client(name, new / f"{name}.csv", as_measured("auto"))
+        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
         federation.news[name] = LocalSeries(client, time)
     found = federation.run()
     server = to_result(federation.server, found, "loopback", 0.0, ())

@@ -67,7 +67,9 @@ def test_unknown_name(tmp_path):
     assert outcome.exit_code == 2
     assert "no figure 'aleatory'; choose one of " + ", ".join(FIGURES) in outcome.stderr
     assert not (tmp_path / "x").exists()
-    assert "choose one of scalability, causal-discovery or all" in call("table", "size").stderr
+    words = "choose one of scalability, causal-discovery, root-cause (with --data) or all"
+    assert words in call("table", "size").stderr
+    assert "hai-stress (with --data)" in outcome.stderr
 
 
 def test_hai_stress_needs_data(tmp_path):

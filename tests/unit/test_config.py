@@ -347,3 +347,23 @@ def test_tables_by_subject(values, message):
 def test_an_option_may_stand_in_its_table_or_alone():
     nested = {"prior": {"prior": "laplace"}, "edge_tests": {"lags": 2}, "passes": 3}
     assert RunConfig.from_mapping(nested) == RunConfig(prior="laplace", lags=2, passes=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "num_steps", "words"),
+    [
+        ({"max_lags": 100_000}, 3000, "max_lags is 100000, but the clients share only 3000"),
+        ({"lags": 2000}, 3000, "it can be 1500 at most"),
+        ({"max_lags": 11}, 20, "max_lags is 11"),
+        ({"max_lags": 100_000, "lags": 2}, 3000, ""),
+        ({}, 12, ""),
+        ({"max_lags": 1500}, 3000, ""),
+    ],
+)
+def test_lags_beyond_the_record_are_refused_before_any_work(options, num_steps, words):
+    config = RunConfig(**options)
+    if not words:
+        config.check_steps(num_steps)
+        return
+    with pytest.raises(ConfigError, match=words):
+        config.check_steps(num_steps)

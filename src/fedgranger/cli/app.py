@@ -13,6 +13,7 @@ from fedgranger.cli.lazy import lazy_group
 _SENTENCES = {
     "demo": "Simulate six plants, learn who drives whom, compare with the truth, write a report.",
     "simulate": "Write simulated data, one file per client, and the truth behind them.",
+    "check": "Look at data before any fit: period, gaps, odd sensors, the exact command to fit.",
     "fit": "Learn which client drives which; all parties are simulated on this machine.",
     "edges": "List the edges of a run, most certain first.",
     "diagnose": (

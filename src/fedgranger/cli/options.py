@@ -15,19 +15,16 @@ import typer
 from rich.markup import escape
 
 from fedgranger.config import RunConfig, read_toml
-from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Option, Options, option_of, text
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(ReadingOptions):
-    """How to read the data of all clients."""
+class DataOptions(PanelOptions):
+    """How to read the data of all clients, and what is known of them."""
 
     subject = "data"
-    partition: str | None = text(
-        None, "file that maps each client to its columns, when DATA is one table"
-    )
     models: str | None = text(None, "JSON file with known local models")
 
 
@@ -48,8 +45,9 @@ def with_options(
     subjects = {name: subject for subject, own in kind.subjects().items() for name in own}
     added = []
     for name, one in declared.items():
+        words = (option_of(one).word or name, option_of(one).also)
         option = typer.Option(
-            f"--{(option_of(one).word or name).replace('_', '-')}",
+            *(f"--{word.replace('_', '-')}" for word in words if word),
             help=_help(option_of(one), defaults.get(name, one.default)),
             metavar="VALUE",
             rich_help_panel=subjects[name].replace("_", " ").capitalize(),

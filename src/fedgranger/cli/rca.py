@@ -6,6 +6,7 @@ import functools
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from fedgranger.cli.tables import SHOWN_SUSPECTS, print_rankings
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import read_panel
-from fedgranger.data.reading_options import as_measured
+from fedgranger.data.reading_options import FileOptions, as_measured
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
@@ -45,8 +46,13 @@ ALARM = 4
 """Exit status when an alarm was raised."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewDataOptions(FileOptions, WatchOptions):
+    """How new data are written, and how they are watched."""
+
+
 @friendly
-@with_options(WatchOptions)
+@with_options(NewDataOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
     data: Annotated[
@@ -60,7 +66,6 @@ def rca(
         ),
     ] = None,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
-    time_column: Annotated[str, typer.Option(help="Time column, auto or none.")] = "auto",
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
     runtime: Annotated[
         str,
@@ -89,16 +94,17 @@ def rca(
         return
     if data is None:
         raise ConfigError("rca needs --data, the folder with the new data, or --history")
-    asked = WatchOptions.from_mapping(given)
+    options = NewDataOptions.from_mapping(given)
+    asked = WatchOptions(**{name: getattr(options, name) for name in WatchOptions.names()})
     check_choice("runtime", runtime, ("inprocess", "flare"))
     result = Result.load(run)
+    read = functools.partial(read_panel, data, partition, as_measured(options))
     if follow:
         if window or runtime == "flare" or json_output:
             raise ConfigError("--follow goes without --window, --json and --runtime flare")
-        read = functools.partial(read_panel, data, partition, as_measured(time_column))
         _follow(result, run, data, read, asked, every, top)
         return
-    panel = read_panel(data, partition, as_measured(time_column))
+    panel = read()
     if window and runtime == "flare":
         raise ConfigError("--window is for one process; leave it or --runtime flare out")
     panel = regular_panel(panel).panel  # short gaps are missing rows, as between parties

@@ -36,6 +36,19 @@ class MeasurementMoments(NamedTuple):
     num_pairs: int
 
 
+def _fewer_missing(client: ClientData) -> str:
+    """What to do about too few complete rows: which sensors lack samples, or that rows lack."""
+    lacking = np.add.reduce(~client.observed, axis=0)
+    if not lacking.any():
+        return "give more rows or fewer sensors"
+    order = np.argsort(-lacking, kind="stable")[:3]
+    worst = ", ".join(f"'{client.sensors[k]}' {lacking[k]}" for k in order if lacking[k])
+    return (
+        f"leave out the sensors that lack most samples ({worst} of {len(client.observed)}; "
+        "--leave-out), or gather rows (--resample), which fills single holes"
+    )
+
+
 def measurement_moments(
     client: ClientData, segment_starts: np.ndarray, *, standardise: bool
 ) -> MeasurementMoments:
@@ -49,7 +62,7 @@ def measurement_moments(
     if num_rows <= d + 1:
         raise DataError(
             f"client '{client.name}': {num_rows} complete rows for {d} sensors; "
-            f"at least {d + 2} are needed, so give more data or fewer sensors"
+            f"at least {d + 2} are needed, so {_fewer_missing(client)}"
         )
     chunks = [slice(k, k + CHUNK_STEPS) for k in range(0, len(values), CHUNK_STEPS)]
     centre = np.sum([values[c][complete[c]].sum(axis=0) for c in chunks], axis=0) / num_rows
@@ -75,7 +88,7 @@ def measurement_moments(
     if num_pairs <= d + 1:
         raise DataError(
             f"client '{client.name}': only {num_pairs} pairs of consecutive complete rows for "
-            f"{d} sensors; at least {d + 2} are needed, so give data with fewer gaps"
+            f"{d} sensors; at least {d + 2} are needed, so {_fewer_missing(client)}"
         )
     cov, lag, before, after = (np.zeros((d, d)) for _ in range(4))
     for k in range(0, len(values), CHUNK_STEPS):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
@@ -143,9 +144,12 @@ def _on_common_axis(
         tables[k] = table._replace(values=values)
         used = int((place >= 0).sum())
         if used < len(axis):
+            is_finer = grid.time_kind == "stamps" and 2 * own[table.name].interval <= grid.interval
+            hint = f"; --resample {duration_text(int(grid.interval))} uses them all"
             notes.append(
                 f"client '{table.name}': {len(axis) - used} of {len(axis)} rows are not on the "
                 f"common time axis ({period_text(grid)}) and were left out"
+                f"{hint if is_finer else ''}"
             )
         if used < grid.num_steps:
             notes.append(

@@ -1,31 +1,39 @@
-"""Load one CSV or Parquet file without guessing: every defect is one sentence."""
+"""Load one file as its options say, without guessing: every defect is one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv as arrow_csv
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
+from fedgranger.data.excel_tables import read_sheet
+from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
+from fedgranger.data.text_tables import name_columns, not_utf8, read_text
 from fedgranger.errors import DataError
 
-SUFFIXES = (".csv", ".parquet")
-BLOCK_BYTES = 1 << 22
+KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
 
 
 class Table(NamedTuple):
-    """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded."""
+    """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded.
+
+    Columns without a name are called "column 3" and listed in `unnamed`.
+    """
 
     path: Path
     names: list[str]
     time_name: str | None
     num_rows: int
     columns: dict[str, pa.ChunkedArray]
+    written: FileFormat
+    unnamed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def take(self, where: str, name: str) -> pa.ChunkedArray:
         """Return a column, which the table then no longer holds, so that memory stays low."""
@@ -37,7 +45,12 @@ class Table(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Whether the file is one we read."""
-    return path.suffix.lower() in SUFFIXES and path.is_file()
+    return bool(table_suffix(path.name)) and path.is_file()
+
+
+def is_text(path: Path) -> bool:
+    """Whether the file is text, compressed or not."""
+    return table_suffix(path.name) in TEXT_SUFFIXES
 
 
 @contextmanager
@@ -48,7 +61,7 @@ def one_sentence(where: str, path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise not_utf8(where, "the header") from error
     except pa.ArrowException as error:
-        kind = "CSV" if path.suffix.lower() == ".csv" else "Parquet"
+        kind = KINDS.get(table_suffix(path.name), "CSV")
         raise DataError(
             f"{where}: '{path}' is not a readable {kind} file; write it again"
         ) from error
@@ -57,84 +70,119 @@ def one_sentence(where: str, path: Path) -> Iterator[None]:
         raise DataError(f"{where}: '{path}' cannot be read ({detail}); write it again") from error
 
 
-def load_table(where: str, path: Path, time_column: str) -> Table:
+def load_table(where: str, path: Path, written: FileFormat) -> Table:
     """Read a file; `where` names it in messages."""
+    suffix = table_suffix(path.name)
     with one_sentence(where, path):
         if path.stat().st_size == 0:
             raise DataError(f"{where}: '{path}' is empty; write a header and data rows")
-        load = _load_csv if path.suffix.lower() == ".csv" else _load_parquet
-        table = load(where, path, time_column)
+        if suffix == ".parquet":
+            table = _load_parquet(where, path, written)
+        elif suffix == ".xlsx":
+            table = _load_excel(where, path, written)
+        else:
+            table = _load_text(where, path, written)
     if table.num_rows == 0:
         raise DataError(f"{where}: '{path}' has a header but no data rows; add some")
     return table
 
 
-def _load_parquet(where: str, path: Path, time_column: str) -> Table:
+def _load_parquet(where: str, path: Path, written: FileFormat) -> Table:
     with arrow_parquet.ParquetFile(path) as file:
         names, num_rows = file.schema_arrow.names, file.metadata.num_rows
     input_checks.check_names(where, names)
-    time_name = input_checks.find_time_column(where, names, time_column)
-    return Table(path, names, time_name, num_rows, {})
+    time_name = input_checks.find_time_column(where, names, written.time_column)
+    if str(time_name).strip().lower() == "t":
+        columns = {str(time_name): arrow_parquet.read_table(path, columns=[time_name])[time_name]}
+        if _is_temperature(time_name, written, columns):
+            notes = (_not_the_time(where, str(time_name)),)
+            return Table(path, names, None, num_rows, {}, written, notes=notes)
+    return Table(path, names, time_name, num_rows, {}, written)
 
 
-def _load_csv(where: str, path: Path, time_column: str) -> Table:
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):  # the mark of UTF-16
-            raise not_utf8(where, "the file")
-    ragged: list[arrow_csv.InvalidRow] = []
+def _is_temperature(
+    time_name: str | None, written: FileFormat, columns: Mapping[str, pa.ChunkedArray]
+) -> bool:
+    """Whether a column called t or T, taken for the time by its name, is a sensor.
 
-    def refuse(row: arrow_csv.InvalidRow) -> str:
-        ragged.append(row)
-        return "error"
-
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
-    # A blank line is a missing sample in a file of one column, so arrow must not skip it.
-    parse = arrow_csv.ParseOptions(
-        newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=refuse
-    )
-    infer = arrow_csv.ConvertOptions(strings_can_be_null=True)
-    try:
-        with arrow_csv.open_csv(path, read, parse, infer) as reader:
-            names = reader.schema.names
-        input_checks.check_names(where, names)
-        time_name = input_checks.find_time_column(where, names, time_column)
-        types = {name: pa.float64() for name in names if name != time_name}
-        fixed = arrow_csv.ConvertOptions(strings_can_be_null=True, column_types=types)
-        try:
-            with arrow_csv.open_csv(path, read, parse, fixed) as reader:
-                data = reader.read_all()
-        except pa.ArrowInvalid:
-            if ragged:
-                raise
-            # Some cell is no plain number (true, text, a stamp): reading with inferred types
-            # takes more memory but keeps the cells, so that the checks can name the first one.
-            data = arrow_csv.read_csv(path, read, parse, infer)
-    except pa.ArrowInvalid as error:
-        if not ragged:
-            raise
-        row = ragged[0]
-        raise DataError(
-            f"{where}, data row {row.number - 1}: expected {row.expected_columns} cells as in the "
-            f"header, found {row.actual_columns}; give every row one cell per column"
-        ) from error
-    for name in names:
-        if pa.types.is_binary(data[name].type):
-            raise not_utf8(where, f"column '{name}'")
-    num_rows = data.num_rows - _num_blank_at_end(path, names)
-    columns = {name: data[name].slice(0, num_rows) for name in names}
-    return Table(path, names, time_name, num_rows, columns)
+    Its numbers go up and down, and in order they are not evenly spaced.
+    """
+    if time_name is None or time_name.strip().lower() != "t" or written.time_column != "auto":
+        return False
+    column = columns[time_name].drop_null()
+    if len(column) < 3:
+        return False
+    if input_checks.is_text(column.type):
+        values, bad_row = input_checks.parse_numbers(column, written)
+        if bad_row is not None:
+            return False
+    elif input_checks.is_numeric(column.type):
+        values = column.cast(pa.float64(), safe=False).to_numpy()
+    else:
+        return False
+    if (np.diff(values) > 0).all():
+        return False
+    steps = np.diff(np.unique(values)).astype(np.float64)
+    return len(steps) < 2 or not np.allclose(steps, np.median(steps), rtol=1e-6)
 
 
-def _num_blank_at_end(path: Path, names: list[str]) -> int:
-    """Count blank lines after the last row; in a file of one column they are missing samples."""
-    if len(names) == 1:
-        return 0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - BLOCK_BYTES))
-        tail = file.read()
-    return max(0, tail[len(tail.rstrip(b"\r\n")) :].count(b"\n") - 1)
+def _side_by_side(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Date and time of day of each row as one text; empty where either is."""
+    texts = [
+        [None if cell is None else str(cell) for cell in column.to_pylist()] for column in columns
+    ]
+    joined = [
+        None if date is None or clock is None else f"{date.removesuffix(' 00:00:00')} {clock}"
+        for date, clock in zip(*texts, strict=True)
+    ]
+    return pa.chunked_array([pa.array(joined, pa.string())])
 
 
-def not_utf8(where: str, place: str) -> DataError:
-    """The error for a file in another encoding."""
-    return DataError(f"{where}: {place} is not UTF-8 text; save the file with UTF-8 encoding")
+def _not_the_time(where: str, name: str) -> str:
+    return f"{where}: column '{name}' goes up and down, so it is a sensor and not the time"
+
+
+def _load_excel(where: str, path: Path, written: FileFormat) -> Table:
+    headers, columns, num_rows = read_sheet(where, path, written)
+    return _finished(where, path, written, headers, dict(enumerate(columns)), num_rows, ())
+
+
+def _load_text(where: str, path: Path, written: FileFormat) -> Table:
+    headers, columns, num_rows, notes = read_text(where, path, written)
+    return _finished(where, path, written, headers, columns, num_rows, notes)
+
+
+def _finished(
+    where: str,
+    path: Path,
+    written: FileFormat,
+    headers: Sequence[str],
+    columns: dict[int, pa.ChunkedArray],
+    num_rows: int,
+    notes: tuple[str, ...],
+) -> Table:
+    """Name the columns; one without a name and without a cell is left out."""
+    names, unnamed = name_columns(headers)
+    empty = [
+        k
+        for k, name in enumerate(names)
+        if name in unnamed and columns[k].null_count == len(columns[k])
+    ]
+    if empty:
+        listed = ", ".join(str(k + 1) for k in empty)
+        notes += (f"{where}: left out for having neither a name nor a cell: column {listed}",)
+        kept = [k for k in range(len(names)) if k not in empty]
+        columns = {place: columns[k] for place, k in enumerate(kept)}
+        unnamed = tuple(name for name in unnamed if name in [names[k] for k in kept])
+        names = [names[k] for k in kept]
+    input_checks.check_names(where, names)
+    time_name = input_checks.find_time_column(where, names, written.time_column)
+    named = {name: columns[k] for k, name in enumerate(names)}
+    parts = input_checks.time_parts(names, str(time_name))
+    if parts:
+        named[str(time_name)] = _side_by_side([named.pop(part) for part in parts])
+        names = [str(time_name), *(name for name in names if name not in parts)]
+    if _is_temperature(time_name, written, named):
+        notes += (_not_the_time(where, str(time_name)),)
+        time_name = None
+    return Table(path, names, time_name, num_rows, named, written, unnamed, notes)

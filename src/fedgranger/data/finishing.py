@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedgranger.data.align import align
-from fedgranger.data.findings import Finding, examine, lost_rows
+from fedgranger.data.findings import Finding, examine, lost_rows, quoted_list
+from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.sensor_preparation import (
@@ -18,7 +19,7 @@ from fedgranger.data.sensor_preparation import (
     prepare,
 )
 from fedgranger.data.treatment import NO_TREATMENT, ClientTable
-from fedgranger.errors import DataError
+from fedgranger.errors import DataError, ReadingError
 
 
 def finish_panel(tables: list[ClientTable], plan: SensorPlan) -> Panel:
@@ -41,7 +42,7 @@ def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
     in place instead of copied.
     """
     name, is_missing = table.name, np.isnan(table.values)
-    if plan.options.constant != "keep":
+    if plan.options.constant == "error":
         for sensor, count in zip(table.sensors, is_missing.sum(axis=0), strict=True):
             check_observed(name, sensor, len(is_missing) - count)
     varies = _varying_sensors(table, plan)
@@ -70,14 +71,19 @@ def _varying_sensors(table: ClientTable, plan: SensorPlan) -> np.ndarray:
     """Bool per sensor: it is used, because it varies or constant ones are kept."""
     name, values = table.name, table.values
     low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-    is_constant = (low == high) & (plan.options.constant != "keep")
+    is_empty = np.isnan(low)
+    is_constant = ((low == high) | is_empty) & (plan.options.constant != "keep")
     for sensor, value in zip(np.array(table.sensors)[is_constant], low[is_constant], strict=True):
         is_change = sensor in table.treatment.differenced
+        if np.isnan(value):
+            plan.notes.append(f"client '{name}': sensor '{sensor}' has no sample, dropped")
+            continue
         what = "changes by the same amount in every row" if is_change else "is constant"
         if plan.options.constant == "error":
-            raise DataError(
+            raise ReadingError(
                 f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}) and carries no "
-                "information; remove it or pass constant='drop' (--constant drop)"
+                "information; remove it or pass constant='drop' (--constant drop)",
+                {"constant": "drop"},
             )
         plan.notes.append(f"client '{name}': sensor '{sensor}' {what} ({float(value)!r}), dropped")
     if is_constant.all():
@@ -89,9 +95,22 @@ def _varying_sensors(table: ClientTable, plan: SensorPlan) -> np.ndarray:
 
 def prepare_panel(panel: Panel, options: ReadingOptions) -> Panel:
     """Check and treat a panel that was made in Python; see `Panel.prepared`."""
-    plan = plan_sensors(panel.clients, options)
-    plan.notes.extend(panel.notes)
-    tables = [prepare(_as_table(one, panel.time), plan, may_lack=True) for one in panel]
+    left_out = LeftOut(options.leave_out)
+    tables, notes = [], list(panel.notes)
+    for client in panel:
+        table = _as_table(client, panel.time)
+        dropped = left_out.of_client(client.name, client.sensors)
+        if dropped:
+            kept = [k for k, name in enumerate(table.sensors) if name not in dropped]
+            names = tuple(table.sensors[k] for k in kept)
+            table = table._replace(sensors=names, values=table.values[:, kept])
+            listed = quoted_list(sorted(dropped))
+            notes.append(f"client '{client.name}': left out as asked for: {listed}")
+        tables.append(table)
+    left_out.check()
+    plan = plan_sensors(tables, options)
+    plan.notes.extend(notes)
+    tables = [prepare(table, plan, may_lack=True) for table in tables]
     return finish_panel(tables, plan)
 
 

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedgranger.data.findings import Finding
-from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.reading_options import PanelOptions, ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
@@ -219,40 +220,23 @@ class Panel:
         path: str | Path,
         *,
         partition: str | Path | None = None,
-        time_column: str = "auto",
-        missing: str = "error",
-        constant: str = "error",
-        difference: str = "auto",
-        leave_out: str = "",
-        suspect: str = "error",
+        **options: Any,
     ) -> Panel:
-        """Read a folder with one CSV or Parquet file per client, or one table and a partition.
+        """Read a folder with one file per client, or one table and a partition.
+
+        Files are .csv, .tsv, .txt (also as .gz), .xlsx or .parquet.
 
         Args:
-            path: the folder, or the table when `partition` is given.
+            path: the folder, or the table when `partition` or `map` is given.
             partition: JSON or TOML file that maps each client to its columns of the table.
-            time_column: name of the time column, `"auto"` or `"none"`.
-            missing: `"error"` refuses empty cells and codes such as -9999, `"mask"` marks them as
-                missing samples.
-            constant: `"error"` refuses constant sensors, `"drop"` removes and reports them,
-                `"keep"` keeps them: for new data, which are not judged at all.
-            difference: `"auto"` uses the change per row of sensors that count or wander, `"none"`
-                of none, `"a.x,b.y"` of sensor x of client a and y of b; `"auto,a.x"` of both.
-            leave_out: sensors that are not used, `"a.x,b.y"`.
-            suspect: `"error"` refuses clocks, row numbers and codes for missing samples, `"keep"`
-                uses them as measured.
+            options: how the files are written and what is done about missing, constant and odd
+                sensors: `PanelOptions`, listed in docs/options.md; the same words as on the
+                command line.
         """
         from fedgranger.data.panel_files import read_panel
 
-        options = ReadingOptions(
-            time_column=time_column,
-            missing=missing,
-            constant=constant,
-            difference=difference,
-            leave_out=leave_out,
-            suspect=suspect,
-        )
-        return read_panel(Path(path), None if partition is None else Path(partition), options)
+        chosen = PanelOptions.from_mapping(options)
+        return read_panel(Path(path), None if partition is None else Path(partition), chosen)
 
     def prepared(
         self,

@@ -1,4 +1,4 @@
-"""Read a `Panel` from CSV or Parquet files, and write one.
+"""Read a `Panel` from files, and write one.
 
 Rows are never dropped, filled or reordered without an error or a note. Cells are parsed by
 pyarrow, whose decimal conversion is exact, in blocks that keep one file in memory at a time.
@@ -6,12 +6,11 @@ pyarrow, whose decimal conversion is exact, in blocks that keep one file in memo
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,32 +18,64 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data import input_checks
 from fedgranger.data.align import is_same_axis
-from fedgranger.data.client_tables import Table, is_table, load_table
+from fedgranger.data.client_reading import read_client_table, read_columns
+from fedgranger.data.client_tables import is_table, load_table
+from fedgranger.data.file_format import client_formats, table_suffix
+from fedgranger.data.findings import quoted_list
 from fedgranger.data.finishing import finish_panel
+from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import ClientData, Panel
-from fedgranger.data.reading_options import ReadingOptions
+from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
+from fedgranger.data.reading_options import PanelOptions, ReadingOptions
+from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
 from fedgranger.data.sensor_preparation import plan_sensors, prepare
+from fedgranger.data.text_structure import find_encoding, find_structure
 from fedgranger.data.treatment import ClientTable
-from fedgranger.errors import DataError
+from fedgranger.data.trial_reading import read_or_propose
+from fedgranger.errors import ConfigError, DataError, ReadingError
 from fedgranger.option_fields import check_choice
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
+FILE_KINDS = ".csv, .tsv, .txt, .xlsx or .parquet"
+DESCRIPTIONS = (".json", ".toml", ".md", ".html", ".py", ".yaml", ".yml", ".log", ".ini")
+"""Endings of files that lie beside data and hold none."""
 
 
 def read_panel(path: Path, partition: Path | None, options: ReadingOptions) -> Panel:
     """Read, align and check the clients; see `Panel.read`."""
+    given = {name: getattr(options, name) for name in type(options).names()}
+    chosen = {name: value for name, value in given.items() if name in PanelOptions.names()}
+    if partition is not None:
+        chosen["partition"] = str(partition)
+    return read_or_propose(partial(read_once, path), PanelOptions(**chosen), client_names(path))
+
+
+def client_names(path: Path) -> list[str]:
+    """The clients of a folder as options name them; none for one table."""
+    return sorted(_client_files(path)[0]) if path.is_dir() else []
+
+
+def read_once(path: Path, options: PanelOptions) -> Panel:
+    """Read with these options, without looking for others."""
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
-    if partition is None:
-        tables, notes = _read_folder(path, options.time_column), []
+    if options.partition is not None and options.map:
+        raise ConfigError("partition and map both assign columns to clients; give one of them")
+    if path.is_dir() and options.partition is None and not options.map:
+        tables, notes = _read_folder(path, options)
     else:
-        tables, notes = _read_partitioned(path, partition, options.time_column)
+        tables, notes = _read_one_table(path, options)
     plan = plan_sensors(tables, options)
     plan.notes.extend(notes)
+    found: list[DataError] = []
     for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
-        tables[k] = prepare(tables[k], plan)
+        try:
+            tables[k] = prepare(tables[k], plan)
+        except ReadingError as error:  # one sentence, but what all clients need
+            found.append(error)
+    if found:
+        raise joined(found)
     panel = finish_panel(tables, plan)
     num_gaps = int(panel.segment_starts.sum()) - 1
     if not num_gaps:
@@ -65,156 +96,150 @@ def read_client(
     if not path.exists():
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
-        raise DataError(f"client '{name}': '{path}' is not a .csv or .parquet file")
-    table = _client_table(name, path, options.time_column)._replace(is_alone=True)
-    plan = plan_sensors([table], options)
-    panel = finish_panel([prepare(table, plan)], plan)
-    return panel.clients[0], panel.time, plan.notes
+        raise DataError(f"client '{name}': '{path}' is not a {FILE_KINDS} file")
+    plain = ReadingOptions(**{key: getattr(options, key) for key in ReadingOptions.names()})
+
+    def read(tried: ReadingOptions) -> tuple[ClientData, np.ndarray, list[str]]:
+        written = client_formats(tried, [name])[name]
+        left_out = LeftOut(tried.leave_out)
+        source = Source(f"client '{name}'", None, path, written)
+        table, notes = read_client_table(source, name, tried, left_out)
+        left_out.check()
+        table = table._replace(is_alone=True)
+        plan = plan_sensors([table], tried)
+        plan.notes.extend(notes)
+        panel = finish_panel([prepare(table, plan)], plan)
+        return panel.clients[0], panel.time, plan.notes
+
+    return read_or_propose(read, plain, [name])
 
 
-def _client_table(name: str, path: Path, time_column: str) -> ClientTable:
-    where = f"client '{name}'"
-    table = load_table(where, path, time_column)
-    time, has_zone = _take_time(where, table)
-    sensors = [column for column in table.names if column != table.time_name]
-    values = _take_values(where, table, sensors)
-    return ClientTable(name, tuple(sensors), values, time, has_zone)
+def _client_files(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """The file of every client, and names of files that are left out.
 
-
-def _read_folder(folder: Path, time_column: str) -> list[ClientTable]:
-    if not folder.is_dir():
-        raise DataError(
-            f"'{folder}' is a single file; pass a partition file that maps clients to its columns "
-            "(--partition), or a folder with one file per client"
-        )
+    A .txt file may be a remark: it is a client's when its first lines are a table.
+    """
     files: dict[str, Path] = {}
+    others: list[str] = []
     for path in sorted(folder.iterdir()):
-        if not is_table(path) or path.name.startswith("."):
+        if path.name.startswith(".") or not path.is_file():
             continue
-        if path.stem in files:
+        suffix = table_suffix(path.name)
+        if not suffix or (suffix in (".txt", ".txt.gz") and not _holds_table(path)):
+            if path.suffix.lower() not in DESCRIPTIONS:
+                others.append(path.name)
+            continue
+        name = path.name[: -len(suffix)]
+        if name in files:
             raise DataError(
-                f"client '{path.stem}' has two files, {files[path.stem].name} and {path.name}; "
+                f"client '{name}' has two files, {files[name].name} and {path.name}; "
                 "remove one of them"
             )
-        files[path.stem] = path
+        files[name] = path
+    return files, others
+
+
+def _holds_table(path: Path) -> bool:
+    encoding = find_encoding(path) if path.stat().st_size else None
+    return encoding is not None and find_structure(path, encoding) is not None
+
+
+def _read_folder(folder: Path, options: PanelOptions) -> tuple[list[ClientTable], list[str]]:
+    files, others = _client_files(folder)
+    listed = quoted_list(others)
     if len(files) < 2:
-        found = f"only client '{next(iter(files))}'" if files else "no .csv or .parquet file"
+        found = f"only client '{next(iter(files))}'" if files else f"no {FILE_KINDS} file"
+        beside = f" beside {listed}, which cannot be read (save them as .xlsx or .csv)"
         raise DataError(
-            f"folder '{folder}' holds {found}; at least two clients are needed, one file for each"
+            f"folder '{folder}' holds {found}{beside if others else ''}; at least two clients are "
+            "needed, one file for each"
         )
+    notes = [f"folder '{folder.name}': files that are no tables were left out: {listed}"]
+    notes = notes if others else []
+    formats, left_out = client_formats(options, sorted(files)), LeftOut(options.leave_out)
     tables: list[ClientTable] = []
+    refused: list[DataError] = []
     for name in sorted(files):
-        client = _client_table(name, files[name], time_column)
+        source = Source(f"client '{name}'", name, files[name], formats[name])
+        try:
+            client, more = read_client_table(source, name, options, left_out)
+        except ReadingError as error:  # one sentence, but what all clients need
+            refused.append(error)
+            continue
+        notes += more
         shared = tables[0].time if tables else None
         if client.time is not None and shared is not None and is_same_axis(client.time, shared):
             client = client._replace(time=shared)
         tables.append(client)
-    return tables
+    if refused:
+        raise joined(refused)
+    left_out.check()
+    return tables, notes
 
 
-def _read_partitioned(
-    path: Path, partition: Path, time_column: str
-) -> tuple[list[ClientTable], list[str]]:
+def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable], list[str]]:
     if path.is_dir() or not is_table(path):
         raise DataError(
-            f"'{path}' is not a .csv or .parquet file, and a partition splits one such table; pass "
+            f"'{path}' is not a {FILE_KINDS} file, and a partition splits one such table; pass "
             "the table, or leave the partition out for a folder"
         )
-    assignment = read_partition(partition)
     where = f"table '{path.name}'"
-    table = load_table(where, path, time_column)
-    _check_partition(assignment, table)
-    time, has_zone = _take_time(where, table)
-    used = {column for columns in assignment.values() for column in columns}
-    unused = [name for name in table.names if name not in used and name != table.time_name]
-    for name in unused:
-        table.columns.pop(name, None)
+    source = Source(where, None, path, client_formats(options, ["table"])["table"])
+    assignment = None if options.partition is None else read_partition(Path(options.partition))
+    is_long, left_out = bool(source.written.tag_column), LeftOut(options.leave_out)
+    dropped: dict[str, set[str]] = {}
+    with explained(source):
+        table = load_table(where, path, source.written)
+        names = [name for name in table.names if name != table.time_name]
+        owners = None
+        if not is_long:
+            if assignment is None and not options.map:
+                refuse_long(source, table)
+            assignment = assignment or _mapped(path, options.map, names)
+            check_partition(assignment, table.names, table.time_name)
+            dropped = {one: left_out.of_client(one, own) for one, own in assignment.items()}
+            owners = {
+                name: f"client '{client}'"
+                for client, columns in assignment.items()
+                for name in (table.time_name, *columns)
+                if name is not None and name not in dropped[client]
+            }
+        read = read_columns(source, table, options, owners=owners)
+    if is_long:
+        names = list(read.names)
+        assignment = assignment or _mapped(path, options.map, names)
+        check_partition(assignment, names, None)
+        dropped = {one: left_out.of_client(one, own) for one, own in assignment.items()}
+    left_out.check()
+    assignment = assignment or {}
+    used = {name for columns in assignment.values() for name in columns}
+    unused = [name for name in names if name not in used]
+    notes = list(read.notes)
+    if unused:
+        listed = ", ".join(f"'{name}'" for name in unused)
+        notes.append(f"{where}: not assigned to any client and left out: {listed}")
+    place = {name: k for k, name in enumerate(read.names)}
     tables = []
-    for name, columns in assignment.items():
-        values = _take_values(f"client '{name}'", table, columns)
-        tables.append(ClientTable(name, tuple(columns), values, time, has_zone))
-    listed = ", ".join(f"'{name}'" for name in unused)
-    return tables, [f"{where}: not assigned to any client and left out: {listed}"] if unused else []
-
-
-def read_partition(path: Path) -> dict[str, list[str]]:
-    """Read client -> columns from JSON or TOML, bare or under the single key `clients`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() == ".toml":
-            content = tomllib.loads(text)
-        else:
-            content = json.loads(text, object_pairs_hook=_distinct_keys)
-    except DataError as error:
-        raise DataError(f"partition '{path}': {error}") from error
-    except OSError as error:
-        raise DataError(f"partition '{path}' cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, not JSON, not TOML
-        raise DataError(f"partition '{path}' is not valid JSON or TOML: {error}") from error
-    if isinstance(content, dict) and list(content) == ["clients"]:
-        content = content["clients"] if isinstance(content["clients"], dict) else content
-    if not isinstance(content, dict):
-        raise DataError(f"partition '{path}' is not a mapping; write client -> list of columns")
-    for client, columns in content.items():
-        is_list = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-        if not is_list or not columns:
-            raise DataError(
-                f"partition '{path}': client '{client}' has {columns!r} where a list of one or "
-                "more column names is needed"
-            )
-    if len(content) < 2:
-        found = f"only client '{next(iter(content))}'" if content else "no client"
-        raise DataError(f"partition '{path}' names {found}; at least two clients are needed")
-    return content
-
-
-def _distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Refuse the repeated keys that JSON would resolve silently in favour of the last one."""
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise DataError(f"client '{key}' appears twice; join its columns in one list")
-    return dict(pairs)
-
-
-def _check_partition(assignment: dict[str, list[str]], table: Table) -> None:
-    owners: dict[str, str] = {}
     for client, columns in assignment.items():
-        for name in columns:
-            if name not in table.names:
-                raise DataError(
-                    f"client '{client}': the table has no column '{name}'"
-                    f"{input_checks.nearest(name, table.names)}; correct the partition"
-                )
-            if name == table.time_name:
-                raise DataError(
-                    f"client '{client}': column '{name}' is the time column and cannot be a "
-                    "sensor; take it out of the partition or pass another time_column"
-                )
-            if name in owners:
-                raise DataError(
-                    f"column '{name}' is assigned to client '{owners[name]}' and again to client "
-                    f"'{client}'; assign each column once"
-                )
-            owners[name] = client
+        if dropped[client]:
+            listed = quoted_list(sorted(dropped[client]))
+            notes.append(f"client '{client}': left out as asked for: {listed}")
+        kept = tuple(name for name in columns if name not in dropped[client])
+        values = read.values[:, [place[name] for name in kept]]
+        tables.append(ClientTable(client, kept, values, read.time, read.has_zone))
+    return tables, notes
 
 
-def _take_time(where: str, table: Table) -> tuple[np.ndarray | None, bool]:
-    """The time axis, None when rows are it, and whether its stamps have a zone."""
-    name = table.time_name
-    if name is None:
-        return None, False
-    return input_checks.to_times(where, name, table.take(where, name))
-
-
-def _take_values(where: str, table: Table, sensors: Sequence[str]) -> np.ndarray:
-    if not sensors:
-        raise DataError(f"{where}: there is no sensor column beside the time; add one")
-    values = np.empty((table.num_rows, len(sensors)))
-    for position, name in enumerate(sensors):
-        values[:, position] = input_checks.to_numbers(where, name, table.take(where, name))
-    pa.default_memory_pool().release_unused()
-    return values
+def _mapped(path: Path, tag_map: str, names: Sequence[str]) -> dict[str, list[str]]:
+    if tag_map:
+        return read_map(tag_map, names)
+    message = (
+        f"'{path}' is a single file; pass a partition file that maps clients to its columns "
+        "(--partition), patterns of their names (--map 'P1_*=boiler,P2_*=turbine'), or a folder "
+        "with one file per client"
+    )
+    proposed = propose_map(names)
+    raise ReadingError(message, {"map": proposed}) if proposed else DataError(message)
 
 
 def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:

@@ -14,14 +14,18 @@ from shlex import quote
 
 import numpy as np
 
+from fedgranger.data.clock_steps import resampled
+from fedgranger.data.columns import find_code
 from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
 from fedgranger.data.input_checks import nearest
 from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.reading_options import ReadingOptions
-from fedgranger.data.treatment import ClientTable, Treatment, treat_columns
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, treat_columns
+from fedgranger.errors import ConfigError, ReadingError
 
 WANDERING = (*DIFFERENCED, "slow")
+DEAD = 0.5
+"""A sensor that lacks a larger share of its samples would cost its client as many rows."""
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
 
 
@@ -33,7 +37,6 @@ class SensorPlan:
         options: as the user chose.
         differenced: by client, sensors whose change per row is used as asked for.
         is_automatic: counters and wandering sensors are differenced, too.
-        left_out: by client, sensors that are not used.
         findings: grow from client to client.
         notes: sentences for the user; grow, too.
     """
@@ -41,7 +44,6 @@ class SensorPlan:
     options: ReadingOptions
     differenced: Mapping[str, Collection[str]]
     is_automatic: bool
-    left_out: Mapping[str, Collection[str]]
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -61,13 +63,7 @@ def plan_sensors(
             f"difference='{options.difference}' contradicts itself; pass 'none' alone, or leave "
             "it out"
         )
-    _, left_out = _named_sensors("leave_out", options.leave_out, known, ())
-    for client, sensors in known.items():
-        if sensors and set(sensors) <= left_out[client]:
-            raise ConfigError(
-                f"leave_out takes all sensors of client '{client}'; remove the client instead"
-            )
-    return SensorPlan(options, differenced, "auto" in words, left_out)
+    return SensorPlan(options, differenced, "auto" in words)
 
 
 def _named_sensors(
@@ -108,35 +104,37 @@ def _named_sensors(
 
 
 def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> ClientTable:
-    """Leave out, check and treat single sensors on the client's own time axis, in place.
+    """Check, resample and treat single sensors on the client's own time axis, in place.
 
-    Missing samples are refused when the options say so, unless the table `may_lack` some.
+    Missing samples are refused when the options say so, unless the table `may_lack` some; of a
+    client that is resampled those that are still missing afterwards.
 
     Raises:
         DataError: samples are missing, or a sensor is a clock or holds a code for missing ones.
     """
     options = plan.options
-    left_out = plan.left_out[table.name]
-    if left_out:
-        kept = [k for k, name in enumerate(table.sensors) if name not in left_out]
-        names = tuple(table.sensors[k] for k in kept)
-        table = table._replace(sensors=names, values=table.values[:, kept])
-        listed = quoted_list(sorted(left_out))
-        plan.notes.append(f"client '{table.name}': left out as asked for: {listed}")
-    if options.missing == "error" and not may_lack:
+    is_new = options.constant == "keep"  # new data are not judged
+    check_early = options.missing == "error" and not may_lack and options.resample == "none"
+    if check_early:
+        table = _without_empty(table, plan)
         check_missing(table)
-    if options.constant == "keep":
+    found = [] if is_new else examine(table)
+    _refuse_suspects(table, found, options)
+    treatment = NO_TREATMENT if is_new else _treatment(table, found, plan)
+    if options.resample != "none":
+        # codes first: a mean with -9999 in it is no number that anybody measured
+        codes = treatment if not is_new else _codes(table)
+        starts = np.zeros(len(table.values), dtype=np.bool_)
+        treat_columns(
+            table.sensors, table.values, starts, codes._replace(differenced=(), directions=())
+        )
+        table, notes = resampled(table, options.resample, options.resample_rule)
+        plan.notes.extend(notes)
+        if options.missing == "error" and not may_lack:
+            table = _without_empty(table, plan)
+            check_missing(table)
+    if is_new:
         return table
-    found = examine(table)
-    if options.suspect == "error":
-        for finding in found:
-            if finding.kind == "clock" or (finding.kind == "code" and options.missing == "error"):
-                keep = " (--suspect keep uses it as measured)" if finding.kind == "clock" else ""
-                raise DataError(
-                    f"client '{table.name}': column '{finding.sensor}' {finding.sentence}; "
-                    f"{finding.remedy}{keep}"
-                )
-    treatment = _treatment(table, found, plan)
     axis = np.arange(len(table.values)) if table.time is None else table.time
     treat_columns(table.sensors, table.values, segment_starts(axis), treatment)
     plan.findings.extend(found)
@@ -149,6 +147,47 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
     return table._replace(treatment=treatment)
 
 
+def _codes(table: ClientTable) -> Treatment:
+    """Codes for missing samples in new data, which are averaged before a monitor sees them."""
+    found = {
+        name: find_code(np.ascontiguousarray(column))
+        for name, column in zip(table.sensors, table.values.T, strict=True)
+    }
+    known = {name: code.value for name, code in found.items() if code is not None}
+    return Treatment((), (), tuple(known), tuple(known.values()))
+
+
+def _refuse_suspects(table: ClientTable, found: Sequence[Finding], options: ReadingOptions) -> None:
+    """Refuse clocks, and codes for missing samples, unless the user wants them as measured."""
+    if options.suspect != "error":
+        return
+    for finding in found:
+        is_clock = finding.kind == "clock"
+        if is_clock or (finding.kind == "code" and options.missing == "error"):
+            keep = " (--suspect keep uses it as measured)" if is_clock else ""
+            name, sensor = table.name, finding.sensor
+            time: dict[str, str | dict[str, str]] = {
+                "time_column": sensor if table.is_alone else {name: sensor}
+            }
+            as_clock = time if table.time is None else {"leave_out": finding.label}
+            raise ReadingError(
+                f"client '{name}': column '{sensor}' {finding.sentence}; {finding.remedy}{keep}",
+                as_clock if is_clock else {"missing": "mask"},
+            )
+
+
+def _without_empty(table: ClientTable, plan: SensorPlan) -> ClientTable:
+    """Leave out sensors without any sample, when constant ones are dropped."""
+    is_empty = np.logical_and.reduce(np.isnan(table.values), axis=0)
+    if plan.options.constant != "drop" or not is_empty.any() or is_empty.all():
+        return table
+    names = [name for name, empty in zip(table.sensors, is_empty, strict=True) if empty]
+    listed = quoted_list(names)
+    plan.notes.append(f"client '{table.name}': without any sample and dropped: {listed}")
+    kept = tuple(name for name in table.sensors if name not in names)
+    return table._replace(sensors=kept, values=table.values[:, ~is_empty])
+
+
 def check_missing(table: ClientTable) -> None:
     """Refuse missing samples, naming the first column that has some."""
     for sensor, column in zip(table.sensors, table.values.T, strict=True):
@@ -156,18 +195,23 @@ def check_missing(table: ClientTable) -> None:
         count = int(is_missing.sum())
         check_observed(table.name, sensor, len(column) - count)
         if count:
-            raise DataError(
+            is_dead = count > DEAD * len(column) and len(table.sensors) > 1
+            leave_out = f", or leave the sensor out (--leave-out {quote(table.label(sensor))})"
+            raise ReadingError(
                 f"client '{table.name}', column '{sensor}': {count} of {len(column)} samples are "
                 f"missing, the first in data row {int(np.argmax(is_missing)) + 1}; fill them in "
-                "or pass missing='mask' (--missing mask)"
+                f"or pass missing='mask' (--missing mask){leave_out if is_dead else ''}",
+                {"leave_out": table.label(sensor)} if is_dead else {"missing": "mask"},
             )
 
 
 def check_observed(client: str, sensor: str, num_samples: int) -> None:
     """Refuse a sensor without any sample."""
     if not num_samples:
-        raise DataError(
-            f"client '{client}': sensor '{sensor}' has no observed sample; remove the column"
+        raise ReadingError(
+            f"client '{client}': sensor '{sensor}' has no observed sample; remove the column or "
+            "pass constant='drop' (--constant drop)",
+            {"constant": "drop"},
         )
 
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedgranger.data.clock_steps import duration_text, propose_between, propose_for, round_up
 from fedgranger.data.panel import ClientData
-from fedgranger.errors import DataError
+from fedgranger.data.time_stamps import shown_time
+from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 if TYPE_CHECKING:
@@ -239,11 +241,14 @@ def _common_interval(ranges: Mapping[str, TimeRange]) -> Fraction:
         common = Fraction(math.lcm(*numerators), denominator)
         if common > LARGEST_MULTIPLE * largest:
             kind = ranges[name].time_kind
-            raise DataError(
+            fact = (
                 f"client '{coarsest}' samples every {interval_text(largest, kind)} and client "
-                f"'{name}' every {interval_text(found, kind)}, which hardly ever coincide; "
-                "resample one of them"
+                f"'{name}' every {interval_text(found, kind)}, which hardly ever coincide"
             )
+            if kind != "stamps":
+                raise DataError(f"{fact}; resample one of them")
+            step = duration_text(round_up(float(largest)))
+            raise ReadingError(f"{fact}; pass --resample {step}", {"resample": step})
     return common
 
 
@@ -263,10 +268,14 @@ def _common_first(ranges: Mapping[str, TimeRange], interval: Fraction) -> Fracti
         worst = max(away.items(), key=lambda item: abs(item[1]))
         if abs(worst[1]) <= TOLERANCE:
             return candidate
-    raise DataError(
+    fact = (
         f"client '{worst[0]}': its time stamps are offset by {float(worst[1]):+.2f} sampling "
-        f"intervals from those of client '{base}'; shift or resample them"
+        f"intervals from those of client '{base}'"
     )
+    if one.time_kind != "stamps":
+        raise DataError(f"{fact}; shift or resample them")
+    proposal = propose_between([int(found.first) for found in ranges.values()], int(one.interval))
+    raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
 
 
 def _union(
@@ -305,19 +314,30 @@ def _grid_index(
     off = np.abs(place - index) > float(tolerance)
     if off.any():
         row = int(np.argmax(off))
-        raise DataError(
-            f"client '{name}': the time stamp in row {row + 1} ({time[row]}) is offset by "
-            f"{place[row] - index[row]:+.2f} sampling intervals of "
-            f"{interval_text(interval, kind)} from a regular time axis; resample the data or "
-            "declare another interval"
+        fact = (
+            f"client '{name}': the time stamp in row {row + 1} ({shown_time(time[row])}) is offset "
+            f"by {place[row] - index[row]:+.2f} sampling intervals of "
+            f"{interval_text(interval, kind)} from a regular time axis"
         )
+        if kind != "stamps":
+            raise DataError(f"{fact}; resample the data or declare another interval")
+        proposal = propose_for(numbers)
+        raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
     same = np.flatnonzero(np.diff(index) == 0)
     if len(same):
-        raise DataError(
+        fact = (
             f"client '{name}': rows {same[0] + 1} and {same[0] + 2} fall on the same step of a "
-            f"time axis with an interval of {interval_text(interval, kind)}; resample the data"
+            f"time axis with an interval of {interval_text(interval, kind)}"
         )
+        if kind != "stamps":
+            raise DataError(f"{fact}; resample the data")
+        proposal = propose_for(numbers)
+        raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
     return index
+
+
+def _flag(proposal: Mapping[str, str]) -> str:
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in proposal.items())
 
 
 def _numbers(time: np.ndarray) -> tuple[str, np.ndarray]:

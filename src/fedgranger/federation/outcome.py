@@ -194,7 +194,12 @@ def _status(passes: int, distance: float, tolerance: float, *, exact: bool) -> s
         return f"converged after {passes} {units}: {reached}, tolerance {tolerance:g}"
     return (
         f"stopped at the last allowed {unit}, {passes}: {reached}, above the tolerance "
-        f"{tolerance:g}; raise 'passes' or 'tolerance'"
+        f"{tolerance:g}; "
+        + (
+            "raise 'passes' (newton's tolerance is fixed)"
+            if exact
+            else "raise 'passes' or 'tolerance'"
+        )
     )
 
 

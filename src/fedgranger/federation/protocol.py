@@ -133,6 +133,7 @@ def server_protocol(
     )
     check_clocks(ranges, plan.options, clock())
     grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
+    config.check_steps(grid.num_steps)
     hashes = {name: str(ranges[name].values["data"]) for name in names}
     notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
     key = [plan.run, plan.options.to_text(), hashes, [str(part) for part in grid]]

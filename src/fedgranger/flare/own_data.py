@@ -21,9 +21,7 @@ def read_series(
 
     New data are read as measured: what is normal for the client says how they are treated.
     """
-    path, options = (
-        (settings.watch, as_measured(settings.time_column)) if is_new else (settings.data, settings)
-    )
+    path, options = (settings.watch, as_measured(settings)) if is_new else (settings.data, settings)
     data, times, notes = read_client(name, Path(path), options)
     model = None if is_new else _own_model(name, settings, data)
     return policy.within(LocalSeries(data, times, settings.interval, model)), notes

@@ -125,7 +125,7 @@ def _simulated(
         prepare(folder)
         for client in panel.names:
             file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
-            own = ClientSettings(file, **asdict(as_measured("auto")))
+            own = ClientSettings(file, **asdict(as_measured()))
             own = replace(own, constant="error") if watch is None else replace(own, watch=file)
             if client in known:
                 own = replace(own, models=str(folder / MODELS_FILE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +55,9 @@ def figure(
     """
     figures = {**FIGURES, "nonlinear": nonlinear_item(data)}
     items = _with_data(figures, "hai-stress", hai_stress_item, name, data, "hai")
-    _make("figure", items, name, output, quick=quick, show_list=show_list)
+    _make(
+        "figure", items, name, output, quick=quick, show_list=show_list, with_data=("hai-stress",)
+    )
 
 
 @reproduce.command()
@@ -81,7 +83,16 @@ def table(
     subfolders = "tep, smd, batadal or hai"
     items = _with_data(TABLES, "root-cause", root_cause_item, name, data, subfolders)
     items["causal-discovery"] = causal_discovery_item(data_sets)
-    _make("table", items, name, output, quick=quick, show_list=show_list, jobs=jobs)
+    _make(
+        "table",
+        items,
+        name,
+        output,
+        quick=quick,
+        show_list=show_list,
+        jobs=jobs,
+        with_data=("root-cause",),
+    )
 
 
 def _with_data(
@@ -112,12 +123,14 @@ def _make(
     quick: bool,
     show_list: bool,
     jobs: int = 1,
+    with_data: Sequence[str] = (),
 ) -> None:
     if show_list or not name:
         out.print(_names(items))
         return
     if name != "all" and name not in items:
-        raise ConfigError(f"no {kind} '{name}'; choose one of {', '.join(items)} or all")
+        known = [*items, *(f"{one} (with --data)" for one in with_data if one not in items)]
+        raise ConfigError(f"no {kind} '{name}'; choose one of {', '.join(known)} or all")
     missing: ConfigError | None = None
     try:
         for item in items.values() if name == "all" else [items[name]]:

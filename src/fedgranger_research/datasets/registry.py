@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedgranger.data.input_checks import nearest
-from fedgranger.data.panel_files import read_partition
+from fedgranger.data.partitions import read_partition
 from fedgranger.errors import ConfigError
 from fedgranger_research.datasets import batadal, hai, smd, tep
 from fedgranger_research.datasets.assemble import assemble

@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from fedgranger.data import input_checks
 from fedgranger.data.client_tables import is_table, load_table
+from fedgranger.data.file_format import FileFormat
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import read_partition
+from fedgranger.data.partitions import read_partition
 from fedgranger.data.sensor_preparation import check_missing
+from fedgranger.data.time_stamps import check_order, to_times
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
@@ -80,7 +82,7 @@ def _by_column(
 ) -> dict[str, Panel]:
     where = f"table '{path.name}'"
     assignment = read_partition(partition)
-    table = load_table(where, path, time_column)
+    table = load_table(where, path, FileFormat(time_column=time_column))
     for name in (unit_column, *(name for columns in assignment.values() for name in columns)):
         if name not in table.names:
             raise DataError(
@@ -102,7 +104,8 @@ def _by_column(
         rows = owners == unit
         here, time = f"{where}, unit '{unit}'", None
         if times is not None and table.time_name is not None:
-            time, _ = input_checks.to_times(here, table.time_name, times.filter(pa.array(rows)))
+            time, has_zone = to_times(here, table.time_name, times.filter(pa.array(rows)))
+            check_order(here, table.time_name, time, has_zone=has_zone)
         arrays = {client: array[rows] for client, array in values.items()}
         if missing == "error":
             for client, array in arrays.items():

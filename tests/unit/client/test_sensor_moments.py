@@ -103,6 +103,19 @@ def test_too_few_complete_rows():
         measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
 
 
+def test_what_costs_the_rows_is_named():
+    rng = np.random.default_rng(0)
+    observed = rng.random((300, 40)) > 0.1
+    observed[:, 7] = rng.random(300) > 0.6
+    client = make(rng.standard_normal((300, 40)), observed)
+    lacking = 300 - observed[:, 7].sum()
+    words = rf"leave out the sensors that lack most samples \('s8' {lacking}, .*--resample"
+    with pytest.raises(DataError, match=words):
+        measurement_moments(client, first_only(300), standardise=True)
+    with pytest.raises(DataError, match="give more rows or fewer sensors"):
+        measurement_moments(make(ar_data(0, 4)), first_only(4), standardise=True)
+
+
 def test_fewest_complete_rows_that_work():
     values = ar_data(0, 6)
     got = measurement_moments(make(values), first_only(6), standardise=True)

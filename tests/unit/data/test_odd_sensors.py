@@ -139,7 +139,7 @@ def test_a_differenced_ramp_is_constant(tmp_path):
     [
         ({"difference": "a.y"}, ("--difference", "'a.y'", "nearest: 'a.x'", "'auto', 'none'")),
         ({"difference": "none,a.x"}, ("contradicts itself",)),
-        ({"leave_out": "x"}, ("--leave-out", "'x'", "a.s1")),
+        ({"leave_out": "z"}, ("--leave-out", "'z'", "a.s1")),
         ({"leave_out": "b.s1,b.s2,b.s3"}, ("all sensors of client 'b'",)),
         ({"suspect": "kep"}, ("suspect is 'kep'", "did you mean 'keep'?")),
     ],

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedgranger.data import align, client_tables, panel_files
+from fedgranger.data import align, panel_files, text_tables
 from fedgranger.data.panel import Panel
+from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError, DataError
 
 GOOD = "time,x\n1,2\n2,3\n3,5\n"
@@ -57,12 +58,13 @@ def test_folder_one_client_per_file_sorted(tmp_path):
     np.testing.assert_array_equal(panel["b"].values, [[1.0, 0.0], [4.0, 9.0]])
     assert panel["b"].observed.all()
     np.testing.assert_array_equal(panel.time, [1, 2])
-    assert panel.notes == ()
+    left_out = f"folder '{tmp_path.name}': files that are no tables were left out: 'notes.txt'"
+    assert panel.notes == (left_out,)
 
 
 def test_missing_path_empty_folder_and_single_client(tmp_path):
     refused(tmp_path / "nowhere", "nowhere", "does not exist")
-    refused(tmp_path, "no .csv or .parquet file", "at least two")
+    refused(tmp_path, "no .csv, .tsv, .txt, .xlsx or .parquet file", "at least two")
     refused(fill(tmp_path, a=GOOD), "only client 'a'", "at least two")
 
 
@@ -94,7 +96,7 @@ def test_unknown_option_names_the_nearest(tmp_path, option, value, near):
         ("time\n1\n2\n", ["no sensor column"]),
         ("time,x,x\n1,2,3\n", ["column 'x' appears twice", "rename"]),
         (",time,x\n0,1,2\n", ["column 1 has no name", "index=False"]),
-        ("time;x\n1;2\n", ["'time;x'", "commas"]),
+        ("time;x\n1;2\n", ["'bad.csv'", "semicolons", "--delimiter bad=semicolon"]),
         ("1.5,2.5\n3.5,1\n", ["'1.5'", "add a header"]),
         ("time,x\n1,2\n2\n", ["data row 2", "expected 2 cells", "found 1"]),
         ("time,x\n1,2\n2,3\n3,4,5\n", ["data row 3", "expected 2 cells", "found 3"]),
@@ -109,7 +111,7 @@ def test_broken_csv(tmp_path, content, parts):
 
 
 def test_ragged_row_far_down_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 64)
     rows = [f"{row},{row % 7}" for row in range(200)]
     rows[149] += ",1"
     bad = "time,x\n" + "\n".join(rows) + "\n"
@@ -192,7 +194,7 @@ def test_value_types_become_float64(tmp_path):
 
 
 def test_late_change_of_type_does_not_confuse_the_reader(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 64)
     values = [*range(100), 0.5, *range(100)]
     times = [*range(200), 200.5]
     late = "time,x\n" + "".join(f"{t},{v}\n" for t, v in zip(times, values, strict=True))
@@ -499,8 +501,8 @@ def test_bad_partition(tmp_path, partition, parts):
 
 def test_partition_and_folder_or_missing_files(tmp_path):
     files = plant(tmp_path, {"pump": ["p1"], "tank": ["p2"]})
-    refused(tmp_path, "not a .csv or .parquet file", partition=files["partition"])
-    refused(files["partition"], "not a .csv or .parquet", partition=files["partition"])
+    refused(tmp_path, ".xlsx or .parquet file", partition=files["partition"])
+    refused(files["partition"], ".xlsx or .parquet file", partition=files["partition"])
     refused(files["folder"], "gone.json", "cannot be read", partition=tmp_path / "gone.json")
 
 
@@ -605,7 +607,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_equal_axes_share_one_time_array(tmp_path):
     fill(tmp_path, a=GOOD, b=GOOD)
-    tables = panel_files._read_folder(tmp_path, "auto")
+    tables, _ = panel_files._read_folder(tmp_path, PanelOptions())
     assert tables[0].time is not None
     assert tables[1].time is not None
     assert tables[1].time is tables[0].time

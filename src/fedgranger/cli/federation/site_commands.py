@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from fedgranger.federation.policy import SitePolicy
     from fedgranger.federation.preview import Preview
 
-DataFile = Annotated[Path | None, typer.Option(help="The client's .csv or .parquet file.")]
+DataFile = Annotated[
+    Path | None, typer.Option(help="The client's own file: .csv, .tsv, .txt, .xlsx or .parquet.")
+]
 Interval = Annotated[
     float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
 ]

@@ -1,0 +1,178 @@
+"""Text files as columns: arrow does the reading, as the options say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from fedgranger.data import input_checks
+from fedgranger.data.cell_text import grouped_by_point
+from fedgranger.data.file_format import FileFormat, table_suffix
+from fedgranger.data.text_structure import NUM_LINES, first_lines
+from fedgranger.errors import DataError, ReadingError
+
+BLOCK_BYTES = 1 << 22
+UNNAMED = re.compile(r"\s*|__index_level_\d+__|Unnamed: \d+")
+NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+         "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")  # fmt: skip
+"""What arrow takes for an empty cell."""
+
+
+def read_text(
+    where: str, path: Path, written: FileFormat
+) -> tuple[list[str], dict[int, pa.ChunkedArray], int, tuple[str, ...]]:
+    """Headers, columns, number of rows, and notes on lines that were not read."""
+    if written.encoding == "utf-8" and _starts_as_utf16(path):
+        raise not_utf8(where, "the file", "utf-16")
+    delimiter = written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")
+    try:
+        if delimiter == " ":
+            data, headers = _read_by_spaces(path, written)
+        else:
+            data, headers = _read_delimited(where, path, delimiter, written)
+    except LookupError as error:
+        raise DataError(
+            f"{where}: encoding is '{written.encoding}', which is none; pass utf-8, cp1252 or "
+            "another one that Python knows (--encoding)"
+        ) from error
+    if delimiter != "," and not written.is_point_sure:
+        _refuse_undecided(where, path, delimiter, written)
+    for k, name in enumerate(headers):
+        if pa.types.is_binary(data.column(k).type):
+            raise not_utf8(where, f"column '{name}'")
+    num_rows = data.num_rows - _num_blank_at_end(path, headers)
+    columns = {k: data.column(k).slice(0, num_rows) for k in range(len(headers))}
+    notes = []
+    if written.skip_rows or written.unit_rows:
+        lines = first_lines(path, written.encoding, written.skip_rows + 1 + written.unit_rows)
+        skipped = [*lines[: written.skip_rows], *lines[written.skip_rows + 1 :]]
+        shown = "; ".join(repr(line[:60]) for line in skipped[:5])
+        notes.append(f"{where}: {len(skipped)} lines around the header were not read: {shown}")
+    return headers, columns, num_rows, tuple(notes)
+
+
+def name_columns(names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Call columns without a name "column 3"; return all names, and those that were given."""
+    given = {
+        k: f"column {k + 1}"
+        for k, name in enumerate(names)
+        if UNNAMED.fullmatch(name) and f"column {k + 1}" not in names
+    }
+    return [given.get(k, name) for k, name in enumerate(names)], tuple(given.values())
+
+
+def _refuse_undecided(where: str, path: Path, delimiter: str, written: FileFormat) -> None:
+    """Refuse points that may group thousands, as they do where cells are separated otherwise."""
+    lines = first_lines(path, written.encoding, NUM_LINES)
+    rows = lines[written.skip_rows + written.unit_rows + 1 :]
+    cell = grouped_by_point([part for row in rows for part in row.split(delimiter)])
+    if cell:
+        raise DataError(
+            f"{where}: the point in '{cell}' can separate decimals or group thousands, as in every "
+            "cell of the first rows; pass the right one of --decimal point and --decimal comma "
+            "--thousands point"
+        )
+
+
+def _read_delimited(
+    where: str, path: Path, delimiter: str, written: FileFormat
+) -> tuple[pa.Table, list[str]]:
+    ragged: list[arrow_csv.InvalidRow] = []
+
+    def refuse(row: arrow_csv.InvalidRow) -> str:
+        ragged.append(row)
+        return "error"
+
+    read = arrow_csv.ReadOptions(
+        use_threads=False,
+        block_size=BLOCK_BYTES,
+        skip_rows=written.skip_rows,
+        skip_rows_after_names=written.unit_rows,
+        encoding={"utf-8": "utf8"}.get(written.encoding, written.encoding),
+    )
+    # A blank line is a missing sample in a file of one column, so arrow must not skip it.
+    parse = arrow_csv.ParseOptions(
+        delimiter=delimiter,
+        newlines_in_values=True,
+        ignore_empty_lines=False,
+        invalid_row_handler=refuse,
+    )
+    convert = {
+        "strings_can_be_null": True,
+        "null_values": [*NULLS, *written.missing_text],
+        "decimal_point": written.decimal,
+    }
+    infer = arrow_csv.ConvertOptions(**convert)
+    try:
+        with arrow_csv.open_csv(path, read, parse, infer) as reader:
+            names = reader.schema.names
+        named, _ = name_columns(names)
+        input_checks.check_names(where, named)
+        time_name = input_checks.find_time_column(where, named, written.time_column)
+        kept = (time_name, written.tag_column, *input_checks.time_parts(named, str(time_name)))
+        typed = (name for name in names if name not in kept)
+        fixed = arrow_csv.ConvertOptions(column_types=dict.fromkeys(typed, pa.float64()), **convert)
+        try:
+            with arrow_csv.open_csv(path, read, parse, fixed) as reader:
+                return reader.read_all(), names
+        except pa.ArrowInvalid:
+            if ragged:
+                raise
+            # Some cell is no plain number (true, text, a stamp): reading with inferred types
+            # takes more memory but keeps the cells, so that the checks can name the first one.
+            return arrow_csv.read_csv(path, read, parse, infer), names
+    except pa.ArrowInvalid as error:
+        if not ragged:
+            raise
+        row = ragged[0]
+        number = row.number - 1 - written.skip_rows - written.unit_rows
+        raise DataError(
+            f"{where}, data row {number}: expected {row.expected_columns} cells as in the "
+            f"header, found {row.actual_columns}; give every row one cell per column"
+        ) from error
+
+
+def _read_by_spaces(path: Path, written: FileFormat) -> tuple[pa.Table, list[str]]:
+    """Columns that runs of spaces align; every cell stays text."""
+    skipped = [*range(written.skip_rows)]
+    skipped += [written.skip_rows + 1 + k for k in range(written.unit_rows)]
+    frame = pd.read_csv(
+        path,
+        sep=r"\s+",
+        dtype=str,
+        header=None,
+        skiprows=skipped,
+        encoding=written.encoding,
+        na_values=list(written.missing_text),
+    )
+    headers = [str(name) for name in frame.iloc[0]]
+    cells = frame.iloc[1:]
+    arrays = [pa.array(cells[k], pa.string(), from_pandas=True) for k in range(len(headers))]
+    table = pa.Table.from_arrays(arrays, names=[str(k) for k in range(len(headers))])
+    return table, headers
+
+
+def _starts_as_utf16(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+
+
+def _num_blank_at_end(path: Path, names: list[str]) -> int:
+    """Count blank lines after the last row; in a file of one column they are missing samples."""
+    if len(names) == 1 or path.suffix.lower() == ".gz":
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - BLOCK_BYTES))
+        tail = file.read().replace(b"\0", b"")  # of UTF-16, too
+    return max(0, tail[len(tail.rstrip(b"\r\n")) :].count(b"\n") - 1)
+
+
+def not_utf8(where: str, place: str, encoding: str = "cp1252") -> ReadingError:
+    """The error for a file in another encoding."""
+    message = f"{where}: {place} is not UTF-8 text; save the file with UTF-8 encoding"
+    return ReadingError(f"{message}, or pass --encoding {encoding}", {"encoding": encoding})

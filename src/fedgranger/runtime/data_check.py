@@ -1,0 +1,245 @@
+"""What is known of data before any fit: period, gaps, odd sensors, and the command to fit them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgranger.client.lines import find_periods
+from fedgranger.data.align import RegularPanel, regular_panel
+from fedgranger.data.clock_steps import duration_text
+from fedgranger.data.findings import Finding
+from fedgranger.data.finishing import with_findings
+from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel_files import client_names, read_once
+from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.sensor_preparation import propose
+from fedgranger.data.time_stamps import shown_time
+from fedgranger.data.trial_reading import changed_flags, try_reading
+from fedgranger.errors import DataError
+
+FEW_PAIRS = 300
+"""With fewer pairs of time steps only strong influences can be found."""
+
+
+@dataclass(frozen=True)
+class ClientCheck:
+    """One client.
+
+    Attributes:
+        name: the client.
+        sensors: the columns that are used.
+        rows: time steps at which it has at least one sample.
+        complete_rows: of them, those at which no sensor lacks its sample.
+        missing_share: samples that are missing, of all.
+        longest_gap: most time steps in a row at which it is not complete.
+        repeats: periods after which its sensors repeat, in time or in steps.
+    """
+
+    name: str
+    sensors: tuple[str, ...]
+    rows: int
+    complete_rows: int
+    missing_share: float
+    longest_gap: int
+    repeats: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """What `fedgranger check` shows.
+
+    Attributes:
+        source: what was checked.
+        clients: one by one; none when the data cannot be read.
+        first: first time step, as text.
+        last: the last one.
+        interval: of time steps, as text; "" where the rows lie on no grid.
+        num_steps: time steps of the common axis.
+        num_gaps: places where that axis jumps.
+        num_pairs: consecutive time steps at which every client is complete: what tests use.
+        findings: odd sensors, in words.
+        duplicates: sensors that hold the same values, in pairs.
+        notes: what reading does to the data.
+        refused: why the data cannot be read with the options given; "" when they can.
+        stopped: what no option mends; "" when there is nothing.
+        needed: options that reading takes beside those given.
+        suggested: options that may do good, one by one.
+        command: the exact command that fits these data; "" when there is none.
+    """
+
+    source: str
+    clients: tuple[ClientCheck, ...] = ()
+    first: str = ""
+    last: str = ""
+    interval: str = ""
+    num_steps: int = 0
+    num_gaps: int = 0
+    num_pairs: int = 0
+    findings: tuple[str, ...] = ()
+    duplicates: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    refused: str = ""
+    stopped: str = ""
+    needed: str = ""
+    suggested: tuple[str, ...] = ()
+    command: str = ""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """One screen."""
+        return "\n".join(screen_lines(self))
+
+
+def check_data(source: str | Path | Panel, **options: Any) -> DataCheck:
+    """Look at data before any fit; what cannot be read is read with proposed options instead.
+
+    Raises:
+        FedGrangerError: the data are not there, or an option has no meaning.
+    """
+    if isinstance(source, Panel):
+        return _checked("panel", with_findings(source))
+    path, chosen = Path(source), PanelOptions.from_mapping(options)
+    try:
+        trial = try_reading(partial(read_once, path), chosen, client_names(path))
+    except DataError as error:
+        if not path.exists():
+            raise
+        return DataCheck(str(path), refused=str(error), stopped=str(error))
+    refused = "" if trial.refused is None else str(trial.refused)
+    if trial.found is None:
+        stopped = refused if trial.stopped is None else str(trial.stopped)
+        return DataCheck(str(path), refused=refused, stopped=stopped, needed=trial.flags)
+    flags = changed_flags(PanelOptions(), trial.options)
+    command = f"fedgranger fit {shlex.quote(str(path))} --out run {flags}".strip()
+    return _checked(str(path), trial.found, refused=refused, needed=trial.flags, command=command)
+
+
+def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
+    regular = regular_panel(panel)
+    on_grid, findings = regular.panel, panel.findings or ()
+    complete = np.logical_and.reduce([client.row_observed for client in on_grid], axis=0)
+    pairs = complete[1:] & complete[:-1] & ~on_grid.segment_starts[1:]
+    return DataCheck(
+        source,
+        tuple(_client(client, regular) for client in on_grid),
+        shown_time(on_grid.time[0]),
+        shown_time(on_grid.time[-1]),
+        _interval(regular),
+        on_grid.num_steps,
+        int(on_grid.segment_starts.sum()) - 1,
+        int(pairs.sum()),
+        tuple(f"{f.client}.{f.sensor} {f.sentence}" for f in findings),
+        tuple(_duplicates(panel)),
+        panel.notes,
+        suggested=tuple(_suggested(findings)),
+        **facts,
+    )
+
+
+def _client(client: ClientData, regular: RegularPanel) -> ClientCheck:
+    complete = client.row_observed
+    any_sample = np.logical_or.reduce(client.observed, axis=1)
+    ends = np.flatnonzero(np.concatenate([[True], complete, [True]]))
+    steps = find_periods(
+        client.values, client.observed, regular.panel.time, interval=regular.interval
+    )
+    return ClientCheck(
+        client.name,
+        client.sensors,
+        int(any_sample.sum()),
+        int(complete.sum()),
+        float(1 - client.observed.mean()),
+        int(np.diff(ends).max()) - 1,
+        tuple(_span(step, regular) for step in steps),
+    )
+
+
+def _span(step: float, regular: RegularPanel) -> str:
+    is_stamped = regular.panel.time.dtype.kind == "M"
+    if is_stamped and regular.interval is not None:
+        return duration_text(round(step * regular.interval))
+    return f"{step:g} steps"
+
+
+def _interval(regular: RegularPanel) -> str:
+    if regular.interval is None:
+        return ""
+    is_stamped = regular.panel.time.dtype.kind == "M"
+    return duration_text(regular.interval) if is_stamped else f"{regular.interval:g}"
+
+
+def _duplicates(panel: Panel) -> list[tuple[str, str]]:
+    """Sensors with the values of an earlier one, be it of the same client or of another."""
+    seen: dict[bytes, str] = {}
+    found = []
+    for client in panel:
+        for k, sensor in enumerate(client.sensors):
+            values = np.where(client.observed[:, k], client.values[:, k], np.nan)
+            label, key = f"{client.name}.{sensor}", values.tobytes()
+            if key in seen:
+                found.append((seen[key], label))
+            seen.setdefault(key, label)
+    return found
+
+
+def _suggested(findings: tuple[Finding, ...]) -> list[str]:
+    """What is left to the user: sensors that stand still, cost rows, or may wander."""
+    out = [
+        f"--leave-out {shlex.quote(one.label)}"
+        for one in findings
+        if one.kind in ("stuck", "missing")
+    ]
+    slow = propose(findings)
+    return [*dict.fromkeys(out), *([slow] if slow else [])]
+
+
+def screen_lines(check: DataCheck) -> list[str]:
+    """The check as lines of text."""
+    lines = []
+    if check.refused:
+        lines.append(f"not with these options: {check.refused}")
+    if check.stopped:
+        if check.needed:
+            lines.append(f"with {check.needed}: {check.stopped}")
+        return lines
+    if check.needed:
+        lines.append(f"read here with: {check.needed}")
+    gaps = {0: "no gap", 1: "1 gap"}.get(check.num_gaps, f"{check.num_gaps} gaps")
+    every = f" of {check.interval}" if check.interval else " on no regular grid"
+    lines.append(
+        f"{len(check.clients)} clients, {check.num_steps} time steps{every} from {check.first} to "
+        f"{check.last}, {gaps}"
+    )
+    for one in check.clients:
+        missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
+        gap = f", at most {one.longest_gap} incomplete rows in a row" if one.longest_gap else ""
+        season = f", repeats every {' and '.join(one.repeats)}" if one.repeats else ""
+        count = "1 sensor" if len(one.sensors) == 1 else f"{len(one.sensors)} sensors"
+        lines.append(
+            f"  {one.name}: {count}, {one.complete_rows} complete rows{missing}{gap}{season}"
+        )
+    few = " (few: only strong influences can be found)" if check.num_pairs < FEW_PAIRS else ""
+    lines.append(
+        f"the tests have {check.num_pairs} pairs of time steps complete at all clients{few}"
+    )
+    alone = [one.name for one in check.clients if len(one.sensors) == 1]
+    if alone:
+        lines.append(
+            f"one sensor only: {', '.join(alone)}; measurement noise can hardly be told from the "
+            "state there, so give two or more where you can"
+        )
+    lines += [f"sensors {one} and {other} hold the same values" for one, other in check.duplicates]
+    if not check.findings and not check.duplicates:
+        lines.append("no odd sensor: none stuck, counting, wandering, coded or doubled")
+    lines += [f"reading: {note}" for note in check.notes]
+    lines += [f"worth a try: {flag}" for flag in check.suggested]
+    return [*lines, check.command] if check.command else lines

@@ -1,0 +1,116 @@
+"""`fedgranger check`: one screen before any fit, and a last line that is the command to fit."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedgranger as fg
+from fedgranger.cli.app import app
+from tests import plant_files as made
+
+
+def invoke(*args):
+    outcome = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert "Traceback" not in outcome.output
+    return outcome
+
+
+def test_a_plain_folder(tmp_path):
+    outcome = invoke("check", made.clean(tmp_path))
+    assert outcome.exit_code == 0
+    lines = outcome.output.splitlines()
+    assert lines[0] == (
+        "3 clients, 120 time steps of 1min from 2026-03-01T00:00:00 to 2026-03-01T01:59:00, no gap"
+    )
+    assert "  boiler: 2 sensors, 120 complete rows" in lines
+    assert any(line.startswith("the tests have 119 pairs of time steps") for line in lines)
+    assert lines[-1] == f"fedgranger fit {tmp_path} --out run"
+
+
+def test_the_last_line_works(tmp_path):
+    """The command is run as it is, but for how much is computed."""
+    data = tmp_path / "plant data"
+    data.mkdir()
+    outcome = invoke("check", made.german(data), "--constant", "drop")
+    assert outcome.exit_code == 0
+    assert "not with these options: client 'boiler'" in outcome.output
+    command = shlex.split(outcome.output.splitlines()[-1])
+    wanted = "--delimiter semicolon --decimal comma --date-format dd.mm.yyyy --constant drop"
+    assert command[:5] == ["fedgranger", "fit", str(data), "--out", "run"]
+    assert " ".join(command[5:]) == wanted
+    command[4] = str(tmp_path / "run")
+    fast = ("--state-dim", "1", "--solver", "none", "--test", "debiased", "--lags", "1")
+    outcome = invoke(*command[1:], *fast)
+    assert outcome.exit_code in (0, 3), outcome.output
+    assert (tmp_path / "run" / "manifest.json").exists()
+    written = command[5:-2]  # new data are not judged, but read alike
+    outcome = invoke("rca", tmp_path / "run", "--data", data, *written, "--json")
+    assert outcome.exit_code == 0, outcome.output
+    assert invoke("rca", tmp_path / "run", "--data", data).exit_code == 2
+
+
+def test_json_has_the_same_facts(tmp_path):
+    outcome = invoke("check", made.counter_sensor(tmp_path), "--json")
+    facts = json.loads(outcome.output)
+    assert facts == json.loads(json.dumps(fg.check(tmp_path).to_mapping()))
+    assert [client["name"] for client in facts["clients"]] == list(made.CLIENTS)
+    assert facts["clients"][0]["complete_rows"] == 119  # the first change of a counter is missing
+    assert facts["num_pairs"] == 118
+    assert any("energy_MWh counts" in text for text in facts["findings"])
+
+
+def test_what_no_option_mends(tmp_path):
+    for shift, name in enumerate(made.CLIENTS[:2]):
+        data = made.frame(name, made.TIMES + pd.Timedelta(days=shift))
+        data.to_csv(tmp_path / f"{name}.csv", index=False, sep=";")
+    outcome = invoke("check", tmp_path)
+    assert outcome.exit_code == 2
+    assert "with --delimiter semicolon: the clients have no time in common" in outcome.output
+    assert fg.check(tmp_path).command == ""
+    assert invoke("check", tmp_path / "nowhere").exit_code == 2
+
+
+def test_odd_sensors_duplicates_and_suggestions(tmp_path):
+    made.stuck_sensor(tmp_path)
+    made.frame("boiler").assign(p2=made.VALUES["turbine"][:, 0]).to_csv(
+        tmp_path / "condenser.csv", index=False
+    )
+    found = fg.check(tmp_path)
+    assert ("condenser.p2", "turbine.T") in found.duplicates
+    assert found.suggested == ("--leave-out boiler.p",)
+    text = str(found)
+    assert "sensors condenser.p2 and turbine.T hold the same values" in text
+    assert "sensor 'p' stands still at 1.5" in text
+    assert "worth a try: --leave-out boiler.p" in text
+
+
+def test_gaps_and_missing_samples(tmp_path):
+    def change(name, data):
+        kept = data[(data.index < 30) | (data.index >= 50)]
+        p = kept["p"].where((kept.index < 70) | (kept.index >= 74) | (name != "boiler"))
+        return kept.assign(p=p)
+
+    made.write_all(tmp_path, change)
+    found = fg.check(tmp_path)
+    assert found.needed == "--missing mask"
+    assert found.num_gaps == 1
+    assert found.clients[0].longest_gap == 4
+    assert found.clients[1].longest_gap == 0
+    assert found.num_pairs == 100 - 1 - 1 - 5
+    assert found.clients[0].missing_share == pytest.approx(4 / 200)
+
+
+def test_a_day_that_repeats():
+    rng = np.random.default_rng(0)
+    time = np.datetime64("2026-03-01", "ns") + np.arange(480) * np.timedelta64(1, "h")
+    day = np.sin(2 * np.pi * np.arange(480) / 24)[:, None]
+    arrays = {name: 3 * day + rng.standard_normal((480, 2)) for name in ("a", "b")}
+    arrays["c"] = rng.standard_normal((480, 2))
+    found = fg.check(fg.Panel.from_arrays(arrays, time=time))
+    assert [client.repeats for client in found.clients] == [("1d",), ("1d",), ()]
+    assert "repeats every 1d" in str(found)
+    assert found.interval == "1h"
