@@ -238,8 +238,11 @@ def test_batches_of_new_data_are_differenced_across_their_ends(run, batch):
     analysis, parts = OnlineAnalysis(result), []
 
     class Alarms:
-        def feed(self, reports, starts):
+        alarm_step = None
+
+        def feed(self, reports, starts, times):
             parts.append(np.stack([report.surprise for report in reports.values()], axis=1))
+            return []
 
     analysis._alarms = Alarms()
     for k in range(0, 40, batch):
