@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedgranger._version import __version__
 
 if TYPE_CHECKING:
-    from fedgranger import plot
+    from fedgranger import export, plot, rca, report
     from fedgranger.api import check, fit
     from fedgranger.client.extended_kalman import NonlinearModel
     from fedgranger.client.nonlinear_client import fit_nonlinear_client
@@ -31,9 +31,12 @@ __all__ = [
     "Truth",
     "__version__",
     "check",
+    "export",
     "fit",
     "fit_nonlinear_client",
     "plot",
+    "rca",
+    "report",
     "simulate",
 ]
 
@@ -51,11 +54,13 @@ _HOMES = {
     "simulate": "data.synthetic",
 }
 
+_MODULES = ("export", "plot", "rca", "report")
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name from where it is defined, and keep it."""
-    if name == "plot":
-        return import_module("fedgranger.plot")
+    if name in _MODULES:
+        return import_module(f"fedgranger.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'fedgranger' has no attribute '{name}'")
     found = getattr(import_module(f"fedgranger.{_HOMES[name]}"), name)

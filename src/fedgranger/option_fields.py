@@ -240,16 +240,17 @@ def special(
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Sentence for an unknown option, with the nearest known one."""
-    return f"unknown option '{key}'{_did_you_mean(key, known)}"
+    return f"unknown option '{key}'{did_you_mean(key, known)}"
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the allowed words, naming the nearest."""
     if value not in allowed:
-        hint = _did_you_mean(str(value), allowed)
+        hint = did_you_mean(str(value), allowed)
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence that proposes the nearest word; empty where none is near."""
     nearest = difflib.get_close_matches(word.lower(), known, n=1, cutoff=NEAR)
     return f"; did you mean '{nearest[0]}'?" if nearest else ""

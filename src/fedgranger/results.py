@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pandas as pd
 
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.edge_test_kinds import STATE_TESTS
-from fedgranger.errors import RunError
+from fedgranger.errors import ConfigError, RunError
+from fedgranger.inference.answer_lines import summary_html, summary_lines
 from fedgranger.inference.decision import by_certainty, decide, false_edge_bound
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
@@ -53,7 +55,7 @@ RESPONSE_COLUMNS = (
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a fit found.
 
@@ -91,6 +93,18 @@ class Result:
     reference: Reference | None = None
     seasons: dict[str, Season] = field(default_factory=dict)
     jacobian: JacobianTrace | None = None
+
+    def summary(self) -> str:
+        """The answer in about ten lines."""
+        return "\n".join(summary_lines(self.edges(sort=True), self.manifest))
+
+    def __repr__(self) -> str:
+        """The summary: arrays say nothing to a reader."""
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks."""
+        return summary_html(self.edges(sort=True), self.manifest)
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
@@ -133,6 +147,9 @@ class Result:
                 what the copies support by the statistic, and without tests by strength.
         """
         self._check_estimate(estimate)
+        is_number = isinstance(alpha, Real) and not isinstance(alpha, bool)
+        if alpha is not None and not (is_number and 0 < alpha < 1):
+            raise ConfigError(f"alpha is {alpha!r}; it must be a number between 0 and 1")
         if estimate == "fedgc":
             table = self._untested_edges()
         elif self.inference is None:
@@ -140,7 +157,7 @@ class Result:
         else:
             table = decide(
                 self._tested(estimate).edges,
-                self.config.alpha if alpha is None else alpha,
+                self.config.alpha if alpha is None else float(alpha),
                 self.config.correction if correction is None else correction,
                 self.config.couplings,
             )

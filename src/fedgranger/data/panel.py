@@ -71,7 +71,7 @@ class ClientData:
         return np.logical_and.reduce(self.observed, axis=1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Panel:
     """Named clients, named sensors, a common time axis and a mask for missing samples.
 
@@ -112,6 +112,12 @@ class Panel:
             )
         if len(self.time) > 1 and not bool(np.all(self.time[1:] > self.time[:-1])):
             raise DataError("the time axis is not strictly increasing; sort it and drop duplicates")
+
+    def __repr__(self) -> str:
+        """Clients with their numbers of sensors, and the period."""
+        sizes = ", ".join(f"{client.name} ({client.num_sensors})" for client in self.clients)
+        ends = f", {self.time[0]} to {self.time[-1]}" if self.num_steps else ""
+        return f"Panel of {self.num_steps} steps{ends}: {sizes}"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -66,6 +66,11 @@ def read_once(path: Path, options: PanelOptions) -> Panel:
         tables, notes = _read_folder(path, options)
     else:
         tables, notes = _read_one_table(path, options)
+    return finished_panel(tables, notes, options)
+
+
+def finished_panel(tables: list[ClientTable], notes: list[str], options: ReadingOptions) -> Panel:
+    """Treat sensors, align the clients and check them; empties the list of tables."""
     plan = plan_sensors(tables, options)
     plan.notes.extend(notes)
     found: list[DataError] = []

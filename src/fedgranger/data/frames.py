@@ -1,0 +1,174 @@
+"""A `Panel` from data frames: the same checks and the same numbers as from files.
+
+Names of columns stay; a time index, or a time column as in a file, is the clients' time axis, by
+which they are aligned. Frames are converted column by column and never written anywhere. Those of
+polars and xarray come through their `to_pandas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from fedgranger.data import input_checks
+from fedgranger.data.client_reading import read_columns
+from fedgranger.data.client_tables import Table
+from fedgranger.data.file_format import FileFormat, client_formats
+from fedgranger.data.left_out import LeftOut
+from fedgranger.data.panel import Panel
+from fedgranger.data.panel_files import finished_panel
+from fedgranger.data.partitions import check_partition, propose_map, read_map
+from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.reading_remedies import Source, joined
+from fedgranger.data.treatment import ClientTable
+from fedgranger.data.trial_reading import read_or_propose
+from fedgranger.errors import DataError, ReadingError
+
+INDEX = "time"
+"""Name of an index that has none."""
+
+
+def is_frame(data: Any) -> bool:
+    """Whether this is a data frame, or can become one."""
+    return isinstance(data, pd.DataFrame) or hasattr(data, "to_pandas")
+
+
+def frames_panel(
+    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+) -> Panel:
+    """One frame per client, or one wide frame whose columns `clients` or `map` share out.
+
+    Raises:
+        DataError: a frame cannot be used, with the client, the column and the remedy.
+    """
+    frames = _split(_as_frame(data), clients, options.map) if is_frame(data) else data
+    if is_frame(data) is False and clients is not None:
+        raise DataError("clients= is for one wide frame; these are given client by client")
+    named = {_name(name): _as_frame(frame) for name, frame in frames.items()}
+    if len(named) < 2:
+        raise DataError(f"{len(named)} client was given; at least two are needed")
+    return read_or_propose(partial(_read, named), options, sorted(named))
+
+
+def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
+    formats, left_out = client_formats(options, sorted(frames)), LeftOut(options.leave_out)
+    tables, notes = [], []
+    refused: list[DataError] = []
+    for name in sorted(frames):
+        source = Source(f"client '{name}'", name, Path(f"{name} (data frame)"), formats[name])
+        try:
+            table = _table(source, frames[name])
+            sensors = [one for one in table.names if one != table.time_name]
+            dropped = left_out.of_client(name, sensors)
+            read = read_columns(source, table, options, dropped=dropped)
+        except ReadingError as error:  # one sentence, but what all clients need
+            refused.append(error)
+            continue
+        notes += read.notes
+        if dropped:
+            listed = ", ".join(f"'{one}'" for one in sorted(dropped))
+            notes.append(f"{source.where}: left out as asked for: {listed}")
+        tables.append(ClientTable(name, read.names, read.values, read.time, read.has_zone))
+    if refused:
+        raise joined(refused)
+    left_out.check()
+    return finished_panel(tables, notes, options)
+
+
+def _table(source: Source, frame: pd.DataFrame) -> Table:
+    where, frame = source.where, _with_index(source.where, frame)
+    names = [str(name) for name in frame.columns]
+    input_checks.check_names(where, names)
+    if not len(frame):
+        raise DataError(f"{where}: the frame has no rows; give some")
+    time_name = input_checks.find_time_column(where, names, _time_column(frame, source.written))
+    columns = {name: _column(where, name, frame.iloc[:, k]) for k, name in enumerate(names)}
+    return Table(source.path, names, time_name, len(frame), columns, source.written)
+
+
+def _time_column(frame: pd.DataFrame, written: FileFormat) -> str:
+    """The index that was given, unless the options name a column."""
+    if written.time_column != "auto" or not frame.attrs.get("index"):
+        return written.time_column
+    return str(frame.attrs["index"])
+
+
+def _with_index(where: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The index as a first column, unless it merely counts the rows."""
+    if isinstance(frame.columns, pd.MultiIndex) or isinstance(frame.index, pd.MultiIndex):
+        raise DataError(f"{where}: the frame has an index of several levels; flatten it to one")
+    index = frame.index
+    if isinstance(index, pd.RangeIndex) and index.name is None:
+        return frame
+    if isinstance(index, pd.PeriodIndex):
+        index = index.to_timestamp()
+    name = str(index.name if index.name is not None else INDEX)
+    if name in map(str, frame.columns):
+        raise DataError(f"{where}: the index and a column are both called '{name}'; rename one")
+    out = frame.reset_index(drop=True)
+    out.insert(0, name, np.asarray(index) if index.dtype == object else index)
+    out.attrs = {"index": name}
+    return out
+
+
+def _column(where: str, name: str, column: pd.Series) -> pa.ChunkedArray:
+    try:
+        return pa.chunked_array([pa.array(column, from_pandas=True)])
+    except (pa.ArrowException, TypeError, ValueError):
+        raise DataError(
+            f"{where}: column '{name}' holds values of different kinds; convert it to numbers"
+        ) from None
+
+
+def _split(
+    frame: pd.DataFrame, clients: Mapping[str, Sequence[str]] | None, pattern: str
+) -> dict[str, pd.DataFrame]:
+    """One frame per client out of a wide one."""
+    frame = _with_index("the frame", frame)
+    names = [str(name) for name in frame.columns]
+    frame.columns = pd.Index(names)
+    time_name = frame.attrs.get("index") or input_checks.find_time_column(
+        "the frame", names, "auto"
+    )
+    sensors = [name for name in names if name != time_name]
+    if clients is None and not pattern:
+        proposed = propose_map(sensors)
+        hint = f", such as map='{proposed}'" if proposed else ""
+        raise DataError(
+            "one frame holds all clients; say which columns are whose with "
+            f"clients={{'boiler': ['P1', 'P2'], ...}} or patterns of their names{hint}"
+        )
+    shares = read_map(pattern, sensors) if clients is None else clients
+    assignment = {_name(client): list(map(str, own)) for client, own in shares.items()}
+    check_partition(assignment, names, time_name)
+    first = [] if time_name is None else [time_name]
+    out = {}
+    for client, own in assignment.items():
+        out[client] = frame[[*first, *own]].copy()
+        out[client].attrs = dict(frame.attrs)
+    return out
+
+
+def _name(client: Any) -> str:
+    if not isinstance(client, str) or not client.strip():
+        raise DataError(f"client name {client!r} is not a text; name clients with words")
+    return client
+
+
+def _as_frame(data: Any) -> pd.DataFrame:
+    found = data if isinstance(data, pd.DataFrame) else None
+    if found is None and hasattr(data, "to_pandas"):
+        found = data.to_pandas()
+        found = found.to_frame() if isinstance(found, pd.Series) else found
+    if not isinstance(found, pd.DataFrame):
+        raise DataError(
+            f"a {type(data).__name__} was given where a data frame is needed; for plain arrays use "
+            "Panel.from_arrays"
+        )
+    return found

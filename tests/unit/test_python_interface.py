@@ -1,0 +1,182 @@
+"""`fg.fit` on what people have: frames, folders, options as keywords; and results that print."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedgranger as fg
+from fedgranger.errors import ConfigError, DataError
+
+QUICK = {"test": "debiased", "solver": "none", "lags": 1, "state_dim": 2}
+pytestmark = pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    panel, _ = fg.simulate(2, 400, edges=[("client1", "client2")], seed=1, sensor_dims=5)
+    clock = pd.date_range("2026-03-01", periods=400, freq="5min")
+    where = tmp_path_factory.mktemp("plant")
+    for client in panel:
+        names = [f"{sensor} [bar]" for sensor in client.sensors]
+        frame = pd.DataFrame(client.values, columns=names, index=clock)
+        frame.to_csv(where / f"{client.name}.csv", index_label="time")
+    return where
+
+
+@pytest.fixture(scope="module")
+def frames(folder):
+    return {
+        path.stem: pd.read_csv(path, parse_dates=["time"], index_col="time")
+        for path in folder.iterdir()
+    }
+
+
+@pytest.fixture(scope="module")
+def result(folder):
+    return fg.fit(folder, **QUICK)
+
+
+def same(one, other):
+    assert one.manifest["data"]["hash"] == other.manifest["data"]["hash"]
+    pd.testing.assert_frame_equal(one.edges(), other.edges(), check_exact=True)
+
+
+def test_frames_give_what_files_give_to_the_last_bit(frames, result):
+    same(fg.fit(frames, **QUICK), result)
+    same(fg.fit({name: frame.reset_index() for name, frame in frames.items()}, **QUICK), result)
+
+
+def test_options_are_keywords_and_numpy_numbers_are_numbers(frames, folder, result):
+    numbers = QUICK | {"lags": np.int64(1), "state_dim": np.int32(2)}
+    same(fg.fit(frames, **numbers), result)
+    same(fg.fit(folder, fg.RunConfig(**QUICK)), result)
+    with pytest.raises(ConfigError, match="unknown option 'lag'; did you mean 'lags'"):
+        fg.fit(frames, lag=2)
+    with pytest.raises(ConfigError, match="unknown option 'mising'; did you mean 'missing'"):
+        fg.fit(frames, mising="mask")
+    with pytest.raises(ConfigError, match="'lags' is given beside a config"):
+        fg.fit(frames, fg.RunConfig(), lags=1)
+
+
+def test_one_wide_frame_is_shared_out(frames, result):
+    wide = pd.concat([f.add_prefix(f"{name} ") for name, f in frames.items()], axis=1)
+    columns = {name: [c for c in wide if c.startswith(name)] for name in frames}
+    for how in ({"clients": columns}, {"map": "client1 *=client1,client2 *=client2"}):
+        found = fg.fit(wide, **how, **QUICK)
+        np.testing.assert_array_equal(found.edges()["p_value"], result.edges()["p_value"])
+    with pytest.raises(DataError, match="say which columns are whose with"):
+        fg.fit(wide)
+    with pytest.raises(DataError, match="clients= is for one wide frame"):
+        fg.fit(frames, clients=columns)
+
+
+def test_frames_are_aligned_by_their_index_and_never_by_row(frames):
+    later = dict(frames)
+    later["client2"] = frames["client2"].iloc[100:]
+    found = fg.fit(later, **QUICK)
+    assert found.manifest["data"]["num_steps"] == 300
+    assert any(
+        "100 of 400 rows are not on the common time axis" in note
+        for note in found.manifest["data"]["notes"]
+    )
+    with pytest.raises(DataError, match="the clients have no time in common"):
+        fg.fit(frames | {"client2": frames["client2"].shift(freq="400D")}, **QUICK)
+
+
+def test_zones_are_kept(frames):
+    berlin = {n: f.tz_localize("UTC").tz_convert("Europe/Berlin") for n, f in frames.items()}
+    mixed = {"client1": berlin["client1"], "client2": frames["client2"].tz_localize("UTC")}
+    panels = [fg.fit(one, **QUICK).manifest["data"] for one in (berlin, mixed)]
+    assert panels[0]["hash"] == panels[1]["hash"]
+    assert panels[0]["period"]["text"].startswith("2026-03-01T00:00:00 to ")
+
+
+class Polarised:
+    """As a frame of polars shows itself."""
+
+    def __init__(self, frame):
+        self._frame = frame
+
+    def to_pandas(self):
+        return self._frame.reset_index()
+
+
+def test_other_libraries_come_through_to_pandas(frames, result):
+    same(fg.fit({name: Polarised(frame) for name, frame in frames.items()}, **QUICK), result)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.rename(columns={f.columns[0]: f.columns[1]}), "appears twice"),
+        (lambda f: f.assign(note="x"), "'note'"),
+        (lambda f: f.mask(f == f.iloc[7, 1]), "missing='mask'"),
+        (lambda f: f.iloc[:0], "has no rows"),
+        (lambda f: f.iloc[::-1], "client 'client1'"),
+        (lambda f: f.to_numpy(), "a ndarray was given where a data frame is needed"),
+        (lambda f: pd.concat([f], axis=1, keys=["a"]), "several levels"),
+        (lambda f: f.rename_axis(f.columns[0]), "the index and a column are both called"),
+    ],
+)
+def test_odd_frames_are_refused_in_one_sentence(frames, change, words):
+    with pytest.raises(DataError) as error:
+        fg.fit(frames | {"client1": change(frames["client1"])}, **QUICK)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([1, 2], "a list was given; give a folder"),
+        ({"a": pd.DataFrame({"x": [1.0]})}, "1 client was given"),
+        ({1: pd.DataFrame({"x": [1.0]}), "b": pd.DataFrame()}, "client name 1 is not a text"),
+    ],
+)
+def test_what_is_no_data_is_refused(data, words):
+    with pytest.raises(DataError, match=words):
+        fg.fit(data)
+
+
+def test_a_panel_takes_no_reading_options(folder):
+    panel = fg.Panel.read(folder)
+    with pytest.raises(DataError, match="'missing' is for data that are read"):
+        fg.fit(panel, missing="mask")
+    assert repr(panel).startswith("Panel of 400 steps, 2026-03-01T00:00:00")
+    assert "client1 (5), client2 (5)" in repr(panel)
+
+
+def test_a_result_prints_its_answer(result):
+    lines = repr(result).splitlines()
+    assert lines == result.summary().splitlines()
+    assert 4 <= len(lines) <= 12
+    assert lines[0].startswith("2 clients (client1, client2), 2026-03-01T00:00:00 to 2026-03-02T")
+    assert lines[0].endswith("400 steps of 300 s")
+    assert "of 2 tested pairs" in lines[1]
+    assert lines[2].startswith("Tested: ")
+    edge = next(line for line in lines if "client1 -> client2" in line)
+    assert "+1 bar at client1.s" in edge
+    assert "after 5 min" in edge
+    card = result._repr_html_()
+    assert card.count("<li>") == len(lines) - 1
+    assert "client1 -&gt; client2" in card
+
+
+def test_untested_runs_print_why(folder):
+    found = fg.fit(folder, test="none", solver="newton", state_dim=2)
+    assert "Nothing was tested: no test was asked for" in found.summary()
+
+
+@pytest.mark.parametrize("alpha", [2, -1, 0, "x", True])
+def test_levels_are_checked(result, alpha):
+    with pytest.raises(ConfigError, match="alpha is"):
+        result.edges(alpha=alpha)
+    with pytest.raises(ConfigError, match="correction is 'bonf'"):
+        result.edges(correction="bonf")
+
+
+def test_modules_are_there_without_an_import(result, tmp_path):
+    assert fg.rca.SCORERS
+    assert fg.export.to_networkx(result)
+    fg.report.write_run_report(tmp_path / "report.html", result)
+    assert (tmp_path / "report.html").exists()
