@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.copy_audit import audit_facts, run_copies
-from fedgranger.inference.cross_fitting import REGRESSIONS
+from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
@@ -101,7 +101,8 @@ class NonlinearAnswer(TwoTests):
     def _copies(self, data: PairData, lags: np.ndarray, effects: Parts) -> np.ndarray:
         """W/k, k and N − k on copies with one cause's clock shifted at a time."""
         config, M, steps = self._config, len(self._source.names), self._steps
-        shifts = draw_lone_shifts(steps, config.copies, config.seed, self._period)
+        copies = min(config.copies, MOST_COPIES.get(config.nonlinear_regression, config.copies))
+        shifts = draw_lone_shifts(steps, copies, config.seed, self._period)
         causes = np.arange(M)
         rows = np.stack([np.repeat(shifts, M), np.tile(causes, len(shifts))], axis=1)
 
