@@ -6,7 +6,8 @@
 Systems are those of `fedgranger simulate --dynamics` (four clients, six for lorenz96) and `linear`.
 With --out every finished data set is kept: the same command continues where it was interrupted.
 Shares at 5 % with their Monte Carlo errors, counted by data set. Power is also given for the pairs
-whose mean Jacobian is zero: edges without a linear part.
+whose mean Jacobian is zero: edges without a linear part; and last for levels at which either test
+has 5 % of the absent edges, so that a test that finds too much has no advantage.
 """
 
 import argparse
@@ -64,6 +65,15 @@ def share(records, wanted, column):
     return f"{rate:.3f}({error:.3f})"
 
 
+def equal_size(records, column, size=0.05):
+    """Share of true edges below the level at which so many of the absent ones are."""
+    pairs = np.array([pair for record in records for pair in record["pairs"]], dtype=float)
+    is_true, p = pairs[:, 0] > 0, pairs[:, column]
+    known = np.isfinite(p)
+    level = np.quantile(p[known & ~is_true], size)
+    return f"{(p[known & is_true] <= level).mean():.3f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("systems", nargs="*", metavar="SYSTEM")
@@ -89,7 +99,9 @@ def main():
     known = {(record["system"], record["seed"]) for record in records}
     seeds = range(given.first_seed, given.first_seed + given.sets)
     print(f"{'system':<16}{'sets':>5}{'size':>14}{'linear':>14}{'power':>14}{'linear':>14}", end="")
-    print(f"{'no linear part':>16}{'linear':>14}{'audit':>8}{'seconds':>9}")
+    print(
+        f"{'no linear part':>16}{'linear':>14}{'audit':>8}{'seconds':>9}{'at 5 %':>8}{'linear':>8}"
+    )
     for system in given.systems or DYNAMICS:
         for place, seed in enumerate(seeds):
             if (system, seed) not in known:
@@ -107,7 +119,11 @@ def main():
         ]
         audit, seconds = np.mean([r["audit"] for r in own]), np.median([r["seconds"] for r in own])
         print(f"{system:<16}{len(own):>5}", *(f"{cell:>13}" for cell in cells), end="")
-        print(f"{audit:>9.3f}{seconds:>9.1f}", flush=True)
+        print(
+            f"{audit:>9.3f}{seconds:>9.1f}",
+            *(f"{equal_size(own, k):>7}" for k in (2, 3)),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

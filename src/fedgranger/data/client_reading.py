@@ -48,8 +48,15 @@ def read_client_table(
     """
     with explained(source):
         table = load_table(source.where, source.path, source.written)
-        dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
-        read = read_columns(source, table, options, dropped=dropped)
+        return client_table(source, client, table, options, left_out)
+
+
+def client_table(
+    source: Source, client: str, table: Table, options: FileOptions, left_out: LeftOut
+) -> tuple[ClientTable, list[str]]:
+    """Convert a loaded table, without the columns that are left out; and notes on it."""
+    dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
+    read = read_columns(source, table, options, dropped=dropped)
     notes = list(read.notes)
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))

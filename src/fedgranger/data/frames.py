@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedgranger.data import input_checks
-from fedgranger.data.client_reading import read_columns
+from fedgranger.data.client_reading import client_table
 from fedgranger.data.client_tables import Table
 from fedgranger.data.file_format import FileFormat, client_formats
 from fedgranger.data.left_out import LeftOut
@@ -26,7 +26,6 @@ from fedgranger.data.panel_files import finished_panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_remedies import Source, joined
-from fedgranger.data.treatment import ClientTable
 from fedgranger.data.trial_reading import read_or_propose
 from fedgranger.errors import DataError, ReadingError
 
@@ -47,10 +46,11 @@ def frames_panel(
     Raises:
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
-    frames = _split(_as_frame(data), clients, options.map) if is_frame(data) else data
-    if is_frame(data) is False and clients is not None:
+    if is_frame(data):
+        data = _split(_as_frame(data), clients, options.map)
+    elif clients is not None:
         raise DataError("clients= is for one wide frame; these are given client by client")
-    named = {_name(name): _as_frame(frame) for name, frame in frames.items()}
+    named = {_name(name): _as_frame(frame) for name, frame in data.items()}
     if len(named) < 2:
         raise DataError(f"{len(named)} client was given; at least two are needed")
     return read_or_propose(partial(_read, named), options, sorted(named))
@@ -63,18 +63,13 @@ def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
     for name in sorted(frames):
         source = Source(f"client '{name}'", name, Path(f"{name} (data frame)"), formats[name])
         try:
-            table = _table(source, frames[name])
-            sensors = [one for one in table.names if one != table.time_name]
-            dropped = left_out.of_client(name, sensors)
-            read = read_columns(source, table, options, dropped=dropped)
+            loaded = _table(source, frames[name])
+            table, more = client_table(source, name, loaded, options, left_out)
         except ReadingError as error:  # one sentence, but what all clients need
             refused.append(error)
             continue
-        notes += read.notes
-        if dropped:
-            listed = ", ".join(f"'{one}'" for one in sorted(dropped))
-            notes.append(f"{source.where}: left out as asked for: {listed}")
-        tables.append(ClientTable(name, read.names, read.values, read.time, read.has_zone))
+        notes += more
+        tables.append(table)
     if refused:
         raise joined(refused)
     left_out.check()
