@@ -54,7 +54,7 @@ def test_variance_shares_are_those_of_statsmodels_for_independent_shocks(fitted_
 
 
 def test_shares_do_not_depend_on_the_units_of_states():
-    Psi, rng = impulse_responses(A, 6), np.random.default_rng(1)
+    Psi, rng = impulse_responses(A.T, 6), np.random.default_rng(1)  # one state drives two
     S = rng.standard_normal((3, 3))
     S[:2, 2] = S[2, :2] = 0.0  # within two clients with two states and one
     moved = S @ Psi @ np.linalg.inv(S)
