@@ -3,7 +3,8 @@
     python -m benchmarks.against COMMIT [--repeats 3] [--out FILE.json]
 
 Both versions run `fedgranger fit` on the same files in turn; seconds are those of the manifest, the
-smallest of the repeats, with compilation.
+smallest of the repeats, with compilation. Edge tests are timed twice: as they are, and, to compare
+the same work, without what they also do since: look for drift, and say what the edges do.
 """
 
 import argparse
@@ -32,11 +33,20 @@ JOBS = {
         ["--solver", "sgd", "--passes", "1", "--test", "none", "--uncertainty", "joint"],
     ),
 }
+WITHOUT_NEW = """
+import sys
+from fedgranger.cli.app import main
+from fedgranger.inference import drift, infer
+infer.find_drift = lambda _: drift.Drift((), 0)
+infer.add_responses = lambda found, *_: found
+main()
+"""
 
 
-def seconds(source, job, data, out):
+def seconds(source, job, data, out, same_work=False):
     """Seconds of a job with the library of one version."""
-    words = [sys.executable, "-m", "fedgranger", "fit", data, "--out", out, "--overwrite"]
+    run = ["-c", WITHOUT_NEW] if same_work else ["-m", "fedgranger"]
+    words = [sys.executable, *run, "fit", data, "--out", out, "--overwrite"]
     done = subprocess.run(
         [*words, *COMMON, *JOBS[job][1]],
         env=os.environ | {"PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"},
@@ -56,14 +66,20 @@ def compare(other, work, repeats):
     for job, (options, _) in JOBS.items():
         data = work / job
         fg.simulate(**options, seed=0)[0].write(data)
-        found = {"now": [], "other": []}
+        versions = {"other": (other, False), "now": (ROOT / "src", False)}
+        if job == "edge_tests":
+            versions["same work"] = (ROOT / "src", True)
+        found = {version: [] for version in versions}
         for _ in range(repeats):
-            for version, source in (("other", other), ("now", ROOT / "src")):
-                found[version].append(seconds(source, job, data, work / f"{job}-{version}"))
-        now, before = min(found["now"]), min(found["other"])
-        row = {"job": job, "now": now, "other": before, "ratio": round(now / before, 3)}
-        print(json.dumps(row), flush=True)
-        rows.append(row)
+            for version, (source, same_work) in versions.items():
+                out = work / f"{job}-{version}"
+                found[version].append(seconds(source, job, data, out, same_work))
+        before = min(found.pop("other"))
+        for version, times in found.items():
+            name, now = (job if version == "now" else f"{job}, {version}"), min(times)
+            row = {"job": name, "now": now, "other": before, "ratio": round(now / before, 3)}
+            print(json.dumps(row), flush=True)
+            rows.append(row)
     return rows
 
 

@@ -21,7 +21,7 @@ from fedgranger.client.params import known_models
 from fedgranger.errors import InferenceWarning
 from fedgranger.inference.edge_responses import edge_responses
 from fedgranger.inference.impulse_responses import impulse_responses
-from fedgranger.inference.latent import fit_latent, transition_again
+from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.runtime.uploads import state_source
 
 CHAIN = [("client1", "client2"), ("client2", "client3")]
@@ -36,8 +36,8 @@ def covered(seed, num_steps):
     shocks = {
         name: fit.fit.process_cov[truth.rows(name), truth.rows(name)] for name in truth.clients
     }
-    again = partial(transition_again, fit)
-    found = edge_responses(fit.source, fit.fit.transition, shocks, again, CHAIN)
+    without = partial(latent_without_blocks, fit)
+    found = edge_responses(fit.source, fit.fit.transition, shocks, without, CHAIN)
     true, out = impulse_responses(truth.transition, STEPS), []
     for (cause, effect), response in found.items():
         curve, (readout, shock) = response.curve(0.95), response.directions()

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.errors import InferenceError
 from fedgranger.inference.copy_audit import Report
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
-from fedgranger.inference.states import StateChunk, StateSource, keep_rows
+from fedgranger.inference.states import StateSource
 
 NUM_BLOCKS = 20
 MOST_STEPS = 60
-Estimate = Callable[[StateSource], Float[np.ndarray, "state lagged"]]
+WithoutBlocks = Callable[[int], Iterable[np.ndarray | None]]
+"""From a number of blocks of time, the transition without each; None where there is none."""
 
 
 def add_responses(
-    found: EdgeInference, source: StateSource, estimate: Estimate, report: Report
+    found: EdgeInference, source: StateSource, without_blocks: WithoutBlocks, report: Report
 ) -> EdgeInference:
     """The answer with the responses of its edges and, in the facts, their curves."""
     table = found.edges.loc[found.edges["is_edge"].fillna(False).astype(bool)]
     edges = list(zip(table["cause"], table["effect"], strict=True))
     shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
-    made = edge_responses(source, found.transition, shocks, estimate, edges, report)
+    made = edge_responses(source, found.transition, shocks, without_blocks, edges, report)
     confidence = found.facts["confidence"]
     found.facts["responses"] = {
         f"{cause} -> {effect}": response.curve(confidence).facts()
@@ -45,7 +45,7 @@ def edge_responses(
     source: StateSource,
     transition: Float[np.ndarray, "state lagged"],
     shock_covs: dict[str, np.ndarray],
-    estimate: Estimate,
+    without_blocks: WithoutBlocks,
     edges: list[tuple[str, str]],
     report: Report = lambda *_: None,
 ) -> dict[tuple[str, str], EdgeResponse]:
@@ -63,13 +63,11 @@ def edge_responses(
     steps = _last_step([whole[:, own[e]][:, :, own[c]] for c, e in edges]) + 1
     shares = variance_shares(whole[: steps + 1], covs, state_covs)
     made = [whole[: steps + 1]]
-    for block in range(NUM_BLOCKS):
+    report("responses", 0, NUM_BLOCKS)
+    for block, other in enumerate(without_blocks(NUM_BLOCKS), start=1):
         report("responses", block, NUM_BLOCKS)
-        try:
-            made.append(impulse_responses(estimate(_without(source, block)), steps))
-        except InferenceError:
-            continue
-    report("responses", NUM_BLOCKS, NUM_BLOCKS)
+        if other is not None:
+            made.append(impulse_responses(other, steps))
     if len(made) <= NUM_BLOCKS // 2:
         return {}
     values = np.stack(made)
@@ -79,16 +77,6 @@ def edge_responses(
         part = values[:, :, own[effect]][:, :, :, own[cause]]
         out[cause, effect] = EdgeResponse(part, covs[n], state_covs[m], np.array(shares[m, n]))
     return out
-
-
-def _without(source: StateSource, block: int) -> StateSource:
-    ends = np.linspace(0, source.num_steps, NUM_BLOCKS + 1).astype(np.int64)
-
-    def is_kept(chunk: StateChunk, first: int) -> np.ndarray:
-        step = first + np.arange(len(chunk.starts))
-        return (step < ends[block]) | (step >= ends[block + 1])
-
-    return keep_rows(source, is_kept)
 
 
 def _last_step(parts: list[np.ndarray]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -59,6 +60,18 @@ class Block(NamedTuple):
             self.coefficients[:, columns],
             self.cov[np.ix_(where, where)],
         )
+
+
+class RowSums(NamedTuple):
+    """Number of rows, XᵀX and XᵀY of some of an equation's rows."""
+
+    num_rows: int
+    products: Float[np.ndarray, "column column"]
+    with_innovations: Float[np.ndarray, "column effect_state"]
+
+    def plus(self, other: RowSums) -> RowSums:
+        """The sums of both."""
+        return RowSums._make(a + b for a, b in zip(self, other, strict=True))
 
 
 class Equation:
@@ -131,6 +144,22 @@ class Equation:
         self._products[q:, q:] += Z.T @ Z
         self._with_innovations[:q] += O.T @ Y
         self._with_innovations[q:] += Z.T @ Y
+
+    def sums(self, chunk: ColumnChunk, taken: np.ndarray) -> RowSums:
+        """Of the rows of a chunk that are taken and at which everything is there."""
+        rows = np.flatnonzero(self._ready(chunk) & taken)
+        own, causes, Y = self._design(chunk, rows)
+        X = np.concatenate([own, causes], axis=1)
+        return RowSums(len(rows), X.T @ X, X.T @ Y)
+
+    def without(self, rows: RowSums) -> Equation:
+        """An equation, not solved yet, that has not collected these rows."""
+        other = copy.copy(self)
+        other.num_rows = self.num_rows - rows.num_rows
+        other._products = self._products - rows.products
+        other._with_innovations = self._with_innovations - rows.with_innovations
+        other.dependent, other.tested, other.augmented = set(self.dependent), {}, {}
+        return other
 
     def solve(self) -> None:
         """Coefficients of the plain columns, without those that depend on earlier ones."""

@@ -60,7 +60,15 @@ def estimate(source: StateSource, lags: int = 1) -> Estimate:
         InferenceError: too little data, noise above signal, collinear clients, or a root at or
             outside the unit circle.
     """
-    moments = accumulate(source, lags)
+    return estimate_from(source, accumulate(source, lags), lags)
+
+
+def estimate_from(source: StateSource, moments: StateMoments, lags: int) -> Estimate:
+    """The same from moments that are known; of the source, only its errors are used.
+
+    Raises:
+        InferenceError: as `estimate`.
+    """
     _check_counts(source, moments, lags)
     E = np.kron(np.eye(lags), source.error_cov)
     G0 = symmetrise(moments.before_cov - E)

@@ -25,7 +25,7 @@ from fedgranger.inference.drift import (
 from fedgranger.inference.edge_responses import add_responses
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.gaps import usable
-from fedgranger.inference.latent import fit_latent, latent_tables, transition_again
+from fedgranger.inference.latent import fit_latent, latent_tables, latent_without_blocks
 from fedgranger.inference.noise_correction import choose_noise
 from fedgranger.inference.nonlinear_answer import NonlinearAnswer
 from fedgranger.inference.over_time import edges_over_time
@@ -93,7 +93,7 @@ def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> E
     try:
         fit = fit_latent(source, config)
         found = latent_tables(fit, config)
-        return add_responses(found, fit.source, partial(transition_again, fit), report)
+        return add_responses(found, fit.source, partial(latent_without_blocks, fit), report)
     except InferenceError as error:
         if error.client is None or len(source.names) <= 2:
             raise

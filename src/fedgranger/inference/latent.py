@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,10 @@ from fedgranger.inference.edge_tables import (
     detectable_strengths,
     edge_tables,
 )
-from fedgranger.inference.estimate import Estimate, estimate, select_lags
+from fedgranger.inference.estimate import Estimate, estimate, estimate_from, select_lags
 from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
 from fedgranger.inference.positive_control import latent_controls
+from fedgranger.inference.state_moments import moments_without_blocks
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import wald_tests
 
@@ -91,14 +93,13 @@ def refit_blocks(
     return fit, _covariance(source, fit, config)
 
 
-def transition_again(found: LatentFit, states: StateSource) -> np.ndarray:
-    """Â of other states at the same lags and noise.
-
-    Raises:
-        InferenceError: these states do not allow it.
-    """
-    source = states._replace(error_covs=found.source.error_covs)
-    return estimate(source, found.fit.lags).transition
+def latent_without_blocks(found: LatentFit, num_blocks: int) -> Iterator[np.ndarray | None]:
+    """Â without each of so many stretches of time; None where what is left does not allow it."""
+    for moments in moments_without_blocks(found.source, found.fit.lags, num_blocks):
+        try:
+            yield estimate_from(found.source, moments, found.fit.lags).transition
+        except InferenceError:
+            yield None
 
 
 def pair_tests(found: LatentFit) -> PairTests:

@@ -15,12 +15,14 @@ added to their states is (`noisy_equation`): the question is about the states wi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedgranger.inference.equation import Block, Equation
+from fedgranger.errors import InferenceError
+from fedgranger.inference.equation import Block, Equation, RowSums
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import LagColumns
 from fedgranger.inference.noisy_equation import NoisyEquation
@@ -108,18 +110,14 @@ def regress(
     for chunk in lagged.chunks(source, shifts):
         for equation in equations:
             equation.add_covariance(chunk, residuals, with_errors=with_errors)
-    P = source.total_dim
-    transition = np.zeros((P, lagged.depth * P))
+    transition = _transition(source, equations, lagged.depth)
     std_error = np.full(transition.shape, np.nan)
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
     num_rows, num_columns, num_unresolved = np.zeros((3, len(cause_lags)), dtype=np.int64)
     for equation in equations:
-        is_lag = equation.lag > 0  # the constant is not
-        columns = (equation.lag[is_lag] - 1) * P + equation.state[is_lag]
-        where = np.ix_(np.flatnonzero(source.owner == equation.effect), columns)
-        transition[where] = equation.coefficients[:, is_lag]
         if with_errors:
+            is_lag, where = _places(source, equation)
             std_error[where] = np.sqrt(equation.squares[:, is_lag])
         m = equation.effect
         num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
@@ -138,6 +136,58 @@ def regress(
         num_unresolved,
         frozenset((equation.effect, n) for equation in equations for n in equation.dependent),
     )
+
+
+def readings_without_blocks(
+    source: StateSource, cause_lags: Int[np.ndarray, "effect cause"], num_blocks: int
+) -> Iterator[np.ndarray | None]:
+    """Coefficients without each of so many stretches of time; None with too few rows left.
+
+    Every row's products are made once: those of a block are taken out of the sums of all.
+    """
+    lagged = LagColumns(source, cause_lags)
+    equations = [_equation(source, lagged.bases, m, lags) for m, lags in enumerate(cause_lags)]
+    blocks: list[list[RowSums]] = [[] for _ in range(num_blocks)]
+    for chunk in lagged.chunks(source):
+        block = (chunk.first + np.arange(len(chunk.now))) * num_blocks // source.num_steps
+        for equation in equations:
+            equation.collect(chunk)
+        for b in np.unique(block):
+            found = [equation.sums(chunk, block == b) for equation in equations]
+            added = (
+                [a.plus(c) for a, c in zip(blocks[b], found, strict=True)] if blocks[b] else found
+            )
+            blocks[b] = added
+    for rows in blocks:
+        others = [equation.without(part) for equation, part in zip(equations, rows, strict=True)]
+        try:
+            for other in others:
+                other.solve()
+        except InferenceError:
+            yield None
+        else:
+            yield _transition(source, others, lagged.depth)
+
+
+def _transition(
+    source: StateSource, equations: list[Equation], depth: int
+) -> Float[np.ndarray, "state lagged"]:
+    """Coefficients at all lags, zero where an equation has none."""
+    transition = np.zeros((source.total_dim, depth * source.total_dim))
+    for equation in equations:
+        is_lag, where = _places(source, equation)
+        transition[where] = equation.coefficients[:, is_lag]
+    return transition
+
+
+def _places(
+    source: StateSource, equation: Equation
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Columns of an equation that are lags, not the constant; rows and columns of all lags."""
+    is_lag = equation.lag > 0
+    columns = (equation.lag[is_lag] - 1) * source.total_dim + equation.state[is_lag]
+    rows = np.flatnonzero(source.owner == equation.effect)
+    return is_lag, (rows[:, None], columns[None, :])
 
 
 def cause_lags(fit: Readings, num_clients: int) -> Int[np.ndarray, "effect cause"]:

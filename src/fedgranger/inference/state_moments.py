@@ -7,12 +7,14 @@ however often other clients are absent. Weights of time steps are for data whose
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
 
 
 class StateMoments(NamedTuple):
@@ -55,43 +57,105 @@ class StateMoments(NamedTuple):
         return self.num_pairs * self.total_fourth / self.total_square**2
 
 
+class MomentSums(NamedTuple):
+    """What moments are quotients of: sums over pairs, so that parts of a record can be taken out.
+
+    The names are those of `StateMoments`; products and weights are not divided yet.
+    """
+
+    before: Float[np.ndarray, "lagged lagged"]
+    lag: Float[np.ndarray, "state lagged"]
+    after: Float[np.ndarray, "state state"]
+    before_weight: Float[np.ndarray, "lagged_client lagged_client"]
+    lag_weight: Float[np.ndarray, "client lagged_client"]
+    after_weight: Float[np.ndarray, "client client"]
+    num_pairs: int
+    num_incomplete: int
+    total_weight: float
+    total_square: float
+    total_fourth: float
+
+    def plus(self, other: MomentSums, sign: int = 1) -> MomentSums:
+        """The sums of both, or with sign −1 of the pairs that the other does not have."""
+        return MomentSums._make(a + sign * b for a, b in zip(self, other, strict=True))
+
+    def moments(
+        self, mean: Float[np.ndarray, " state"], dims: tuple[int, ...], lags: int
+    ) -> StateMoments:
+        """The sums over their weights; NaN, which is refused later, without a common pair."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return StateMoments(
+                mean,
+                self.before / expand(self.before_weight, dims, lags, lags),
+                self.lag / expand(self.lag_weight, dims, 1, lags),
+                self.after / expand(self.after_weight, dims, 1, 1),
+                self.before_weight,
+                self.lag_weight,
+                self.num_pairs,
+                self.total_weight,
+                self.total_square,
+                self.total_fourth,
+                self.num_incomplete == 0,
+            )
+
+
 def accumulate(source: StateSource, lags: int) -> StateMoments:
     """Read the source twice: once for the means, once for the products."""
     mean = _weighted_mean(source)
-    P, M = source.total_dim, len(source.dims)
-    before, lag, after = np.zeros((lags * P, lags * P)), np.zeros((P, lags * P)), np.zeros((P, P))
-    before_weight, lag_weight = np.zeros((lags * M, lags * M)), np.zeros((M, lags * M))
-    after_weight = np.zeros((M, M))
-    num_pairs, total, square, fourth, is_complete = 0, 0.0, 0.0, 0.0, True
+    sums = _no_pairs(source, lags)
     for pairs in lagged_pairs(source, lags, mean):
-        w = source.weights(pairs.step)
-        x, o = pairs.before, pairs.before_observed.astype(np.float64)
-        y, q = pairs.after, pairs.after_observed.astype(np.float64)
-        before += (w[:, None] * x).T @ x
-        lag += (w[:, None] * y).T @ x
-        after += (w[:, None] * y).T @ y
-        before_weight += (w[:, None] * o).T @ o
-        lag_weight += (w[:, None] * q).T @ o
-        after_weight += (w[:, None] * q).T @ q
-        num_pairs += int((w > 0).sum())
-        total += float(w.sum())
-        square += float((w**2).sum())
-        fourth += float((w**4).sum())
-        is_complete &= bool(pairs.before_observed.all() and pairs.after_observed.all())
-    with np.errstate(divide="ignore", invalid="ignore"):  # no common pair: NaN, refused later
-        return StateMoments(
-            mean,
-            before / expand(before_weight, source.dims, lags, lags),
-            lag / expand(lag_weight, source.dims, 1, lags),
-            after / expand(after_weight, source.dims, 1, 1),
-            before_weight,
-            lag_weight,
-            num_pairs,
-            total,
-            square,
-            fourth,
-            is_complete,
-        )
+        sums = sums.plus(_sums(source, pairs))
+    return sums.moments(mean, source.dims, lags)
+
+
+def moments_without_blocks(
+    source: StateSource, lags: int, num_blocks: int
+) -> Iterator[StateMoments]:
+    """Moments without each of so many equal stretches of time, reading the source twice.
+
+    All are about the mean of the whole record; a pair belongs to the stretch of its time step.
+    """
+    mean = _weighted_mean(source)
+    blocks = [_no_pairs(source, lags)] * num_blocks
+    for pairs in lagged_pairs(source, lags, mean):
+        block = pairs.step * num_blocks // source.num_steps
+        for b in np.unique(block):
+            part = PairChunk(*(column[block == b] for column in pairs))
+            blocks[b] = blocks[b].plus(_sums(source, part))
+    whole = functools.reduce(MomentSums.plus, blocks)
+    for block in blocks:
+        yield whole.plus(block, -1).moments(mean, source.dims, lags)
+
+
+def _no_pairs(source: StateSource, lags: int) -> MomentSums:
+    P, M = source.total_dim, len(source.dims)
+    products = np.zeros((lags * P, lags * P)), np.zeros((P, lags * P)), np.zeros((P, P))
+    weights = np.zeros((lags * M, lags * M)), np.zeros((M, lags * M)), np.zeros((M, M))
+    return MomentSums(*products, *weights, 0, 0, 0.0, 0.0, 0.0)
+
+
+def _sums(source: StateSource, pairs: PairChunk) -> MomentSums:
+    w = source.weights(pairs.step)
+    x, o = pairs.before, pairs.before_observed.astype(np.float64)
+    y, q = pairs.after, pairs.after_observed.astype(np.float64)
+    whole = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
+    if (w == 1).all():  # a product with ones, without making it
+        wx, wy, wo, wq = x, y, o, q
+    else:
+        wx, wy, wo, wq = (w[:, None] * part for part in (x, y, o, q))
+    return MomentSums(
+        wx.T @ x,
+        wy.T @ x,
+        wy.T @ y,
+        wo.T @ o,
+        wq.T @ o,
+        wq.T @ q,
+        int((w > 0).sum()),
+        int((~whole).sum()),
+        float(w.sum()),
+        float((w**2).sum()),
+        float((w**4).sum()),
+    )
 
 
 def expand(

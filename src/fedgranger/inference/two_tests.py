@@ -21,19 +21,19 @@ from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arriv
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.copy_audit import Audit, PairTests, Report, audit_facts, run_copies
 from fedgranger.inference.diagnostics import residuals, unit_roots
-from fedgranger.inference.edge_responses import Estimate, add_responses
+from fedgranger.inference.edge_responses import WithoutBlocks, add_responses
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.latent import (
     LatentFit,
     fit_latent,
     latent_formula,
     latent_tables,
+    latent_without_blocks,
     pair_tests,
     refit,
-    transition_again,
 )
 from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
-from fedgranger.inference.readings import Readings, cause_lags, regress
+from fedgranger.inference.readings import Readings, cause_lags, readings_without_blocks
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.readings_test import ReadingsCopies, readings_formula, readings_on
 from fedgranger.inference.record_traits import record_traits
@@ -76,7 +76,7 @@ class TwoTests:
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         self._period = period
-        self._estimates: dict[str, tuple[StateSource, Estimate]] = {}
+        self._without_blocks: dict[str, tuple[StateSource, WithoutBlocks]] = {}
 
     def _shifts_of(self, copies: int) -> np.ndarray:
         num_clients = len(self._source.dims)
@@ -94,7 +94,7 @@ class TwoTests:
             return None, f"the latent model does not fit these data ({error})"
         if agreed.shares:
             fit = fit._replace(notes=(*fit.notes, agreed.warning))
-        self._estimates["debiased"] = (fit.source, partial(transition_again, fit))
+        self._without_blocks["debiased"] = (fit.source, partial(latent_without_blocks, fit))
         found = latent_tables(fit, config)
         found.facts["noise_from_lags"] = dict(agreed.shares)
         doubt = self._doubt(found, agreed.is_possible)
@@ -202,10 +202,8 @@ class TwoTests:
         copies = ReadingsCopies(self._shifted, shifts, self._report, self._record)
         fit, tests, made, late = readings_on(source, self._whitened, self._config, copies)
         lags = cause_lags(fit, len(source.names))
-        self._estimates["readings"] = (
-            source,
-            lambda part: regress(part, lags, with_errors=False).transition,
-        )
+        without_blocks = partial(readings_without_blocks, source, lags)
+        self._without_blocks["readings"] = (source, without_blocks)
         audit = collect_audit("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
         facts: dict[str, Any] = {
@@ -222,8 +220,7 @@ class TwoTests:
     def with_responses(self, found: EdgeInference) -> EdgeInference:
         """The answer with what its edges do."""
         test = "debiased" if found.facts["test"] == "debiased" else "readings"
-        source, estimate = self._estimates[test]
-        return add_responses(found, source, estimate, self._report)
+        return add_responses(found, *self._without_blocks[test], self._report)
 
     def _shifted(self, shifts: np.ndarray) -> StateSource:
         return self._table.shifted(shifts, self._steps)

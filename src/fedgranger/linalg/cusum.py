@@ -47,7 +47,7 @@ def cusum_test(series: Float[np.ndarray, "time q"]) -> CusumTest:
     rows = len(series)
     block = -(-rows // MOST_ROWS)
     count = rows // block
-    means = series[: count * block].reshape(count, block, -1).mean(axis=1)
+    means = np.stack([series[k : count * block : block] for k in range(block)]).mean(axis=0)
     centred = means - means.mean(axis=0)
     variance = (centred**2).mean(axis=0)
     used = variance > 0

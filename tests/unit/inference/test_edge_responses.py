@@ -1,5 +1,7 @@
 """Responses of edges: against statsmodels, known limits, and simulated shocks."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from fedgranger.errors import RunError
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band
 from fedgranger.inference.edge_responses import edge_responses
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
-from fedgranger.inference.latent import fit_latent, transition_again
+from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.response_words import response_sentences, unit_of
 from fedgranger.runtime.sensor_responses import (
     closest_sensor,
@@ -85,22 +87,20 @@ def test_when_a_course_peaks_and_is_gone():
     assert Curve(value[:5], value[:5], value[:5]).gone is None
 
 
-def test_the_jackknife_estimates_without_each_block():
+def test_a_block_without_which_there_is_no_estimate_is_passed_over():
     rng = np.random.default_rng(3)
     source = source_of(rng.standard_normal((400, 2)), (1, 1))
-    lengths, edge = [], ("b", "a") if source.names == ("a", "b") else source.names[::-1]
-    T = np.array([[0.5, 0.3], [0.0, 0.4]])
+    edge, T = source.names[::-1], np.array([[0.5, 0.3], [0.0, 0.4]])
 
-    def estimate(part):
-        lengths.append(part.num_steps)
-        return T * part.num_steps / 380
+    def without_blocks(count, possible=19):
+        return [T * (1 + b / 100) if b < possible else None for b in range(count)]
 
     shocks = dict.fromkeys(source.names, np.eye(1))
-    found = edge_responses(source, T, shocks, estimate, [edge])[edge]
-    assert lengths == [380] * 20
-    np.testing.assert_allclose(found.values - found.values[:1], 0.0, atol=1e-12)
-    np.testing.assert_allclose(found.values[0, 1], [[0.3]])
-    assert edge_responses(source, T, shocks, estimate, []) == {}
+    found = edge_responses(source, T, shocks, without_blocks, [edge])[edge]
+    np.testing.assert_allclose(found.values[:, 1, 0, 0], 0.3 * np.r_[1, 1 + np.arange(19) / 100])
+    assert edge_responses(source, T, shocks, without_blocks, []) == {}
+    few = lambda count: without_blocks(count, possible=9)  # noqa: E731
+    assert edge_responses(source, T, shocks, few, [edge]) == {}
 
 
 def models_of(rng):
@@ -198,7 +198,7 @@ def test_bands_hold_the_true_response():
             fit.source,
             fit.fit.transition,
             shocks,
-            lambda s, f=fit: transition_again(f, s),
+            partial(latent_without_blocks, fit),
             [*truth.edges],
         )[truth.edges[0]]
         course, (readout, shock) = found.curve(0.95), found.directions()

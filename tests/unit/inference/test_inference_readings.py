@@ -10,7 +10,7 @@ from fedgranger.inference import arrivals as arrivals_module
 from fedgranger.inference import lag_bases, lag_columns, whitening
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, choose_cause_lags
 from fedgranger.inference.infer import infer
-from fedgranger.inference.readings import regress
+from fedgranger.inference.readings import readings_without_blocks, regress
 from fedgranger.inference.shifts import draw_shifts, tabulate
 from fedgranger.inference.whitening import bounded, whiten
 from tests.state_sources import source_of
@@ -401,3 +401,20 @@ def test_a_lag_is_chosen_by_chance_no_more_often_than_stated():
         found = infer(source_of(x, (1, 1)), RunConfig(test="readings", copies=20, seed=seed))
         chosen += bool((found.edges["df"] > 1).any())
     assert chosen <= 6
+
+
+@pytest.mark.parametrize("kept_values", [10**9, 0])
+def test_coefficients_without_a_block_vs_numpy(monkeypatch, kept_values):
+    monkeypatch.setattr(lag_columns, "KEPT_VALUES", kept_values)
+    x = series(300)
+    found = [*readings_without_blocks(source_of(x, DIMS, own_lags=OWN), lags(1), 4)]
+    t = np.arange(3, len(x))
+    columns = [np.ones(len(t)), *(x[t - k, 0] for k in (1, 2, 3))]
+    columns += [x[t - k, j] for k in (1, 2) for j in (1, 2)] + [x[t - k, 3] for k in (1, 2)]
+    X, places = np.column_stack(columns), [0, 4, 8, 1, 2, 5, 6, 3, 7]
+    for block, transition in enumerate(found):
+        rows = t * 4 // 300 != block
+        expected = np.linalg.lstsq(X[rows], x[t, 0][rows])[0]
+        np.testing.assert_allclose(transition[0, places], expected[1:], atol=1e-10)
+    few = source_of(x[:12], DIMS, own_lags=OWN)
+    assert None in [*readings_without_blocks(few, lags(1), 4)]

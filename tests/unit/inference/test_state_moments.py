@@ -7,7 +7,7 @@ from fedgranger.inference import influence
 from fedgranger.inference.covariance import block_covariance
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.state_moments import accumulate, expand
+from fedgranger.inference.state_moments import accumulate, expand, moments_without_blocks
 from fedgranger.inference.states import lagged_pairs
 from tests.configs import formula_config
 from tests.state_sources import (
@@ -247,3 +247,31 @@ def test_scale_of_weights_does_not_matter(data):
     np.testing.assert_allclose(fit.transition, plain.transition, rtol=1e-5, atol=1e-6)
     ours = block_covariance(even, fit)
     np.testing.assert_allclose(ours.cov, block_covariance(source, plain).cov, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighting", ["none", "ewma"])
+def test_moments_without_a_block_are_those_of_the_other_pairs(data, weighting):
+    states, covs, observed = data
+    source = source_of(
+        states,
+        DIMS,
+        covs,
+        observed=observed,
+        starts=(0, 70),
+        chunk=64,
+        weighting=weighting,
+        span=99,
+    )
+    mean = accumulate(source, 2).mean
+    found = [*moments_without_blocks(source, 2, 7)]
+    pairs = pairs_by_loop(states - mean, observed, (0, 70), 2)
+    w = source.weights(np.arange(300))
+    for block, moments in enumerate(found):
+        kept = [pair for pair in pairs if pair[0] * 7 // 300 != block]
+        count = sum(w[t] * np.outer(q, o) for t, _, _, q, o in kept)
+        full = np.repeat(np.repeat(count, DIMS, axis=0), DIMS * 2, axis=1)
+        masked = [(t, y * q[OWNER], x * o[np.r_[OWNER, 3 + OWNER]]) for t, y, x, q, o in kept]
+        total = sum(w[t] * np.outer(y, x) for t, y, x in masked)
+        np.testing.assert_allclose(moments.lag_cov, total / full, atol=1e-12)
+        np.testing.assert_allclose(moments.lag_weight, count, atol=1e-12)
+        assert moments.num_pairs == len(kept)
