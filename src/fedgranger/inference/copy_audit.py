@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
 
@@ -102,7 +103,9 @@ def run_copies(
             return copy, None
 
     report(what, len(found), len(shifts))
-    with ThreadPoolExecutor(max(os.cpu_count() or 1, 1)) as pool:
+    # a limit on OpenMP's threads holds for the thread that sets it, so every worker sets its own
+    workers, one_each = max(os.cpu_count() or 1, 1), (1, "openmp")
+    with ThreadPoolExecutor(workers, "copies", threadpool_limits, one_each) as pool:
         try:
             for copy, tests in pool.map(work, missing):
                 found[copy] = tests

@@ -153,7 +153,7 @@ def boosting_regression(design: Design, seed: int) -> Residuals:
     def learn(x: np.ndarray, y: np.ndarray) -> Predict:
         trees = [
             HistGradientBoostingRegressor(
-                max_iter=50, learning_rate=0.15, max_leaf_nodes=15, random_state=seed
+                max_iter=50, learning_rate=0.15, max_leaf_nodes=8, max_bins=63, random_state=seed
             ).fit(x, column)
             for column in y.T
         ]
