@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.copy_audit import Audit, PairTests
+from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
@@ -27,6 +28,7 @@ from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
 
+Made = TypeVar("Made")
 NORMAL_FILE = "normal.npz"
 JACOBIAN_FILE = "jacobian.npz"
 SEASONS_FILE = "seasons.json"
@@ -35,6 +37,7 @@ NAMES = ("cause", "effect")
 TIMES = ("start", "end")
 OVER_TIME = "over_time."
 RESPONSES = "responses."
+MOVEMENTS = "movements."
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
 OTHER_FILES = tuple(
@@ -60,11 +63,7 @@ def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
         out[f"{kind}_audit_statistics"] = found.audit.statistics
         out[f"{kind}_audit_p_values"] = found.audit.p_values
         out[f"{kind}_audit_names"] = np.array(found.audit.names)
-    if found.responses:
-        out[f"{RESPONSES}edges"] = np.array(list(found.responses), dtype=np.str_)
-    for place, response in enumerate(found.responses.values()):
-        parts = response._asdict().items()
-        out |= {f"{RESPONSES}{place}.{name}": np.asarray(part) for name, part in parts}
+    out |= _by_edge(RESPONSES, found.responses) | _by_edge(MOVEMENTS, found.movements)
     return out | ({} if found.beside is None else inference_arrays(found.beside))
 
 
@@ -84,8 +83,10 @@ def read_inference(
     found = _read(folder, facts, arrays, "")
     if found is not None and any(name.startswith(OVER_TIME) for name in arrays):
         found = found._replace(over_time=_table(folder, arrays, OVER_TIME, OVER_TIME_FILE))
-    if found is not None and f"{RESPONSES}edges" in arrays:
-        found = found._replace(responses=_responses(arrays))
+    if found is not None:
+        responses = _edges_of(arrays, RESPONSES, EdgeResponse)
+        movements = _edges_of(arrays, MOVEMENTS, EdgeMovement)
+        found = found._replace(responses=responses, movements=movements)
     other = facts.get("beside")
     if found is None or other is None:
         return found
@@ -122,11 +123,23 @@ def _read(
     )
 
 
-def _responses(arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], EdgeResponse]:
+def _by_edge(prefix: str, found: Mapping[tuple[str, str], Any]) -> dict[str, np.ndarray]:
+    """Arrays of one named tuple per edge."""
+    out = {f"{prefix}edges": np.array(list(found), dtype=np.str_)} if found else {}
+    for place, one in enumerate(found.values()):
+        out |= {f"{prefix}{place}.{name}": np.asarray(part) for name, part in one._asdict().items()}
+    return out
+
+
+def _edges_of(
+    arrays: Mapping[str, np.ndarray], prefix: str, kind: type[Made]
+) -> dict[tuple[str, str], Made]:
+    """Undo `_by_edge`; empty where there are none."""
     out = {}
-    for place, (cause, effect) in enumerate(arrays[f"{RESPONSES}edges"].tolist()):
-        parts = {name: arrays[f"{RESPONSES}{place}.{name}"] for name in EdgeResponse._fields}
-        out[cause, effect] = EdgeResponse(**parts)
+    edges = arrays[f"{prefix}edges"].tolist() if f"{prefix}edges" in arrays else []
+    for place, (cause, effect) in enumerate(edges):
+        names = kind._fields  # pyright: ignore[reportAttributeAccessIssue]
+        out[cause, effect] = kind(**{name: arrays[f"{prefix}{place}.{name}"] for name in names})
     return out
 
 

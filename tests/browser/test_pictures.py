@@ -327,8 +327,8 @@ def test_without_scripts_tables_stand_in_for_the_pictures(full_report, open_page
         )
         pictures, controls, tables, pairs, sections = found
         assert (pictures, controls) == (0, 0)
-        # edges over time, audit, training, checks, clients
-        assert tables == [*[7] * 24, 5, *[10] * 5, 11, 11, *[10] * 6]
+        # edges over time, audit, clients, training, checks
+        assert tables == [*[7] * 24, 5, *[10] * 11, 11, 11]
         assert pairs == 30
         assert sections > 10
     finally:

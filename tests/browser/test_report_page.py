@@ -325,7 +325,7 @@ def test_every_picture_and_control_has_a_name(made, open_page):
     targets = page.script(
         "return [...document.querySelectorAll('nav a')].map(a => a.hash.slice(1))"
     )
-    assert len(targets) == 13
+    assert len(targets) == 14
     assert set(targets) <= set(ids)
 
 
@@ -358,6 +358,19 @@ def test_page_of_a_real_run_equals_its_files(tmp_path, open_page):
         for text, column in ((p, "p_value"), (q, "q_value")):
             if text != "<1e-99":
                 assert close(text, at.loc[(cause, effect), column])
+    click = "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    page.script(click, page.script("return document.querySelector('#graph .fg-edge')"))
+    drawn = page.script(
+        "return [...document.querySelectorAll('#detail svg')].map(e => [e.dataset.chart, "
+        "e.querySelectorAll('polyline').length])"
+    )
+    assert drawn == [["course-0", 1], ["movement-0", 2]]  # a response; cause and effect
+    detail = page.script("return document.getElementById('detail').textContent")
+    assert all(f"{name}, sensors behind it" in detail for name in ("client1", "client2"))
+    is_open = "return document.getElementById('author').open"
+    assert not page.script(is_open)
+    page.script("location.hash = '#training'; window.dispatchEvent(new Event('hashchange'))")
+    assert page.script(is_open)
     page.choose(alpha=0.9, correction="none")
     words = ["edges", str(folder), "--json", "--alpha", "0.9", "--correction", "none"]
     edges = json.loads(runner.invoke(app, words).output)

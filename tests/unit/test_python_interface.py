@@ -151,7 +151,7 @@ def test_a_result_prints_its_answer(result):
     assert lines == result.summary().splitlines()
     assert 4 <= len(lines) <= 12
     assert lines[0].startswith("2 clients (client1, client2), 2026-03-01T00:00:00 to 2026-03-02T")
-    assert lines[0].endswith("400 steps of 300 s")
+    assert lines[0].endswith("400 steps of 5 min")
     assert "of 2 tested pairs" in lines[1]
     assert lines[2].startswith("Tested: ")
     edge = next(line for line in lines if "client1 -> client2" in line)

@@ -25,6 +25,7 @@ from fedgranger.data.panel import ClientData
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.text import elapsed
 
 if TYPE_CHECKING:
     from fedgranger.client.params import LocalModel
@@ -215,6 +216,8 @@ def period_text(grid: TimeGrid) -> str:
     count = len(grid.stretches)
     parts = f" in {count} stretches" if count > 1 else ""
     every = interval_text(grid.interval, grid.time_kind)
+    if grid.time_kind == "stamps":
+        every = elapsed(1, float(grid.interval) / 1e9)
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
 
 

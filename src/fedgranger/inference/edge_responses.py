@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.inference.copy_audit import Report
+from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
@@ -33,7 +34,8 @@ def add_responses(
         | {"variance_share": round(float(response.variance_share), 6)}
         for (cause, effect), response in made.items()
     }
-    return found._replace(responses=made)
+    movements = edge_movements(source, made, state_covs(source) if made else [])
+    return found._replace(responses=made, movements=movements)
 
 
 def _innovations(found: EdgeInference) -> dict[str, list[list[float]]]:
@@ -57,11 +59,11 @@ def edge_responses(
     if not edges:
         return {}
     names, owner = source.names, source.owner
-    covs, state_covs = [shock_covs[name] for name in names], _state_covs(source)
+    covs, of_states = [shock_covs[name] for name in names], state_covs(source)
     whole = impulse_responses(transition, MOST_STEPS)
     own = {name: np.flatnonzero(owner == m) for m, name in enumerate(names)}
     steps = _last_step([whole[:, own[e]][:, :, own[c]] for c, e in edges]) + 1
-    shares = variance_shares(whole[: steps + 1], covs, state_covs)
+    shares = variance_shares(whole[: steps + 1], covs, of_states)
     made = [whole[: steps + 1]]
     report("responses", 0, NUM_BLOCKS)
     for block, other in enumerate(without_blocks(NUM_BLOCKS), start=1):
@@ -75,7 +77,7 @@ def edge_responses(
     for cause, effect in edges:
         m, n = names.index(effect), names.index(cause)
         part = values[:, :, own[effect]][:, :, :, own[cause]]
-        out[cause, effect] = EdgeResponse(part, covs[n], state_covs[m], np.array(shares[m, n]))
+        out[cause, effect] = EdgeResponse(part, covs[n], of_states[m], np.array(shares[m, n]))
     return out
 
 
@@ -88,7 +90,7 @@ def _last_step(parts: list[np.ndarray]) -> int:
     return min(last, MOST_STEPS - 1)
 
 
-def _state_covs(source: StateSource) -> list[np.ndarray]:
+def state_covs(source: StateSource) -> list[np.ndarray]:
     """Covariance of every client's states, over the steps at which it was observed."""
     P = source.total_dim
     count, total, square = np.zeros(P), np.zeros(P), np.zeros((P, P))

@@ -14,6 +14,7 @@ from fedgranger.inference.calibrate import Calibrated
 from fedgranger.inference.copy_audit import Audit
 from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.decision import decide, is_wanted
+from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
@@ -61,6 +62,8 @@ class EdgeInference(NamedTuple):
         over_time: every edge in every stretch of the record, when it was asked for
             (`over_time.COLUMNS`).
         responses: what the edges that were found do, by (cause, effect).
+        movements: both sides of these edges over time. Made of the clients' states, so it stays
+            where the states are.
     """
 
     transition: Float[np.ndarray, "state lagged"]
@@ -73,6 +76,7 @@ class EdgeInference(NamedTuple):
     beside: EdgeInference | None = None
     over_time: pd.DataFrame | None = None
     responses: dict[tuple[str, str], EdgeResponse] = {}  # noqa: RUF012  never written to
+    movements: dict[tuple[str, str], EdgeMovement] = {}  # noqa: RUF012
 
 
 def edge_tables(

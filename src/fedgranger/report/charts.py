@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from fedgranger.inference.answer import shape_sentences
+from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.response_words import response_sentences
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
@@ -150,18 +151,59 @@ def influence_shapes(inference: Mapping[str, Any]) -> Section | None:
     return {"charts": tuple(drawn), "words": tuple(shape_sentences(inference))}
 
 
-def edge_courses(manifest: Mapping[str, Any]) -> Section | None:
-    """How every edge goes on in time, in sensors where they are known; None without edges."""
+def edge_courses(
+    manifest: Mapping[str, Any],
+    pairs: pd.DataFrame,
+    movements: Mapping[tuple[str, str], EdgeMovement],
+) -> Section | None:
+    """What every edge does, in sensors where they are known; None without edges.
+
+    `pair` is the edge's row among the pairs: the page shows it when its arrow is clicked.
+    """
     inference, data = section_of(manifest, "inference"), section_of(manifest, "data")
-    responses = inference.get("responses") or {}
-    if not responses:
-        return None
-    sensors, step = inference.get("sensor_responses") or {}, section_of(data, "period")
-    drawn = [
-        _course_chart(place, edge, sensors.get(edge, response), step.get("step_seconds"))
-        for place, (edge, response) in enumerate(responses.items())
-    ]
-    return {"charts": tuple(drawn), "words": tuple(response_sentences(inference, data).values())}
+    responses, words = inference.get("responses") or {}, response_sentences(inference, data)
+    step = section_of(data, "period").get("step_seconds")
+    edges = []
+    for pair, edge in enumerate(zip(pairs["cause"], pairs["effect"], strict=True)):
+        name, place = f"{edge[0]} -> {edge[1]}", len(edges)
+        if name not in responses:
+            continue
+        found = (inference.get("sensor_responses") or {}).get(name) or responses[name]
+        charts, sign = [_course_chart(place, name, found, step)], _sign(found)
+        if edge in movements:
+            charts.append(_movement_chart(place, name, movements[edge], sign, step))
+        behind = [
+            (f"{client}, sensors behind it", _sensors_text(found[f"{side}_sensors"], sign))
+            for side, client in zip(("cause", "effect"), edge, strict=True)
+            if f"{side}_sensors" in found
+        ]
+        edges.append(
+            {"pair": pair, "charts": tuple(charts), "words": words[name], "behind": behind}
+        )
+    return {"edges": tuple(edges)} if edges else None
+
+
+def _sign(found: Mapping[str, Any]) -> int:
+    """A combination of states has no sign of its own: the cause's first sensor goes up with it."""
+    first = (found.get("cause_sensors") or [("", 1.0)])[0]
+    return 1 if first[1] >= 0 else -1
+
+
+def _sensors_text(sensors: Sequence[tuple[str, float]], sign: int) -> str:
+    return ", ".join(f"{name} ({sign * correlation:+.2f})" for name, correlation in sensors)
+
+
+def _movement_chart(
+    place: int, edge: str, found: EdgeMovement, sign: int, step: float | None
+) -> Chart:
+    """Cause and effect side by side in the stretch in which the cause moves most."""
+    count, (size, unit) = len(found.values), time_unit(len(found.values) - 1, step)
+    values = np.round(sign * found.values, 2).tolist()
+    cells = [[elapsed(k, step), *map(format_number, values[k])] for k in _few(count)]
+    data = {"kind": "sides", "rows": values, "step": size, "x": f"{unit} after {found.start}"}
+    headings = ("after", "cause, s.d.", "effect, s.d.")
+    words = f"cause and effect in the {elapsed(count, step)} from {found.start}"
+    return Chart(f"movement-{place}", f"{edge} from {found.start}", words, data, headings, cells)
 
 
 def _course_chart(

@@ -175,7 +175,14 @@ def clients_view(
         _client(f"client-{k}", name, pairs, section_of(facts, name), section_of(sent, name))
         for k, name in enumerate(clients)
     )
-    return {"notes": tuple(map(str, data.get("notes") or ())), "pages": pages}
+    notes = [*map(str, data.get("notes") or ()), *_odd_sensors(data)]
+    return {"notes": tuple(notes), "pages": pages}
+
+
+def _odd_sensors(data: Mapping[str, Any]) -> list[str]:
+    """What `fedgranger check` says of single sensors."""
+    found = data.get("findings") or ()
+    return [f"{one['client']}.{one['sensor']} {one['sentence']}" for one in found]
 
 
 def _client(

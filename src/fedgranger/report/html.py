@@ -16,10 +16,12 @@ import pandas as pd
 from markupsafe import Markup
 
 from fedgranger.errors import RunError
+from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.report.charts import edge_courses, influence_shapes, training_view
 from fedgranger.report.checks import audit_view, checks_view
 from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
-from fedgranger.report.pairs import check_edges, has_test, headline_view, pairs_view
+from fedgranger.report.first_screen import COMMON_DRIVER, first_screen
+from fedgranger.report.pairs import check_edges, has_test, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
 from fedgranger.report.time_bands import time_bands_view
 from fedgranger.report.view import Section, charts_of, section_of
@@ -43,6 +45,7 @@ def render_report(
     root_causes: Mapping[str, Any] | None = None,
     beside: pd.DataFrame | None = None,
     over_time: pd.DataFrame | None = None,
+    movements: Mapping[tuple[str, str], EdgeMovement] | None = None,
 ) -> str:
     """Build the report of a run as one HTML page.
 
@@ -61,6 +64,7 @@ def render_report(
         root_causes: a root-cause analysis (`rca.json`).
         beside: edges of the other test, when both were made.
         over_time: edges in stretches of the record (`edges_over_time.csv`).
+        movements: both sides of edges over time, by (cause, effect).
 
     Raises:
         DataError: if the edge table lacks a needed column.
@@ -77,11 +81,12 @@ def render_report(
         "version": str(manifest.get("fedgranger_version") or ""),
         "clients": clients,
         "has_test": is_tested,
+        "common_driver": f"An arrow is not a mechanism. {COMMON_DRIVER}",
         "drawn": DRAWN["test" if is_tested else "none"],
-        "headline": headline_view(pairs, manifest),
+        "first": first_screen(pairs, manifest),
         "root_causes": root_cause_view(root_causes),
         "pairs": pairs_view(pairs, inference),
-        "courses": edge_courses(manifest),
+        "courses": edge_courses(manifest, pairs, movements or {}),
         "shapes": influence_shapes(inference),
         "over_time": time_bands_view(over_time, inference),
         "audit": audit_view(manifest),
@@ -142,6 +147,7 @@ def write_run_report(path: Path, result: Result, folder: Path | None = None) -> 
         prior_time=None if uncertainty is None else uncertainty.prior_time,
         root_causes=_root_causes(folder or path.parent),
         over_time=None if inference is None else inference.over_time,
+        movements=None if inference is None else inference.movements,
     )
 
 

@@ -1,4 +1,4 @@
-"""The edge table, checked: the answer in a sentence, and the table of all pairs of clients."""
+"""The edge table, checked, and the table of all pairs of clients."""
 
 import math
 from collections.abc import Mapping
@@ -8,22 +8,14 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.errors import DataError
-from fedgranger.inference.answer import (
-    absence,
-    answer_sentence,
-    count_edges,
-    question_sentences,
-    untested_reasons,
-)
-from fedgranger.inference.audit_words import reservation
-from fedgranger.report.view import Column, Section, Table, section_of
+from fedgranger.inference.answer import untested_reasons
+from fedgranger.report.view import Column, Section, Table
 from fedgranger.text import format_number, format_probability
 
 REQUIRED_COLUMNS = ("cause", "effect", "strength")
 MAX_ROWS = 60
 """Rows of the page's table; edges.csv has all."""
 HEADINGS = ("strength", "interval", "statistic", "df", "p-value", "q-value")
-NAMED = 3
 
 
 def check_edges(edges: pd.DataFrame) -> pd.DataFrame:
@@ -88,38 +80,6 @@ def supported_edges(pairs: pd.DataFrame) -> list[tuple[str, str]]:
     flags = edge_flags(pairs)
     names = list(zip(pairs["cause"], pairs["effect"], strict=True))
     return [names[row] for row in by_strength(pairs) if flags[row]]
-
-
-def headline_view(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Section:
-    """The answer, the question behind it, the strongest edges and reasons to doubt."""
-    facts = section_of(manifest, "inference")
-    choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
-    edges = [f"{cause} → {effect}" for cause, effect in supported_edges(pairs)]
-    which = "The edge is" if len(edges) == 1 else "The strongest:"
-    return {
-        "answer": answer_sentence(pairs, facts),
-        "is_tested": count_edges(pairs).tested > 0,
-        "question": " ".join([*question_sentences(facts), *choose, *absence(manifest)]),
-        "strongest": f"{which} {', '.join(edges[:NAMED])}." if edges else "",
-        "cautions": _cautions(manifest),
-    }
-
-
-def _cautions(manifest: Mapping[str, Any]) -> list[str]:
-    """What gives reason to doubt: doubtful tests, training that did not converge."""
-    facts, training = section_of(manifest, "inference"), section_of(manifest, "training")
-    headline = str(facts.get("reason", ""))
-    notes = [str(note) for note in facts.get("warnings", [])]
-    # not what the headline says already
-    sentences = [note for note in notes if not (headline and headline in note)]
-    sentences += [doubt] if (doubt := reservation(facts)) else []
-    if training.get("converged") is False:
-        status = training.get("status")
-        reason = f" ({status})" if status else ""
-        sentences.append(
-            f"FedGC's training stopped before it converged{reason}; its strengths may still change."
-        )
-    return sentences
 
 
 def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> Section | None:

@@ -268,8 +268,14 @@ class _LocalRun:
         manifest["data"]["period"] = period_facts(found.grid)
         add_sensor_units(found.facts, self._models, clients)
         if found.inference is not None and found.inference.responses:
-            how = (self._models, clients, self._config.confidence)
-            found.facts["sensor_responses"] = response_facts(found.inference.responses, *how)
+            panel = self._seasonless
+            found.facts["sensor_responses"] = response_facts(
+                found.inference.responses,
+                self._models,
+                {name: panel[name].sensors for name in clients},
+                {name: panel[name].treatment.differenced for name in clients},
+                self._config.confidence,
+            )
         manifest["inference"] = cast("InferenceFacts", found.facts)
         if found.privacy is not None:
             manifest["privacy"] = found.privacy

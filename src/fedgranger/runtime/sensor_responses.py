@@ -14,12 +14,15 @@ own standard deviation.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedgranger.client.params import LocalModel
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band
+
+SHOWN_SENSORS = 3
 
 
 class SensorResponse(NamedTuple):
@@ -58,9 +61,18 @@ def response_between(
 
 def closest_sensor(model: LocalModel, shock_cov: np.ndarray, shock: np.ndarray) -> int:
     """The sensor whose news, with its noise, is correlated most with the size of a shock."""
+    return int(np.abs(sensor_correlations(model, shock_cov, shock)).argmax())
+
+
+def sensor_correlations(model: LocalModel, cov: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """Correlation of every sensor with a unit combination of states.
+
+    `cov` is that of the states or of what is new in them, `direction` their covariance with the
+    combination.
+    """
     C, noise = model.observation_matrix, np.diag(model.measurement_cov)
-    variance = np.einsum("ij,jk,ik->i", C, shock_cov, C) + noise
-    return int((np.abs(C @ shock) / np.sqrt(np.maximum(variance, np.finfo(float).tiny))).argmax())
+    variance = np.einsum("ij,jk,ik->i", C, cov, C) + noise
+    return C @ direction / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
 
 
 def unit_shock(model: LocalModel, shock_cov: np.ndarray, sensor: int) -> np.ndarray:
@@ -72,25 +84,42 @@ def unit_shock(model: LocalModel, shock_cov: np.ndarray, sensor: int) -> np.ndar
 def response_facts(
     responses: dict[tuple[str, str], EdgeResponse],
     models: dict[str, LocalModel],
-    clients: dict[str, Any],
+    sensors: Mapping[str, Sequence[str]],
+    differenced: Mapping[str, Collection[str]],
     confidence: float,
 ) -> dict[str, dict[str, Any]]:
     """For the manifest: the two sensors of every edge and the response between them.
 
-    `clients` are the clients' part of the manifest, with their sensors and treatment.
+    `sensors` are the names of every client's, `differenced` those whose changes were taken.
     """
     out = {}
     for (cause, effect), response in responses.items():
         found = sensor_response(response, models[cause], models[effect], confidence)
         sides = ((cause, found.cause_sensor), (effect, found.effect_sensor))
-        names = [clients[name]["local_fit"]["sensors"][place]["name"] for name, place in sides]
-        changes = [
-            sensor in clients[name]["treatment"]["differenced"]
-            for (name, _), sensor in zip(sides, names, strict=True)
-        ]
+        names = [sensors[name][place] for name, place in sides]
+        pairs = zip((cause, effect), names, strict=True)
+        changes = [sensor in differenced[name] for name, sensor in pairs]
         out[f"{cause} -> {effect}"] = found.curve.facts() | {
             "cause_sensor": names[0],
             "effect_sensor": names[1],
             "is_change": changes,
+            **_sensors_behind(response, (cause, effect), models, sensors),
         }
+    return out
+
+
+def _sensors_behind(
+    response: EdgeResponse,
+    edge: tuple[str, str],
+    models: dict[str, LocalModel],
+    sensors: Mapping[str, Sequence[str]],
+) -> dict[str, list[tuple[str, float]]]:
+    """The sensors that follow the two sides of an edge most closely, with their correlations."""
+    readout, shock = response.directions()
+    sides = ((response.shock_cov, shock), (response.state_cov, response.state_cov @ readout))
+    out = {}
+    for side, name, (cov, direction) in zip(("cause", "effect"), edge, sides, strict=True):
+        found = sensor_correlations(models[name], cov, direction)
+        order = np.argsort(-np.abs(found), kind="stable")[:SHOWN_SENSORS]
+        out[f"{side}_sensors"] = [(sensors[name][k], round(float(found[k]), 3)) for k in order]
     return out

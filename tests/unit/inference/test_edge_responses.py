@@ -11,6 +11,7 @@ from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess
 import fedgranger as fg
 from fedgranger.client.params import LocalModel, known_models
 from fedgranger.errors import RunError
+from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band
 from fedgranger.inference.edge_responses import edge_responses
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
@@ -19,6 +20,7 @@ from fedgranger.inference.response_words import response_sentences, unit_of
 from fedgranger.runtime.sensor_responses import (
     closest_sensor,
     response_between,
+    response_facts,
     sensor_response,
     unit_shock,
 )
@@ -165,6 +167,57 @@ def test_words_name_sensors_units_and_times():
     assert elapsed(1, 0.01) == "10 ms"
 
 
+def test_sensors_are_named_however_many_there_are():
+    rng = np.random.default_rng(5)
+    cause, _ = models_of(rng)
+    many = LocalModel(
+        np.eye(1) / 2,
+        rng.standard_normal((300, 1)),
+        np.eye(1),
+        np.eye(300),
+        np.zeros(300),
+        np.ones(300),
+    )
+    values = impulse_responses(A[[2, 0, 1]][:, [2, 0, 1]], 9)[None, :, :1, 1:].repeat(3, axis=0)
+    response = EdgeResponse(values, np.eye(2), np.eye(1), np.array(0.1))
+    sensors = {"a": [f"a{k}" for k in range(4)], "b": [f"b{k}" for k in range(300)]}
+    found = response_facts(
+        {("a", "b"): response}, {"a": cause, "b": many}, sensors, {"a": (), "b": {"b7"}}, 0.95
+    )["a -> b"]
+    most = np.argsort(-np.abs(many.observation_matrix[:, 0]))[:1]
+    assert found["effect_sensor"] == f"b{most[0]}"
+    # one state, so a sensor's correlation with it is that of signal and signal with noise
+    c = many.observation_matrix[most[0], 0]
+    name, correlation = found["effect_sensors"][0]
+    assert (name, abs(correlation)) == (
+        f"b{most[0]}",
+        pytest.approx(abs(c) / np.hypot(c, 1), abs=1e-3),
+    )
+
+
+@pytest.mark.parametrize("chunk", [10**9, 77])
+def test_movements_are_of_the_stretch_in_which_the_cause_moves_most(chunk):
+    rng = np.random.default_rng(6)
+    states = rng.standard_normal((1000, 3))
+    states[500:560, :2] *= 6
+    observed = np.ones((1000, 2), dtype=bool)
+    states[130, 0], observed[130, 0] = 1e6, False  # the whole stretch does not count
+    source = source_of(states, (2, 1), observed=observed, chunk=chunk)
+    values = np.zeros((2, 3, 1, 2))
+    values[:, 1] = [[0.5, 0.2]]
+    edge = ("c0", "c1")
+    response = EdgeResponse(values, np.diag([1.0, 4.0]), np.array([[2.0]]), np.array(0.1))
+    found = edge_movements(source, {edge: response}, [np.diag([3.0, 1.0]), np.array([[2.0]])])[edge]
+    assert str(found.start) == "step 480"
+    rows, (readout, shock) = slice(480, 600), response.directions()
+    b = shock / np.array([3.0, 1.0])
+    cause = states[rows, :2] @ b / np.sqrt(shock @ b)
+    both = np.column_stack([cause, states[rows, 2] * readout[0]])
+    np.testing.assert_allclose(found.values, both - both.mean(axis=0), atol=1e-12)
+    short = source_of(states[:100], (2, 1))
+    assert edge_movements(short, {edge: response}, [np.eye(2), np.eye(1)]) == {}
+
+
 @pytest.fixture(scope="module")
 def fitted():
     panel, _ = fg.simulate(2, 600, edges=[("client1", "client2")], seed=1)
@@ -181,6 +234,9 @@ def test_a_run_keeps_its_responses(fitted, tmp_path):
     assert table["cause_sensor"].notna().all()
     (edge, found), *_ = again.inference.responses.items()
     np.testing.assert_array_equal(found.values, fitted.inference.responses[edge].values)
+    (edge, moved), *_ = again.inference.movements.items()
+    assert edge in again.inference.responses
+    np.testing.assert_array_equal(moved.values, fitted.inference.movements[edge].values)
     with pytest.raises(RunError, match="no client 'x'"):
         again.responses(effect="x")
 

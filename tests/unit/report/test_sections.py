@@ -9,6 +9,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.errors import RunError
+from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.decision import decide
 from fedgranger.report.charts import (
     error_quantiles,
@@ -17,7 +18,9 @@ from fedgranger.report.charts import (
     p_quantiles,
     variance_chart,
 )
+from fedgranger.report.first_screen import first_screen
 from fedgranger.report.html import render_report, write_run_report
+from fedgranger.report.pairs import check_edges
 from fedgranger.report.payload import build_payload, to_script_text
 from tests.browser.pages import (
     made_audit,
@@ -248,6 +251,30 @@ def test_edges_over_time_have_a_section_with_what_drifts():
                               "0.100", "0.550", "1.00e-06"]  # fmt: skip
     unknown = ["2026-03-11T00:00:00", "2026-03-20T23:00:00", "–", "–", "–", "not tested"]
     assert cells[6:12] == unknown
+
+
+def test_first_screen_says_data_trust_gaps_and_next_steps():
+    edges, _ = made_tables(NAMES)
+    edges.loc[0, "is_edge"] = True
+    manifest = made_manifest(NAMES)
+    manifest["data"]["period"] = {"text": "1 to 5 May, 4000 steps of 1 min", "step_seconds": 60.0}
+    found = first_screen(check_edges(edges), manifest)
+    sensors = sum(row["num_sensors"] for row in manifest["data"]["clients"].values())
+    start = f"{len(NAMES)} clients with {sensors} sensors; 1 to 5 May, 4000 steps of 1 min"
+    assert found["data"].startswith(start)
+    assert found["trust"] == verdict(manifest["inference"])
+    (gap,) = found["untested"]
+    assert gap.startswith("{cause} → {effect}: ".format(**edges.loc[1]))
+    assert any("unknown, not absent" in step for step in found["next"])
+    assert any("weather" in step for step in found["next"])
+    none = edges.assign(is_edge=False, p_value=0.9)
+    steps = first_screen(check_edges(none), manifest)["next"]
+    assert any("could have been missed" in step for step in steps)
+    assert not any("weather" in step for step in steps)
+    untested = edges.assign(is_edge=None, p_value=np.nan)
+    steps = first_screen(check_edges(untested), {"inference": {"reason": "too short"}})["next"]
+    assert len(steps) == 1
+    assert "fedgranger check" in steps[0]
 
 
 def test_histogram_counts():

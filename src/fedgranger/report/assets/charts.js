@@ -15,7 +15,7 @@ const label = (x, y, text, anchor = "middle", more = {}) => make("text", { x, y,
 
 function drawCharts(charts) {
   const draw = { lines: drawLines, bars: drawBars, normal: drawNormal, uniform: drawUniform, curve: drawCurve,
-    followed: drawFollowed };
+    followed: drawFollowed, sides: drawSides };
   for (const svg of document.querySelectorAll("svg[data-chart]")) {
     const chart = charts[svg.dataset.chart];
     svg.setAttribute("viewBox", chart.kind === "lines" ? "0 0 440 250" : `0 0 ${SMALL} ${SMALL}`);
@@ -124,6 +124,24 @@ function drawCurve({ rows, x: xLabel = "cause", y: yLabel = "effect" }) {
     label(36, SMALL - 30, compact(-limit, 2), "end", small),
     label((40 + SMALL) / 2, SMALL - 4, xLabel, "middle", { "font-size": 11 }),
     label(10, 96, yLabel, "middle", { "font-size": 11, transform: "rotate(-90 10 96)" }),
+  ];
+}
+
+// Cause and effect over time, the effect dashed.
+function drawSides({ rows, step, x: xLabel }) {
+  const limit = 1.05 * Math.max(...rows.flat().map(Math.abs), 1e-9);
+  const [x, y] = [axis(0, rows.length - 1, 40, SMALL - 8), axis(-limit, limit, SMALL - 30, 22)];
+  const small = { "font-size": 10 };
+  const line = (side, style) => make("polyline", { class: `line ${style}`, points: joined(rows.map((row, k) => [x(k), y(row[side])])) });
+  const key = (from, style, text) => [make("line", { class: `line ${style}`, x1: from, y1: 10, x2: from + 20, y2: 10 }),
+    label(from + 24, 14, text, "start", small)];
+  return [
+    make("line", { class: "grid", x1: 40, y1: y(0), x2: SMALL - 8, y2: y(0) }),
+    line(1, "effect"), line(0, "cause"), ...key(44, "cause", "cause"), ...key(116, "effect", "effect"),
+    label(36, 26, compact(limit, 2), "end", small), label(36, y(0) + 4, "0", "end", small),
+    label(36, SMALL - 30, compact(-limit, 2), "end", small), label(40, SMALL - 16, "0", "middle", small),
+    label(SMALL - 8, SMALL - 16, compact((rows.length - 1) * step, 3), "end", small),
+    label((40 + SMALL) / 2, SMALL - 4, xLabel, "middle", small),
   ];
 }
 

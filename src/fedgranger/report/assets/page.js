@@ -1,5 +1,19 @@
 // Controls of the page: level, correction, test and theme; everything else follows.
 (() => {
+  // a link into a fold opens it, and paper has no folds
+  const unfold = () => {
+    const target = location.hash && byId(decodeURIComponent(location.hash.slice(1)));
+    for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+    if (target) target.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("#author, details.how")].filter((fold) => !fold.open);
+    for (const fold of opened) fold.open = true;
+  });
+  addEventListener("afterprint", () => { for (const fold of opened) fold.open = false; });
   const data = JSON.parse(byId("run-data").textContent);
   drawCharts(data.charts);
   const graph = document.querySelector("#graph .fg-graph");
@@ -102,12 +116,14 @@
     const close = make("button", { type: "button" }, "close");
     close.addEventListener("click", () => showDetail(null));
     const head = ["state of the effect", "state of the cause", "estimate", "interval", "p"];
+    const course = document.querySelector(`#courses [data-course="${i}"]`);
     panel.replaceChildren(
       make("p", {}, make("strong", {}, names(i)), ` ${facts(i).map(([term, value]) => `${term} ${value}`).join(", ")} `, close),
       ...(rows.length ? [make("div", { class: "scroll" }, make("table", {},
         make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
         make("tbody", {}, ...rows)))] : []),
     );
+    if (course) panel.children[0].after(course.cloneNode(true));
   }
 
   for (const test of data.tests) byId("test").append(make("option", { value: test.id }, test.label));
