@@ -14,7 +14,7 @@ else
   INSTALL   := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test test-all lint bench campaign bench-peers docs-figures clean
+.PHONY: demo test test-all lint bench campaign bench-peers docs docs-figures clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/fedgranger demo
@@ -42,6 +42,10 @@ bench: $(VENV)/.installed-dev
 campaign: $(VENV)/.installed-dev
 	$(PY) -m benchmarks.campaign
 
+# The site, in site/: open site/index.html; no server and no network are needed.
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
 docs-figures: $(VENV)/.installed-dev
 	$(PY) docs/make_figures.py
 
@@ -58,7 +62,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) fedgranger-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) fedgranger-demo site .pytest_cache .ruff_cache .hypothesis
 
 # Peers live in an environment of their own: tigramite is GPL and must not mix with the package.
 PEERS := var,granger-pairs,var-lingam,granger-lasso,pcmci

@@ -1,15 +1,13 @@
 """Every block of code in README and docs runs, or is a command whose options exist.
 
 Commands of a federation need processes of their own: tests/federation/test_real_parties.py runs
-them, here their words are checked. The README's Python block is in test_readme.py.
+them, here their words are checked. The README's Python block is in test_readme.py, the pages for
+beginners are in test_guides_code.py.
 """
 
 import functools
 import re
-import shlex
 import shutil
-import webbrowser
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -23,17 +21,17 @@ from fedgranger.cli.options import merge
 from fedgranger.client.params import read_models
 from fedgranger.federation.policy import read_policy
 from tests import published_files
+from tests.doc_blocks import BLOCK, PAGES, ROOT, blocks, commands, run_lines
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_OURS = ("pip", "make")
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HANDLED = {
     ("README.md", "sh"): 3,
     ("README.md", "python"): 1,
     ("add-your-method.md", "python"): 1,
     ("add-your-method.md", "sh"): 1,
     ("benchmarks.md", "sh"): 1,
+    ("choosing.md", "sh"): 1,
+    ("concepts.md", "python"): 1,
     ("data.md", "toml"): 1,
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
@@ -41,25 +39,17 @@ HANDLED = {
     ("gallery.md", "python"): 12,
     ("nonlinear-clients.md", "python"): 1,
     ("options.md", "toml"): 1,
+    ("own-data.md", "python"): 1,
+    ("own-data.md", "sh"): 2,
     ("privacy.md", "sh"): 2,
     ("privacy.md", "toml"): 1,
+    ("quickstart.md", "python"): 1,
+    ("quickstart.md", "sh"): 6,
     ("report.md", "sh"): 1,
     ("root-cause.md", "python"): 1,
     ("root-cause.md", "sh"): 2,
 }
-"""How many blocks of each kind the tests below take."""
-
-
-def blocks(page, language):
-    text = next(path for path in PAGES if path.name == page).read_text("utf-8")
-    return [code for kind, code in BLOCK.findall(text) if kind == language]
-
-
-def commands(page):
-    """The words of every line of its shell blocks, without comments; one list per block."""
-    for code in blocks(page, "sh"):
-        lines = (shlex.split(line, comments=True) for line in code.splitlines())
-        yield [words for words in lines if words]
+"""How many blocks of each kind the tests below and those of the guides take."""
 
 
 def test_no_block_is_left_out():
@@ -91,7 +81,7 @@ def check_words(words):
     "page",
     [
         *("README.md", "add-your-method.md", "benchmarks.md", "federation.md", "privacy.md"),
-        *("report.md", "root-cause.md"),
+        *("choosing.md", "own-data.md", "quickstart.md", "report.md", "root-cause.md"),
     ],
 )
 def test_commands_have_the_options_that_pages_show(page):
@@ -126,15 +116,6 @@ def place(tmp_path_factory):
         folder / "plant.csv", index=False
     )
     return folder
-
-
-def run_lines(lines, place, monkeypatch):
-    monkeypatch.chdir(place)
-    monkeypatch.setattr(webbrowser, "open", lambda *_: True)
-    for words in lines:
-        done = CliRunner().invoke(app, words[1:])
-        alarm = 4 if words[1] == "rca" else 0  # the data may hold one
-        assert done.exit_code in (0, alarm), (words, done.output)
 
 
 def test_commands_of_the_readme_and_of_the_report_run(place, monkeypatch):

@@ -1,9 +1,10 @@
-"""docs/options.md says what the declarations say, and the commands have every option."""
+"""docs/options.md and docs/commands.md say what the code says; the commands have every option."""
 
 import importlib.util
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
@@ -15,12 +16,13 @@ from fedgranger.option_fields import option_of
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_is_what_the_declarations_give():
-    spec = importlib.util.spec_from_file_location("write_options", DOCS / "write_options.py")
+@pytest.mark.parametrize("name", ["options", "commands"])
+def test_the_page_is_what_the_code_gives(name):
+    spec = importlib.util.spec_from_file_location(f"write_{name}", DOCS / f"write_{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    written = (DOCS / "options.md").read_text("utf-8")
-    assert written == module.page(), "run python docs/write_options.py"
+    written = (DOCS / f"{name}.md").read_text("utf-8")
+    assert written == module.page(), f"run python docs/write_{name}.py"
 
 
 def test_commands_have_every_option(monkeypatch):

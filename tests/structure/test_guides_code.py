@@ -1,0 +1,75 @@
+"""The pages for beginners do and print what they say; one simulated run serves most of them."""
+
+import pytest
+
+from tests import plant_files
+from tests.doc_blocks import blocks, commands, run_lines
+
+
+def words_of(text):
+    """Lines without their spacing, which tables take from the terminal's width."""
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def assert_printed(block, said):
+    found = "\n".join(words_of(said))
+    for line in words_of(block):
+        assert line in found, line
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("guides")
+
+
+@pytest.fixture(scope="module")
+def said(place):
+    """What the commands of the quickstart print, in its own order."""
+    (_, *blocks_of_lines) = commands("quickstart.md")
+    lines = [words for block in blocks_of_lines for words in block]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "250")
+        return dict(zip([w[1] for w in lines], run_lines(lines, place, patch), strict=True))
+
+
+def test_the_quickstart_prints_what_the_page_says(said):
+    (block,) = blocks("quickstart.md", "text")
+    assert_printed(block, said["fit"])
+    assert said["check"].splitlines()[-1] == "fedgranger fit plant --out run"
+    assert said["audit"].startswith("Can these p-values be trusted on this data? Yes")
+
+
+def test_python_gives_the_quickstart_the_same_answer(said, place, monkeypatch, capsys):
+    (code,) = blocks("quickstart.md", "python")
+    monkeypatch.chdir(place)
+    exec(code, {})
+    (block,) = blocks("quickstart.md", "text")
+    counts, edge = block.splitlines()[0], block.splitlines()[-1]
+    printed = capsys.readouterr().out
+    assert counts in printed
+    assert edge in printed
+
+
+def test_levels_can_be_changed_as_the_page_says(said, place, monkeypatch):
+    (lines,) = commands("choosing.md")
+    strict, holm, _ = run_lines(lines, place, monkeypatch)
+    assert "false discovery rate 0.01" in strict
+    assert "chance of any false edge 0.05" in holm
+
+
+def test_own_data_are_checked_as_the_page_says(tmp_path, monkeypatch):
+    (tmp_path / "plant").mkdir()
+    plant_files.german(tmp_path / "plant")
+    (check,), _ = commands("own-data.md")
+    shown, printed, _ = blocks("own-data.md", "text")
+    assert shown.splitlines() == (tmp_path / "plant" / "boiler.csv").read_text().splitlines()[:2]
+    (said,) = run_lines([check], tmp_path, monkeypatch)
+    assert said == printed
+
+
+@pytest.mark.parametrize("page", ["concepts.md", "own-data.md"])
+def test_python_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks(page, "python")
+    exec(code, {})
+    assert capsys.readouterr().out == blocks(page, "text")[-1]
