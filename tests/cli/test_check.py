@@ -88,6 +88,21 @@ def test_odd_sensors_duplicates_and_suggestions(tmp_path):
     assert "worth a try: --leave-out boiler.p" in text
 
 
+@pytest.mark.parametrize(
+    ("days", "unsearched"), [(1.9, ()), (3, ("1d",)), (5, ()), (20, ("1d", "7d")), (35, ())]
+)
+def test_a_record_too_short_to_look_for_a_day_or_week_says_so(days, unsearched):
+    """Three days hide a day that clients share, and a shared day looks like an edge."""
+    time = pd.date_range(made.START, periods=int(24 * days), freq="h").to_numpy()
+    values = made.recording(len(time))
+    panel = fg.Panel.from_arrays({"boiler": values, "turbine": values[::-1]}, time=time)
+    found = fg.check(panel)
+    assert found.unsearched == unsearched
+    said = f"pass --period {','.join(unsearched)}," if unsearched else "no odd sensor"
+    assert said in str(found)
+    assert ("too short" in str(found)) == bool(unsearched)
+
+
 def test_gaps_and_missing_samples(tmp_path):
     def change(name, data):
         kept = data[(data.index < 30) | (data.index >= 50)]

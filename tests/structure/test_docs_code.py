@@ -41,6 +41,7 @@ HANDLED = {
     ("options.md", "toml"): 1,
     ("own-data.md", "python"): 1,
     ("own-data.md", "sh"): 2,
+    ("own-data.md", "toml"): 1,
     ("privacy.md", "sh"): 2,
     ("privacy.md", "toml"): 1,
     ("quickstart.md", "python"): 1,

@@ -1,8 +1,12 @@
 """The pages for beginners do and print what they say; one simulated run serves most of them."""
 
+import shlex
+
 import pytest
 
-from tests import plant_files
+import fedgranger as fg
+from fedgranger.cli.options import merge
+from tests import german_exports, plant_files
 from tests.doc_blocks import blocks, commands, run_lines
 
 
@@ -73,3 +77,29 @@ def test_python_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     (code,) = blocks(page, "python")
     exec(code, {})
     assert capsys.readouterr().out == blocks(page, "text")[-1]
+
+
+def test_the_file_of_options_reads_the_files_of_the_page(tmp_path):
+    (tmp_path / "plant").mkdir()
+    plant_files.german(tmp_path / "plant")
+    (text,) = blocks("own-data.md", "toml")
+    (tmp_path / "plant.toml").write_text(text)
+    data, config = merge(tmp_path / "plant.toml", {})
+    given = {name: getattr(data, name) for name in ("delimiter", "decimal", "date_format")}
+    assert fg.Panel.read(tmp_path / "plant", **given).num_steps == plant_files.NUM_ROWS
+    assert config.period == ("1 d",)
+
+
+@pytest.mark.slow
+def test_the_plant_of_the_trial_is_understood(tmp_path, monkeypatch):
+    """The command that `check` prints finds exactly the truth, once the day is named."""
+    (tmp_path / "anlage").mkdir()
+    german_exports.write_plant(tmp_path / "anlage")
+    (said,) = run_lines([["fedgranger", "check", "anlage"]], tmp_path, monkeypatch)
+    assert "pass --period 1d" in said
+    words = shlex.split(said.splitlines()[-1])
+    run_lines([[*words, "--period", "1d"]], tmp_path, monkeypatch)
+    edges = fg.Result.load(tmp_path / "run").edges()
+    found = edges[edges["is_edge"]]
+    delays = zip(zip(found["cause"], found["effect"], strict=True), found["delay"], strict=True)
+    assert dict(delays) == german_exports.EDGES

@@ -104,6 +104,20 @@ def find_periods(
     return tuple(known[np.array(found) <= np.log(level)].tolist())
 
 
+def unsearched_periods(time: np.ndarray, interval: float | None = None) -> tuple[float, ...]:
+    """Day and week in ns, up to the longest that the record holds twice, but too seldom to search.
+
+    Empty where the search leaves out nothing that could be removed.
+    """
+    clock = clock_of(time, interval)
+    if not clock.is_stamped:
+        return ()
+    fine = [length for length in CALENDAR if length >= SHORTEST * clock.interval]
+    times = [clock.num_steps * clock.interval / length for length in fine]
+    last = max((k for k, count in enumerate(times) if 2 <= count < KNOWN_REPEATS), default=-1)
+    return tuple(fine[: last + 1])
+
+
 def num_harmonics(steps: float) -> int:
     """How many harmonics of a period are used; each must lie below half the sampling rate."""
     return max(1, min(HARMONICS, int(np.ceil(steps / 2)) - 1))

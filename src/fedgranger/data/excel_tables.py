@@ -24,8 +24,8 @@ def sheet_rows(where: str, path: Path, sheet: str) -> list[list[Any]]:
         import openpyxl
     except ImportError:
         raise DataError(
-            f"{where}: '{path}' is an Excel workbook, and openpyxl is not installed; install "
-            "fedgranger[excel], or save the sheet as CSV"
+            f"{where}: '{path}' is an Excel workbook, and openpyxl is not installed; give "
+            "'pip install openpyxl', or save the sheet as CSV"
         ) from None
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.client.lines import find_periods
+from fedgranger.client.lines import KNOWN_REPEATS, find_periods, unsearched_periods
 from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
@@ -70,6 +70,7 @@ class DataCheck:
         stopped: what no option mends; "" when there is nothing.
         needed: options that reading takes beside those given.
         suggested: options that may do good, one by one.
+        unsearched: what to give as period where the record is too short to look for a day or week.
         command: the exact command that fits these data; "" when there is none.
     """
 
@@ -88,6 +89,7 @@ class DataCheck:
     stopped: str = ""
     needed: str = ""
     suggested: tuple[str, ...] = ()
+    unsearched: tuple[str, ...] = ()
     command: str = ""
 
     def to_mapping(self) -> dict[str, Any]:
@@ -141,6 +143,7 @@ def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
         tuple(_duplicates(panel)),
         panel.notes,
         suggested=tuple(_suggested(findings)),
+        unsearched=_unsearched(regular),
         **facts,
     )
 
@@ -168,6 +171,21 @@ def _span(step: float, regular: RegularPanel) -> str:
     if is_stamped and regular.interval is not None:
         return duration_text(round(step * regular.interval))
     return f"{step:g} steps"
+
+
+def _unsearched(regular: RegularPanel) -> tuple[str, ...]:
+    found = unsearched_periods(regular.panel.time, regular.interval)
+    return tuple(duration_text(round(length)) for length in found)
+
+
+def _short_record(check: DataCheck) -> list[str]:
+    if not check.unsearched:
+        return []
+    return [
+        f"the record is too short to look for what repeats every {check.unsearched[-1]} "
+        f"({KNOWN_REPEATS} times are needed): if the plant has such a rhythm, pass --period "
+        f"{','.join(check.unsearched)}, because one that clients share looks like an edge"
+    ]
 
 
 def _interval(regular: RegularPanel) -> str:
@@ -240,6 +258,7 @@ def screen_lines(check: DataCheck) -> list[str]:
     lines += [f"sensors {one} and {other} hold the same values" for one, other in check.duplicates]
     if not check.findings and not check.duplicates:
         lines.append("no odd sensor: none stuck, counting, wandering, coded or doubled")
+    lines += _short_record(check)
     lines += [f"reading: {note}" for note in check.notes]
     lines += [f"worth a try: {flag}" for flag in check.suggested]
     return [*lines, check.command] if check.command else lines

@@ -205,7 +205,7 @@ def test_a_workbook_without_openpyxl(tmp_path, monkeypatch):
         return found(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    refused(tmp_path, "client 'boiler'", "openpyxl is not installed", "fedgranger[excel]")
+    refused(tmp_path, "client 'boiler'", "openpyxl is not installed", "pip install openpyxl")
 
 
 def test_old_workbooks_are_named_when_nothing_else_is_there(tmp_path):
