@@ -93,3 +93,19 @@ def test_a_broken_link_fails_the_build(tmp_path):
     assert done.returncode != 0
     assert "no.md" in done.stdout + done.stderr
     assert "#no" in done.stdout + done.stderr
+
+
+def test_search_works_from_a_disk_and_asks_nobody(site, open_page):
+    """Browsers allow no workers there: docs/iframe-worker.js stands in."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    page = open_page(site / "index.html")
+    page.script("document.querySelector('[data-md-toggle=search]').click()")
+    page.driver.find_element(By.NAME, "query").send_keys("semicolon")
+    links = (By.CSS_SELECTOR, ".md-search-result__link")
+    WebDriverWait(page.driver, 20).until(lambda driver: driver.find_elements(*links))
+    targets = [one.get_attribute("href") for one in page.driver.find_elements(*links)]
+    assert any("own-data.html" in target for target in targets)
+    assert page.requests() == []
+    assert page.messages() == []
