@@ -98,13 +98,15 @@ def test_a_broken_link_fails_the_build(tmp_path):
 def test_search_works_from_a_disk_and_asks_nobody(site, open_page):
     """Browsers allow no workers there: docs/iframe-worker.js stands in."""
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.expected_conditions import element_to_be_clickable
     from selenium.webdriver.support.ui import WebDriverWait
 
     page = open_page(site / "index.html")
+    wait = WebDriverWait(page.driver, 20)
     page.script("document.querySelector('[data-md-toggle=search]').click()")
-    page.driver.find_element(By.NAME, "query").send_keys("semicolon")
+    wait.until(element_to_be_clickable((By.NAME, "query"))).send_keys("semicolon")
     links = (By.CSS_SELECTOR, ".md-search-result__link")
-    WebDriverWait(page.driver, 20).until(lambda driver: driver.find_elements(*links))
+    wait.until(lambda driver: driver.find_elements(*links))
     targets = [one.get_attribute("href") for one in page.driver.find_elements(*links)]
     assert any("own-data.html" in target for target in targets)
     assert page.requests() == []
