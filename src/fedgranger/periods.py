@@ -19,7 +19,28 @@ UNITS = {
     "d": 86_400 * 10**9,
     "w": 7 * 86_400 * 10**9,
 }
+CALENDAR = {"1d": UNITS["d"], "7d": UNITS["w"]}
+"""Periods that are searched for by name, in nanoseconds."""
+CALENDAR_REPEATS = 5
+"""So often a day or a week must be in the record to be searched for."""
+SHORTEST_STEPS = 4
+"""Of the shortest period that is searched for."""
 DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|h|d|w)")
+
+
+def unsearched_calendar(num_steps: int, interval: float) -> tuple[str, ...]:
+    """Day and week, up to the longest that a record holds twice, but too seldom to be searched for.
+
+    Empty where the search leaves out nothing that could be removed.
+
+    Example:
+        >>> unsearched_calendar(3 * 24, 3600e9), unsearched_calendar(6 * 24, 3600e9)
+        (('1d',), ())
+    """
+    fine = [name for name, length in CALENDAR.items() if length >= SHORTEST_STEPS * interval]
+    times = [num_steps * interval / CALENDAR[name] for name in fine]
+    last = max((k for k, count in enumerate(times) if 2 <= count < CALENDAR_REPEATS), default=-1)
+    return tuple(fine[: last + 1])
 
 
 def read_period(value: Any) -> Period:

@@ -28,6 +28,7 @@ import scipy.special
 from scipy.signal.windows import dpss
 
 from fedgranger.client.clock import Clock, clock_of
+from fedgranger.periods import CALENDAR, CALENDAR_REPEATS, SHORTEST_STEPS
 
 HARMONICS = 4
 """Of every period, as far as it has so many below half the sampling rate."""
@@ -45,16 +46,11 @@ MOST_STEPS = 32_768
 """Of longer data the last steps are used."""
 MOST_FOUND = 3
 MOST_NEAR = 40
-SHORTEST = 4
-"""Steps of the shortest period that is searched for."""
 SEARCH_REPEATS = 10
-"""A period that nobody named must be there this often; a day or a week `KNOWN_REPEATS` times."""
-KNOWN_REPEATS = 5
+"""A period that nobody named must be there this often; a day or a week `CALENDAR_REPEATS` times."""
 STEPS_PER_PERIOD = 96
 """Finer data are averaged to about this many steps per day."""
 LEAST_OBSERVED = 0.5
-CALENDAR = (86_400e9, 7 * 86_400e9)
-"""Day and week in nanoseconds."""
 
 
 class LineEvidence(NamedTuple):
@@ -88,8 +84,8 @@ def find_periods(
         return ()
     if not clock.is_stamped:
         return _search(_on_steps(values, observed, clock, 1), level)
-    known = np.array([length / clock.interval for length in CALENDAR])
-    known = known[(known >= SHORTEST) & (KNOWN_REPEATS * known <= clock.num_steps)]
+    known = np.array([length / clock.interval for length in CALENDAR.values()])
+    known = known[(known >= SHORTEST_STEPS) & (CALENDAR_REPEATS * known <= clock.num_steps)]
     if not len(known):
         return ()
     factor = max(1, int(known.min() // STEPS_PER_PERIOD))
@@ -102,20 +98,6 @@ def find_periods(
         _evidence(series, tested[[k]], filters, len(known)).whole[0] for k in range(len(known))
     ]
     return tuple(known[np.array(found) <= np.log(level)].tolist())
-
-
-def unsearched_periods(time: np.ndarray, interval: float | None = None) -> tuple[float, ...]:
-    """Day and week in ns, up to the longest that the record holds twice, but too seldom to search.
-
-    Empty where the search leaves out nothing that could be removed.
-    """
-    clock = clock_of(time, interval)
-    if not clock.is_stamped:
-        return ()
-    fine = [length for length in CALENDAR if length >= SHORTEST * clock.interval]
-    times = [clock.num_steps * clock.interval / length for length in fine]
-    last = max((k for k, count in enumerate(times) if 2 <= count < KNOWN_REPEATS), default=-1)
-    return tuple(fine[: last + 1])
 
 
 def num_harmonics(steps: float) -> int:
@@ -155,7 +137,7 @@ def _search(series: np.ndarray, level: float) -> tuple[float, ...]:
     decides.
     """
     n, limit = len(series), np.log(level)
-    periods = np.arange(SHORTEST, n // SEARCH_REPEATS + 1, dtype=np.float64)
+    periods = np.arange(SHORTEST_STEPS, n // SEARCH_REPEATS + 1, dtype=np.float64)
     found: list[float] = []
     while series.shape[1] and len(periods) and len(found) < MOST_FOUND:
         whole, fundamental = _evidence(series, periods, _filters(series, 1), len(periods))

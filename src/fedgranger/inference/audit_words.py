@@ -7,6 +7,7 @@ import numpy as np
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.record_traits import shared_cycles, traits_in_words
+from fedgranger.periods import CALENDAR_REPEATS
 
 TITLE = "Can these p-values be trusted on this data?"
 QUOTED_LEVELS = (0.01, 0.05, 0.1, 0.5)
@@ -32,7 +33,15 @@ class Control(NamedTuple):
 
 def reservation(facts: Mapping[str, Any]) -> str:
     """What the copies cannot show: a cycle that clients share; empty where there is none."""
-    cyclic = shared_cycles((facts.get("audit") or {}).get("clients") or {})
+    audit = facts.get("audit") or {}
+    cyclic = shared_cycles(audit.get("clients") or {})
+    if not cyclic and audit.get("unsearched"):
+        return (
+            f"the record is too short to look for what repeats every {audit['unsearched'][-1]} "
+            f"({CALENDAR_REPEATS} times are needed). A rhythm that clients share looks like an "
+            "influence, and shifted clocks do not show it; if there is one, fit with it taken out "
+            f"(period = '{','.join(audit['unsearched'])}'), else say so (period = 'none')."
+        )
     if not cyclic:
         return ""
     return (

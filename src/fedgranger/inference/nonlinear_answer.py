@@ -50,7 +50,7 @@ class NonlinearAnswer(TwoTests):
         found = collect(names, pairs, self._copies(data, lags, effects))
         facts: dict[str, Any] = {
             "test_reason": reason,
-            "audit": audit_facts(found.audit) | {"clients": self._traits},
+            "audit": audit_facts(found.audit) | self._traits,
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],

@@ -29,7 +29,9 @@ import numpy as np
 from scipy import stats
 
 from fedgranger.inference.shifts import StateTable
+from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
+from fedgranger.periods import unsearched_calendar
 
 DOUBTFUL = 1e-3
 ROOTED = 0.05
@@ -63,6 +65,16 @@ def record_traits(
         u = np.asarray(whitened.values[known][:, own])
         out[name] = _traits(peak, u, float(unit_root[name]))
     return out
+
+
+def unsearched_cycles(source: StateSource) -> list[str]:
+    """Day and week, where the record is too short to look for them; none without time stamps."""
+    times = source.times
+    if times is None or times.dtype.kind != "M" or len(times) < 2:
+        return []
+    ticks = times.astype("datetime64[ns]").astype(np.int64)
+    interval = float(np.median(np.diff(ticks)))
+    return list(unsearched_calendar(round((ticks[-1] - ticks[0]) / interval) + 1, interval))
 
 
 def shared_cycles(traits: Mapping[str, Mapping[str, Any]]) -> list[str]:

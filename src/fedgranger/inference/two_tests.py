@@ -36,7 +36,7 @@ from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
 from fedgranger.inference.readings import Readings, cause_lags, readings_without_blocks
 from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.readings_test import ReadingsCopies, readings_formula, readings_on
-from fedgranger.inference.record_traits import record_traits
+from fedgranger.inference.record_traits import record_traits, unsearched_cycles
 from fedgranger.inference.shifts import (
     common_period,
     draw_shifts,
@@ -72,7 +72,10 @@ class TwoTests:
         self._table = tabulate(source)
         self._whitened = whiten(self._table)
         self._unit_root = unit_roots(source)
-        self._traits = record_traits(self._table, self._whitened, self._unit_root)
+        self._traits = {
+            "clients": record_traits(self._table, self._whitened, self._unit_root),
+            "unsearched": unsearched_cycles(source) if config.period == "auto" else [],
+        }
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         self._period = period
@@ -117,7 +120,7 @@ class TwoTests:
             )
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
-        found.facts["audit"] = audit_facts(audited) | {"clients": self._traits}
+        found.facts["audit"] = audit_facts(audited) | self._traits
         found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
         return found, doubt
 
@@ -208,7 +211,7 @@ class TwoTests:
         law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
         facts: dict[str, Any] = {
             "test_reason": reason,
-            "audit": audit_facts(audit) | {"clients": self._traits},
+            "audit": audit_facts(audit) | self._traits,
             "own_lags": dict(zip(source.names, source.own_lags, strict=True)),
             "unit_root": self._unit_root,
             "late_arrivals": late_arrivals(late, source.names, 2),

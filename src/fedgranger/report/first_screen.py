@@ -13,7 +13,7 @@ from fedgranger.inference.answer import (
     question_sentences,
     untested_reasons,
 )
-from fedgranger.inference.audit_words import controls, reservation, verdict
+from fedgranger.inference.audit_words import controls, verdict
 from fedgranger.inference.response_words import response_sentences
 from fedgranger.report.pairs import supported_edges
 from fedgranger.report.view import Section, section_of
@@ -129,7 +129,6 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
     notes = [str(note) for note in facts.get("warnings", [])]
     # not what the headline says already
     sentences = [note for note in notes if not (headline and headline in note)]
-    sentences += [doubt] if (doubt := reservation(facts)) else []
     if training.get("converged") is False:
         status = training.get("status")
         reason = f" ({status})" if status else ""

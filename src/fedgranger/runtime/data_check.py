@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.client.lines import KNOWN_REPEATS, find_periods, unsearched_periods
+from fedgranger.client.clock import clock_of
+from fedgranger.client.lines import find_periods
 from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
@@ -22,6 +23,7 @@ from fedgranger.data.sensor_preparation import propose
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
+from fedgranger.periods import CALENDAR_REPEATS, unsearched_calendar
 
 FEW_PAIRS = 300
 """With fewer pairs of time steps only strong influences can be found."""
@@ -174,8 +176,8 @@ def _span(step: float, regular: RegularPanel) -> str:
 
 
 def _unsearched(regular: RegularPanel) -> tuple[str, ...]:
-    found = unsearched_periods(regular.panel.time, regular.interval)
-    return tuple(duration_text(round(length)) for length in found)
+    clock = clock_of(regular.panel.time, regular.interval)
+    return unsearched_calendar(clock.num_steps, clock.interval) if clock.is_stamped else ()
 
 
 def _short_record(check: DataCheck) -> list[str]:
@@ -183,7 +185,7 @@ def _short_record(check: DataCheck) -> list[str]:
         return []
     return [
         f"the record is too short to look for what repeats every {check.unsearched[-1]} "
-        f"({KNOWN_REPEATS} times are needed): if the plant has such a rhythm, pass --period "
+        f"({CALENDAR_REPEATS} times are needed): if the plant has such a rhythm, pass --period "
         f"{','.join(check.unsearched)}, because one that clients share looks like an edge"
     ]
 

@@ -5,7 +5,12 @@ import pytest
 from scipy import stats
 
 from fedgranger.inference.diagnostics import unit_roots
-from fedgranger.inference.record_traits import record_traits, shared_cycles, traits_in_words
+from fedgranger.inference.record_traits import (
+    record_traits,
+    shared_cycles,
+    traits_in_words,
+    unsearched_cycles,
+)
 from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.whitening import whiten
 from tests.state_sources import source_of
@@ -112,3 +117,14 @@ def test_numbers_equal_their_definition():
 def test_too_short_a_record_is_not_judged():
     found = traits_of(np.random.default_rng(0).normal(size=60))
     assert found == {"c0": {"kinds": []}}
+
+
+def test_a_day_that_a_short_record_hides_is_named():
+    source = source_of(np.zeros((72, 2)), (1, 1))
+    hours = np.datetime64("2026-03-01T00") + np.arange(72)
+    assert unsearched_cycles(source) == []  # no time stamps, no calendar
+    assert unsearched_cycles(source._replace(times=np.arange(72.0))) == []
+    assert unsearched_cycles(source._replace(times=hours)) == ["1d"]
+    missing = hours[np.arange(72) % 7 != 3]  # rows left out do not shorten it
+    assert unsearched_cycles(source._replace(times=missing)) == ["1d"]
+    assert unsearched_cycles(source._replace(times=hours[:40])) == []

@@ -145,8 +145,11 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     assert "Yes: they are taken from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
     assert "Only with a reservation: b, c repeat with" in section("audit", {"inference": facts})
+    short = {"audit": made_audit(NAMES) | {"clients": {}, "unsearched": ["1d", "7d"]}}
+    assert verdict(short).startswith("Only with a reservation: the record is too short to look for")
+    assert "(period = '1d,7d')" in verdict(short)
     page = render_report(made_tables(NAMES)[0], {"inference": facts}, NO_TRACE)
-    assert "Caution:</strong> b, c repeat with" in page
+    assert page.count("Only with a reservation: b, c repeat with") == 2  # also at the top
     del facts["innovation_sensor"]
     assert "knows no sensor" in section("audit", {"inference": facts})
 
