@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedgranger.config import PrivacyOptions, RunConfig
+from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, number, whole
 
@@ -98,9 +99,10 @@ class FederationOptions(ExchangeOptions):
         if self.is_local:
             return
         if self.config.test == "asymptotic" or self.config.uncertainty != "none":
+            allowed = ", ".join(f"'{name}'" for name in ("auto", *STATE_TESTS))
             raise ConfigError(
                 "test='asymptotic' and uncertainty need all data in one place; a federated run has "
-                "test='auto', 'debiased', 'readings' or 'none'"
+                f"test={allowed} or 'none'"
             )
         _check_window(self.config)
 

@@ -12,8 +12,8 @@ from fedgranger.periods import CALENDAR_REPEATS
 TITLE = "Can these p-values be trusted on this data?"
 QUOTED_LEVELS = (0.01, 0.05, 0.1, 0.5)
 NOT_TRIED = (
-    "Not tried: this run made no copies with shifted clocks. Fit with test = 'auto' or 'readings' "
-    "to know."
+    "Not tried: this run made no copies with shifted clocks. Fit with test = 'auto', "
+    "'readings' or 'nonlinear' to know."
 )
 
 
