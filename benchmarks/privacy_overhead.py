@@ -29,7 +29,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 import fedgranger as fg  # noqa: E402
-from fedgranger.cli.simulate import write_simulation  # noqa: E402
+from fedgranger.cli.simulation_files import write_simulation  # noqa: E402
 from fedgranger.client.params import known_models, write_models  # noqa: E402
 
 REPEATS = 5

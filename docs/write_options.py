@@ -6,7 +6,7 @@ from pathlib import Path
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.federation.agreed_options import ExchangeOptions
-from fedgranger.federation.watching import WatchOptions
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.option_fields import option_of
 
 PAGE = Path(__file__).with_name("options.md")

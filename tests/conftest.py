@@ -26,6 +26,7 @@ os.environ.setdefault(
 )
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("COLUMNS", None)  # workers have that of the terminal in which they were started
 
 import jax
 import numpy as np
@@ -114,6 +115,16 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_silent_while_they_work():
+    """However slow the machine is, what a command prints in a test is the same."""
+    from fedgranger.cli import console
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "MOMENT", 3600.0)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

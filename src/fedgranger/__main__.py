@@ -1,5 +1,18 @@
-"""`python -m fedgranger`."""
+"""The `fedgranger` command, also `python -m fedgranger`."""
 
-from fedgranger.cli.app import main
+from fedgranger.cli.interrupts import leave, watch_over
 
-main()
+
+def main() -> None:
+    """Run the command line; from the first line on Ctrl-C is one sentence."""
+    watch_over()
+    from fedgranger.cli.app import app
+
+    try:
+        app(prog_name="fedgranger")
+    except SystemExit as done:
+        leave(done.code)
+
+
+if __name__ == "__main__":
+    main()

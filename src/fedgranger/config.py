@@ -40,9 +40,14 @@ class EdgeTestOptions(Options):
         '"nonlinear": is there any linear, quadratic or interacting influence. '
         "\"asymptotic\" tests FedGC's own estimate with its steady-state covariance (the paper's "
         'test, which does not control false edges); "none" does not test',
+        everyday=True,
     )
     alpha: float = number(
-        0.05, "an edge is reported when its adjusted p-value is at most this", above=0, below=1
+        0.05,
+        "an edge is reported when its adjusted p-value is at most this",
+        above=0,
+        below=1,
+        everyday=True,
     )
     correction: str = choice(
         "bh", ("bh", "by", "holm", "none"), "for testing many edges: bh, by, holm or none"

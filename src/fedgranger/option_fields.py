@@ -37,6 +37,9 @@ class Option(NamedTuple):
         parse: reads it from the command line; None: numbers and true/false as such, else text.
         word: its name on the command line, where that is shorter.
         also: a second name there.
+        everyday: whether the short help (`--help`) of a command shows it; `--help-all` shows all.
+        allowed: its words, where only some are allowed; a shell completes them.
+        value: what stands for its value in the help.
     """
 
     help: str
@@ -44,6 +47,9 @@ class Option(NamedTuple):
     parse: Callable[[str], Any] | None = None
     word: str = ""
     also: str = ""
+    everyday: bool = False
+    allowed: tuple[str, ...] = ()
+    value: str = "TEXT"
 
 
 Own = TypeVar("Own", bound="Options")
@@ -144,6 +150,7 @@ def whole(
     below: int | None = None,
     words: tuple[str | None, ...] = (),
     word: str = "",
+    everyday: bool = False,
 ) -> Any:
     """A whole number, or one of some words."""
 
@@ -157,7 +164,8 @@ def whole(
             raise ConfigError(f"{name} is {value}; it must be below {below}")
         return value
 
-    return field(default=default, metadata={"option": Option(help, check, word=word)})
+    option = Option(help, check, word=word, everyday=everyday, value=f"N{_bar(words)}")
+    return field(default=default, metadata={"option": option})
 
 
 def number(
@@ -168,6 +176,7 @@ def number(
     above: float = -math.inf,
     below: float = math.inf,
     words: tuple[str | None, ...] = (),
+    everyday: bool = False,
 ) -> Any:
     """A finite number, or one of some words; 1 and 1.0 are the same."""
 
@@ -181,11 +190,16 @@ def number(
             raise ConfigError(f"{name} is {value!r}; it must {_bounds(least, above, below)}")
         return float(value)
 
-    return field(default=default, metadata={"option": Option(help, check)})
+    option = Option(help, check, everyday=everyday, value=f"NUMBER{_bar(words)}")
+    return field(default=default, metadata={"option": option})
 
 
 def _or(words: tuple[str | None, ...]) -> str:
     return "".join(f" or '{word}'" for word in words if word is not None)
+
+
+def _bar(words: tuple[str | None, ...]) -> str:
+    return "".join(f"|{word}" for word in words if word is not None)
 
 
 def _bounds(least: float, above: float, below: float) -> str:
@@ -204,20 +218,22 @@ def flag(default: bool, help: str) -> Any:
             raise ConfigError(f"{name} is {value!r}; it must be true or false")
         return value
 
-    return field(default=default, metadata={"option": Option(help, check)})
+    option = Option(help, check, allowed=("true", "false"), value="true|false")
+    return field(default=default, metadata={"option": option})
 
 
-def choice(default: str, allowed: tuple[str, ...], help: str) -> Any:
+def choice(default: str, allowed: tuple[str, ...], help: str, *, everyday: bool = False) -> Any:
     """One of some words."""
 
     def check(name: str, value: Any) -> str:
         check_choice(name, value, allowed)
         return value
 
-    return field(default=default, metadata={"option": Option(help, check)})
+    option = Option(help, check, everyday=everyday, allowed=allowed, value="|".join(allowed))
+    return field(default=default, metadata={"option": option})
 
 
-def text(default: str | None, help: str, *, also: str = "") -> Any:
+def text(default: str | None, help: str, *, also: str = "", everyday: bool = False) -> Any:
     """Any text."""
 
     def check(name: str, value: Any) -> str | None:
@@ -225,7 +241,8 @@ def text(default: str | None, help: str, *, also: str = "") -> Any:
             raise ConfigError(f"{name} is {value!r}; it must be text")
         return value
 
-    return field(default=default, metadata={"option": Option(help, check, str, also=also)})
+    option = Option(help, check, str, also=also, everyday=everyday)
+    return field(default=default, metadata={"option": option})
 
 
 def special(
@@ -233,9 +250,12 @@ def special(
     help: str,
     check: Callable[[str, Any], Any],
     parse: Callable[[str], Any] | None = None,
+    *,
+    everyday: bool = False,
 ) -> Any:
     """Whatever its own check accepts."""
-    return field(default=default, metadata={"option": Option(help, check, parse)})
+    option = Option(help, check, parse, everyday=everyday, value="VALUE")
+    return field(default=default, metadata={"option": option})
 
 
 def unknown_key(key: str, known: list[str]) -> str:

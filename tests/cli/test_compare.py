@@ -94,12 +94,12 @@ def test_an_exported_run_agrees_with_it(runs, tmp_path):
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_no_row_is_folded(runs, columns, monkeypatch):
-    from fedgranger.cli import compare
+    from fedgranger.cli import compare_screen
     from fedgranger.cli.console import Console
 
     folder, _ = runs
     console = Console(width=columns, highlight=False)
-    monkeypatch.setattr(compare, "out", console)
+    monkeypatch.setattr(compare_screen, "out", console)
     with console.capture() as capture:
         call("compare", folder / "first", folder / "first", "--all")
     rows = [line for line in capture.get().splitlines() if " -> " in line]

@@ -17,10 +17,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import fedgranger as fg
-from fedgranger.cli import fit, watch
+from fedgranger.cli import fit_screen, watch_screen
 from fedgranger.cli.app import app
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.watch import seconds_left
+from fedgranger.cli.watch_screen import seconds_left
 from fedgranger.runtime import progress
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.runtime.progress import Follower, follow, read_log
@@ -184,10 +184,10 @@ def test_an_interrupt_leaves_a_checkpoint_and_its_log(data, tmp_path, monkeypatc
     for phase, left in (("local models", None), ("training", KEPT)):
         report = functools.partial(interrupt, phase)
         monkeypatch.setattr(
-            fit, "progress_report", functools.partial(contextlib.nullcontext, report)
+            fit_screen, "progress_report", functools.partial(contextlib.nullcontext, report)
         )
         with pytest.raises(SystemExit) as stopped:
-            fit.run_fit(data, folder, DataOptions(), config)
+            fit_screen.run_fit(data, folder, DataOptions(), config)
         assert stopped.value.code == 130
         found = sorted(path.name for path in folder.iterdir()) if folder.exists() else None
         assert found == left
@@ -219,7 +219,7 @@ def test_an_uncertainty_run_shows_its_covariance(finished, monkeypatch):
     table = pd.DataFrame(rows, columns=["round", "client", "cause", "quantity", "total"])
     found = Propagation(("a", "b"), "joint", table, {}, {}, {}, {})
     result = dataclasses.replace(fg.Result.load(finished), uncertainty=found)
-    monkeypatch.setattr(watch.Result, "load", lambda _: result)
+    monkeypatch.setattr(watch_screen.Result, "load", lambda _: result)
     output = call("watch", finished, "--once").output
     assert "covariance of Â along training (sum of traces): 8 -> 1 █" in output
 
@@ -234,7 +234,7 @@ def test_a_pipe_gets_plain_lines_and_ctrl_c_leaves(tmp_path, monkeypatch):
         if (outcome := next(looks)) is not None:
             raise outcome
 
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    monkeypatch.setattr(watch_screen.time, "sleep", sleep)
     result = call("watch", folder, "--interval", 7)
     assert result.exit_code == 0
     first, last = result.output.splitlines()  # what has not changed is not said again
@@ -258,7 +258,7 @@ def test_the_watch_ends_with_the_run(finished, tmp_path, monkeypatch):
         else:
             write(folder, made_log(end="done"))
 
-    monkeypatch.setattr(watch.time, "sleep", finish)
+    monkeypatch.setattr(watch_screen.time, "sleep", finish)
     result = call("watch", folder)
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -352,7 +352,7 @@ def test_the_picture_fits_the_terminal(tmp_path, columns):
     log[2:2] = [{**log[1], "local_loss": 1 / (k + 1)} for k in range(48)]
     console = Console(width=columns, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(watch.snapshot(tmp_path / "r", log, time.time()))
+        console.print(watch_screen.snapshot(tmp_path / "r", log, time.time()))
     lines = capture.get().splitlines()
     names = [line[:12].strip() for line in lines]
     assert [name for name in names if name] == [
@@ -383,12 +383,12 @@ def test_time_left_by_hand():
 
 
 def test_sparkline():
-    assert watch.sparkline([1, 2, 3]) == "▁▅█" or watch.sparkline([1, 2, 3]) == "▁▄█"
-    assert watch.sparkline([2, 2]) == "▁▁"
-    assert watch.sparkline([1.0]) == "▁"
-    assert watch.sparkline([1, 10, 100, 1000])[1] == "▃"  # logarithmic
-    assert len(watch.sparkline(list(range(100)), 24)) == 24
-    assert watch.sparkline(list(range(100)), 24)[-1] == "█"
+    assert watch_screen.sparkline([1, 2, 3]) == "▁▅█" or watch_screen.sparkline([1, 2, 3]) == "▁▄█"
+    assert watch_screen.sparkline([2, 2]) == "▁▁"
+    assert watch_screen.sparkline([1.0]) == "▁"
+    assert watch_screen.sparkline([1, 10, 100, 1000])[1] == "▃"  # logarithmic
+    assert len(watch_screen.sparkline(list(range(100)), 24)) == 24
+    assert watch_screen.sparkline(list(range(100)), 24)[-1] == "█"
 
 
 def snapshot_of(k, c, chunks):
@@ -489,8 +489,8 @@ def test_variances_are_followed_while_they_are_propagated(tmp_path):
         follower.begin(f"uncertainty {done}")
     log = read_log(tmp_path)
     assert [line["variance"] for line in log[1:]] == [1.0, 0.5, 0.5, 0.25]
-    assert "variance 0.25" in watch.plain_line(log)
-    assert "variance" not in watch.plain_line(made_log())
+    assert "variance 0.25" in watch_screen.plain_line(log)
+    assert "variance" not in watch_screen.plain_line(made_log())
     seen = []
     panel, _ = fg.simulate(2, 300, seed=3)
     config = formula_config(state_dim=2, passes=1, tolerance=0.0)

@@ -11,8 +11,9 @@ from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.questions import Site
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watcher import Watcher
-from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.federation.watching import watch_protocol
 from tests.federation.loopback import LoopbackEngine
 
 OPEN = SitePolicy(**UNLIMITED)

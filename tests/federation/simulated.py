@@ -25,9 +25,10 @@ from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import Store
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watcher import Watcher
-from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.settings import with_alarm
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import require_normal
@@ -328,7 +329,7 @@ class WatchCase(Case):
     """New data of a small run that was made before; a client is shaken half-way."""
 
     def __init__(self, config, num_steps=60, **options):
-        watch = WatchOptions(steps=13, quiet=10)
+        watch = WatchOptions(steps=13, calm_steps=10)
         whole = fg.simulate(2, 200 + num_steps, sensor_dims=3, state_dims=1, seed=5)[0]
         training, new = whole.slice(0, 200), whole.slice(200, 200 + num_steps)
         with warnings.catch_warnings():

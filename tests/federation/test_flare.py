@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedgranger as fg
-from fedgranger.cli import demo
+from fedgranger.cli import demo_screen as demo
 from fedgranger.cli.app import app
 from fedgranger.client.params import read_models, write_models
 from fedgranger.data.panel import Panel

@@ -15,8 +15,8 @@ from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import load_normal
-from fedgranger.federation.watching import WatchOptions
 from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
 from fedgranger.rca.knowledge import knowledge_of

@@ -64,7 +64,7 @@ def test_no_block_is_left_out():
 
 @functools.cache
 def help_of(path):
-    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "250"})
+    done = CliRunner().invoke(app, [*path, "--help-all"], env={"COLUMNS": "250"})
     assert done.exit_code == 0, path
     return done.output
 

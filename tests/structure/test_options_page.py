@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from fedgranger.cli.app import app
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
-from fedgranger.federation.watching import WatchOptions
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.option_fields import option_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,7 +32,7 @@ def test_commands_have_every_option(monkeypatch):
         ("simulate", SimulationOptions),
         ("rca", WatchOptions),
     ):
-        said = CliRunner().invoke(app, [command, "--help"]).output
+        said = CliRunner().invoke(app, [command, "--help-all"]).output
         declared = {one.name: option_of(one) for one in fields(kind)}
         words = [(declared[name].word or name).replace("_", "-") for name in kind.names()]
         missing = [word for word in words if f"--{word}" not in said]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedgranger._version import __version__
+from fedgranger.cli.command_line import CommandGroup
 from fedgranger.cli.lazy import lazy_group
 
 _SENTENCES = {
@@ -38,11 +39,10 @@ COMMANDS = {name: (f"fedgranger.cli.{name}", text) for name, text in _SENTENCES.
 for _entry in entry_points(group="fedgranger.commands"):
     COMMANDS |= _entry.load()
 
-app = typer.Typer(
+app = CommandGroup(
     cls=lazy_group(COMMANDS),
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    add_completion=True,
     help="Federated Granger causality: which party drives which, without sharing raw data.",
 )
 
@@ -61,8 +61,3 @@ def options(
     ] = False,
 ) -> None:
     """Options before the command."""
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

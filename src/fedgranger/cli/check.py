@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedgranger.cli.console import Json, friendly, print_line
+from fedgranger.cli.command_line import examples
+from fedgranger.cli.console import Json, busy, print_line
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.json_output import print_json
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import PanelOptions
-from fedgranger.runtime.data_check import check_data, screen_lines
 
 
+@examples(
+    "fedgranger check plant/",
+    "fedgranger check historian.csv --partition clients.toml",
+    "fedgranger check plant/ --json | jq .command",
+)
 @friendly
 @with_options(PanelOptions)
 def check(
@@ -27,9 +33,13 @@ def check(
 
     Exit status 0: the command on the last line works; 2: something that no option mends.
     """
-    found = check_data(data, **asdict(PanelOptions.from_mapping(given)))
+    options = PanelOptions.from_mapping(given)
+    with busy(f"reading {data}"):
+        from fedgranger.runtime.data_check import check_data, screen_lines
+
+        found = check_data(data, **asdict(options))
     if json_output:
-        typer.echo(json.dumps(found.to_mapping(), indent=1, ensure_ascii=False))
+        print_json(found.to_mapping())
     else:
         for line in screen_lines(found):
             print_line(line)

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pandas as pd
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import Correction, Json, check_level, friendly, out, print_line
-from fedgranger.data.known_graph import read_known_graph
+from fedgranger.cli.command_line import examples
+from fedgranger.cli.console import Correction, Json, busy, check_level
+from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
-from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
-from fedgranger.inference.decision import CORRECTIONS
-from fedgranger.option_fields import check_choice
-from fedgranger.results import Result
-from fedgranger.text import format_digits
-
-COLOURS = {
-    "appeared": "green",
-    "extra": "yellow",
-    "disappeared": "red",
-    "missed": "red",
-    "absent": "dim",
-    "not tested": "dim",
-}
 
 
+@examples(
+    "fedgranger compare run-january run-june",
+    "fedgranger compare run plant.graphml --all",
+)
 @friendly
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
@@ -50,105 +37,10 @@ def compare(
 ) -> None:
     """Say which edges appeared, disappeared or stayed between two runs, or against a graph."""
     check_level(alpha)
-    if correction is not None:
-        check_choice("--correction", correction, CORRECTIONS)
     if first.is_file():
         raise RunError(f"{first}: is a file; give the run folder first, then the known graph")
-    result = Result.load(first)
-    if second.is_file():
-        graph = read_known_graph(second, result.clients)
-        found = compare_with_graph(result, graph, alpha=alpha, correction=correction)
-    else:
-        found = compare_runs(result, Result.load(second), alpha=alpha, correction=correction)
-    if json_output:
-        typer.echo(json.dumps(_plain(found, first, second, all_pairs)))
-        return
-    _show(found, first, second, all_pairs)
+    with busy(f"reading {first} and {second}"):
+        from fedgranger.cli.compare_screen import find_changes, show_changes
 
-
-def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None:
-    print_line(found.headline)
-    out.print(f"[dim]1:[/] {escape(str(first))}   [dim]2:[/] {escape(str(second))}", soft_wrap=True)
-    rows = _shown(found.edges, all_pairs)
-    if len(rows):
-        out.print()
-        out.print(_edge_changes(rows))
-    if second.is_dir() and (found.only_first or found.only_second):
-        out.print()
-    for number, clients in ((1, found.only_first), (2, found.only_second)):
-        for name, count in clients.items() if second.is_dir() else ():
-            edges = f"{count} supported edge{'' if count == 1 else 's'}"
-            print_line(f"client '{name}' is only in {number}: {edges} with it not compared")
-    if second.is_dir():
-        _show_settings(found)
-    if found.notes:
-        out.print()
-    for note in found.notes:
-        out.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
-
-
-def _shown(edges: pd.DataFrame, all_pairs: bool) -> pd.DataFrame:
-    shown = [all_pairs or change not in ("absent", "not tested") for change in edges["change"]]
-    return edges.loc[shown]
-
-
-def _edge_changes(rows: pd.DataFrame) -> Table:
-    """Both runs' values in one cell, so that the table fits a terminal of 80 columns."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("", "cause", "effect", "strength", "q"):
-        table.add_column(name, no_wrap=name not in ("cause", "effect"), overflow="fold")
-    has_intervals = "intervals" in rows and bool(rows["intervals"].notna().any())
-    if has_intervals:
-        table.add_column("intervals", no_wrap=True)
-    for row in rows.to_dict("records"):
-        cells = [row["change"], escape(row["cause"]), escape(row["effect"])]
-        cells += [_both(row, "strength", 3), _both(row, "q_value", 2)]
-        if has_intervals:
-            cells.append(row["intervals"] or "")
-        table.add_row(*cells, style=COLOURS.get(row["change"]))
-    return table
-
-
-def _both(row: dict[Any, Any], name: str, digits: int) -> str:
-    if name in row:
-        return format_digits(row[name], digits, empty="?")
-    first, second = (
-        format_digits(row[f"{name}_{which}"], digits, empty="?") for which in ("first", "second")
-    )
-    return f"{first:>7} -> {second}"
-
-
-def _show_settings(found: Comparison) -> None:
-    data = {True: "the same data", False: "different data", None: "data not known to be the same"}
-    out.print(f"\n{data[found.is_same_data]}, ", end="")
-    if found.settings.empty:
-        out.print("the same options")
-        return
-    out.print("different options:")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("option", "1", "2"):
-        table.add_column(name, overflow="fold")
-    for _, row in found.settings.iterrows():
-        table.add_row(*(escape(str(value)) for value in row))
-    out.print(table)
-
-
-def _plain(found: Comparison, first: Path, second: Path, all_pairs: bool) -> dict[str, Any]:
-    rows = [
-        {name: None if pd.isna(value) else value for name, value in row.items()}
-        for row in _shown(found.edges, all_pairs).to_dict("records")
-    ]
-    return {
-        "headline": found.headline,
-        "first": str(first),
-        "second": str(second),
-        "edges": rows,
-        "only_first": found.only_first,
-        "only_second": found.only_second,
-        "is_same_data": found.is_same_data,
-        "settings": {
-            row["option"]: [row["first"], row["second"]]
-            for row in found.settings.to_dict("records")
-        },
-        "notes": list(found.notes),
-    }
+        found = find_changes(first, second, alpha, correction)
+    show_changes(found, first, second, all_pairs, json_output=json_output)

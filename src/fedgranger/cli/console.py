@@ -1,92 +1,67 @@
-"""What every command shares: consoles, progress bars, errors as exit codes."""
+"""What every command prints with: the answer on stdout, everything beside it on stderr."""
 
 from __future__ import annotations
 
-import functools
+import os
 import sys
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+import threading
+import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
 
-from fedgranger.errors import (
-    ConfigError,
-    ConvergenceWarning,
-    FedGrangerError,
-    InferenceWarning,
-    StabilityWarning,
-)
+from fedgranger.cli.interrupts import INTERRUPTED
+from fedgranger.errors import ConfigError
 
-# In a pipe or a file tables need no folding at 80 columns.
-out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
-err = Console(stderr=True, highlight=False)
-INTERRUPTED = 130
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console without codes for colours where NO_COLOR is set or nobody looks.
+
+    In a pipe or a file tables need no folding at 80 columns, unless COLUMNS says so.
+    """
+    is_seen = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        width=None if is_seen or stderr else 160,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
+
+
+out = make_console()
+err = make_console(stderr=True)
+MOMENT = 0.3
+"""Seconds after which a command says what it is doing."""
 NOTHING_TESTED = 3
 """Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
-OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
-Command = TypeVar("Command", bound=Callable[..., Any])
 Run = Annotated[Path, typer.Argument(help="Run folder.")]
 Level = Annotated[float | None, typer.Option(help="Another level than the run's.")]
 Correction = Annotated[str | None, typer.Option(help="Another correction: bh, by, holm or none.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")]
 
 
-def friendly(command: Command) -> Command:
-    """Turn the user's mistakes into one sentence and exit code 2, our warnings into lines.
+class Amount:
+    """How much the running command prints: less with --quiet, more with --verbose."""
 
-    A command may leave with an exit code of its own; its warnings are printed first.
-    """
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        result, status = None, None
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                for category in OURS:
-                    warnings.simplefilter("always", category)
-                try:
-                    result = command(*args, **kwargs)
-                except typer.Exit as leave:
-                    status = leave
-        except FedGrangerError as error:
-            fail(str(error))
-        except ValueError as error:
-            if type(error).__name__ != "LinAlgError":  # numpy's; most commands do not import it
-                raise
-            fail(f"a matrix could not be computed with ({error}); check the scale of the data")
-        except OSError as error:
-            fail(f"{error.filename or 'file'}: {error.strerror or error}")
-        for warning in caught:
-            if issubclass(warning.category, OURS):
-                print_warning(str(warning.message))
-            else:
-                warnings.warn_explicit(
-                    warning.message, warning.category, warning.filename, warning.lineno
-                )
-        if status is not None:
-            raise status
-        return result
-
-    return run  # type: ignore[return-value]
+    is_quiet = False
+    is_verbose = False
 
 
 def print_line(sentence: str) -> None:
     """Print a sentence of the answer: never folded, and brackets in names are no markup."""
     out.print(escape(sentence), soft_wrap=True)
+
+
+def print_more(sentence: str) -> None:
+    """Print a sentence that --quiet leaves out: where something was written, and the like."""
+    if not Amount.is_quiet:
+        print_line(sentence)
 
 
 def print_beside(sentence: str, mark: str = "") -> None:
@@ -104,54 +79,72 @@ def print_warning(sentence: str) -> None:
     print_beside(sentence, "[yellow]warning:[/] ")
 
 
+def print_error(sentence: str) -> None:
+    """Print what went wrong, also with --quiet; with --verbose where in the code."""
+    err.quiet = False
+    if Amount.is_verbose and sys.exc_info()[0] is not None:
+        print_beside(traceback.format_exc())
+    print_beside(sentence, "[red]error:[/] ")
+
+
+def print_interrupted(hint: str = "") -> None:
+    """Print that Ctrl-C ended the command, and what can be done."""
+    err.quiet = False
+    print_beside(f": {hint}" if hint else "", "[yellow]interrupted[/]")
+
+
+def leave_interrupted(hint: str = "") -> NoReturn:
+    """End the command after Ctrl-C; with a hint it is printed here, else at the end."""
+    if hint:
+        print_interrupted(hint)
+        sys.exit(INTERRUPTED)
+    raise typer.Exit(INTERRUPTED)
+
+
+def fail(message: str) -> NoReturn:
+    """Print one sentence and leave with exit code 2."""
+    print_error(message)
+    raise typer.Exit(2)
+
+
 def check_level(alpha: float | None) -> None:
     """Refuse a level of the tests that is none."""
     if alpha is not None and not 0 < alpha < 1:
         raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
 
 
-def make_table(
-    columns: Iterable[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    left: Collection[str] = ("client",),
-    no_wrap: bool = False,
-) -> Table:
-    """A table without lines; columns are of numbers, on the right, but for those named."""
-    table = Table(box=None, header_style="bold")
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=no_wrap)
-    for cells in rows:
-        table.add_row(*cells)
-    return table
-
-
-def fail(message: str) -> NoReturn:
-    """Print one sentence and leave with exit code 2."""
-    print_beside(message, "[red]error:[/] ")
-    raise typer.Exit(2)
+def check_new_file(path: Path | None, *, force: bool, option: str = "--out") -> None:
+    """Refuse to replace a file that --force does not give up."""
+    if path is not None and path.is_file() and not force:
+        raise ConfigError(
+            f"{path}: is there already; add --force to replace it, or give {option} another name"
+        )
 
 
 @contextmanager
-def progress_report() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a (what, done, total) callback that draws one bar with time left per task."""
-    columns = (
-        TextColumn("{task.description:<13}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    disabled = not sys.stderr.isatty()
-    with Progress(*columns, console=err, disable=disabled) as progress:
-        tasks: dict[str, Any] = {}
+def busy(what: str) -> Iterator[None]:
+    """Say on the error stream what is being done, when it takes longer than a moment.
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
+    In a terminal the line goes when it is done.
+    """
+    shown = threading.Event()
 
-        yield report
-        for task in progress.tasks:  # training may converge before its last allowed pass
-            progress.update(task.id, total=task.completed)
+    def show() -> None:
+        shown.set()
+        sys.stderr.write(f"{what} …" + ("\r" if is_drawn else "\n"))
+        sys.stderr.flush()
+
+    is_drawn = err.is_terminal and not err.is_dumb_terminal
+    timer = threading.Timer(MOMENT, show)
+    timer.daemon = True
+    if what and not Amount.is_quiet:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if timer.ident is not None:
+            timer.join()
+        if shown.is_set() and is_drawn:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

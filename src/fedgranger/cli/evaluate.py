@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
-from rich.table import Table
 
-from fedgranger.cli.console import Json, Run, friendly, make_table, out, print_note
-from fedgranger.cli.tables import score_table
-from fedgranger.data.known_graph import read_known_graph
-from fedgranger.data.truth import Truth
-from fedgranger.edge_test_kinds import EDGE_TESTS
-from fedgranger.evaluation.metrics import evaluate as score
-from fedgranger.results import Result
-from fedgranger.run_folder import write_atomically
-from fedgranger.text import format_digits
-
-ENTRY_LEVELS = ("entries_across", "entries_all")
+from fedgranger.cli.command_line import examples
+from fedgranger.cli.console import Json, Run, busy
+from fedgranger.cli.friendly import friendly
 
 
+@examples(
+    "fedgranger evaluate run --truth data/truth.json",
+    "fedgranger evaluate run --truth known-edges.csv --json",
+)
 @friendly
 def evaluate(
     run: Run,
@@ -36,55 +29,9 @@ def evaluate(
     json_output: Json = False,
 ) -> None:
     """Compare a run with what is known to be true; also written to RUN/evaluation.json."""
-    result = Result.load(run)
-    known = read_known_graph(truth)
-    scores = _score_edges(result, truth) if known.truth is None else score(result, known.truth)
-    text = json.dumps(scores, indent=1) + "\n"
-    write_atomically(run / "evaluation.json", lambda path: path.write_text(text, encoding="utf-8"))
-    if json_output:
-        typer.echo(json.dumps(scores))
-        return
-    out.print(_edge_score_table(scores) if known.truth is None else score_table(scores))
-    tested = next((scores[kind] for kind in EDGE_TESTS if kind in scores), {})
-    coverage = tested.get("coverage", {})
-    for name, label in (("null_entries", "zero entries"), ("all_entries", "all entries")):
-        if coverage.get(name) is not None:
-            out.print(f"intervals that hold the true value, {label}: {coverage[name]:.3f}")
+    with busy(f"reading {run}"):
+        from fedgranger.cli.evaluate_screen import show_scores
+        from fedgranger.results import Result
 
-
-def _score_edges(result: Result, path: Path) -> dict[str, Any]:
-    """Scores against a graph that says nothing about entries: only those of whole edges."""
-    known = read_known_graph(path, result.clients)
-    dims = dict(zip(result.clients, result.state_dims, strict=True))
-    entries = np.full((sum(dims.values()), sum(dims.values())), np.nan)
-    scores = score(result, Truth(result.clients, tuple(sorted(known.edges)), entries, dims))
-    for kind in (*EDGE_TESTS, "fedgc"):
-        for level in ENTRY_LEVELS:
-            scores.get(kind, {}).pop(level, None)
-        scores.get(kind, {}).get("coverage", {})["all_entries"] = None
-    silent = [f"'{name}'" for name in result.clients if name not in known.clients]
-    if silent:
-        print_note(f"{path} does not name {', '.join(silent)}: taken as without edges")
-    return scores
-
-
-def _edge_score_table(scores: dict[str, Any]) -> Table:
-    """One column per estimate; what is undefined or was not decided is a dash."""
-    kinds = [kind for kind in (*EDGE_TESTS, "fedgc") if kind in scores]
-    labels = {
-        "F1": "f1",
-        "AUC-ROC": "auc_roc",
-        "AUC-PR": "auc_pr",
-        "edges not found": "fn",
-        "false edges": "fp",
-        "share of false edges": "fdr",
-        "type I error": "type_1_error",
-        "power": "power",
-    }
-    edges = scores[kinds[0]]["edges"]
-    rows = (
-        (label, *(format_digits(scores[kind]["edges"].get(key)) for kind in kinds))
-        for label, key in labels.items()
-    )
-    first = f"{edges['num_true']} of {edges['num_possible']} pairs are edges"
-    return make_table((first, *kinds), rows, left=(first,))
+        result = Result.load(run)
+    show_scores(result, run, truth, json_output=json_output)

@@ -7,25 +7,43 @@ from typing import Annotated
 
 import typer
 
-from fedgranger.cli.console import Correction, Level, Run, friendly, print_beside
-from fedgranger.errors import ConfigError, RunError
-from fedgranger.export.formats import FORMATS, export_text
-from fedgranger.results import Result
-from fedgranger.run_folder import write_atomically
+from fedgranger.cli.command_line import examples
+from fedgranger.cli.console import (
+    Correction,
+    Force,
+    Level,
+    Run,
+    busy,
+    check_level,
+    check_new_file,
+    print_beside,
+)
+from fedgranger.cli.friendly import friendly
+from fedgranger.errors import RunError
+from fedgranger.option_fields import check_choice
+
+FORMATS = ("graphml", "dot", "json", "csv")
 
 
+@examples(
+    "fedgranger export run --format graphml --out graph.graphml",
+    "fedgranger export run --format dot | dot -Tsvg > graph.svg",
+)
 @friendly
 def export(
     run: Run,
     format_name: Annotated[
         str,
         typer.Option(
-            "--format", help="graphml, dot (Graphviz), json (node-link: d3, networkx) or csv."
+            "--format",
+            help="graphml, dot (Graphviz), json (node-link: d3, networkx) or csv.",
+            autocompletion=lambda: list(FORMATS),
         ),
     ],
     out_file: Annotated[
         Path | None, typer.Option("--out", help="File to write; default the terminal.")
     ] = None,
+    force: Force = False,
     alpha: Level = None,
     correction: Correction = None,
     all_edges: Annotated[
@@ -33,11 +51,17 @@ def export(
     ] = False,
 ) -> None:
     """Write the graph of a run for another tool."""
-    if format_name not in FORMATS:
-        raise ConfigError(f"--format is '{format_name}'; it must be one of {', '.join(FORMATS)}")
+    check_choice("--format", format_name, FORMATS)
+    check_level(alpha)
     if out_file is not None and out_file.is_dir():
         raise RunError(f"{out_file}: is a folder; give --out a file")
-    result = Result.load(run)
+    check_new_file(out_file, force=force)
+    with busy(f"reading {run}"):
+        from fedgranger.export.formats import export_text
+        from fedgranger.results import Result
+        from fedgranger.run_folder import write_atomically
+
+        result = Result.load(run)
     text = export_text(result, format_name, alpha=alpha, correction=correction, all_edges=all_edges)
     if out_file is None:
         typer.echo(text, nl=False)

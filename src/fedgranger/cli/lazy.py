@@ -11,37 +11,43 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+
+from fedgranger.cli.command_line import Command, CommandGroup, Group
+from fedgranger.cli.console import busy
+
+HELP = {"-h", "--help", "--help-all"}
 
 
-def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
-    """A class for `typer.Typer(cls=...)`; commands registered in the usual way come first.
+def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
+    """A class for `CommandGroup(cls=...)`; commands registered in the usual way come first.
 
     `commands` has by name the module that defines the command under this name and the sentence that
     the list of commands shows.
     """
 
-    class Group(TyperGroup):
+    class LazyGroup(Group):
         """Shows sentences, imports what is called."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             for name, (_, sentence) in commands.items():
-                self.commands[name] = TyperCommand(name, help=sentence)
+                self.commands[name] = Command(name, help=sentence)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
-                command = load_command(name, commands[name][0])
+                is_asked = bool(HELP & set(rest)) or ctx.resilient_parsing or not rest
+                command = load_command(name, commands[name][0], is_silent=is_asked)
             return name, command, rest
 
-    return Group
+    return LazyGroup
 
 
-def load_command(name: str, module: str) -> Any:
+def load_command(name: str, module: str, *, is_silent: bool = True) -> Any:
     """Import a command, or a group of commands, and prepare it for the command line."""
-    found = getattr(import_module(module), name)
-    holder = typer.Typer(add_completion=False)
+    with busy("" if is_silent else f"starting {name}"):
+        found = getattr(import_module(module), name)
+    holder = CommandGroup()
     holder.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)

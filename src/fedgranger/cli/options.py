@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.data.reading_options import PanelOptions
@@ -43,18 +42,10 @@ def with_options(
     """
     declared = {one.name: one for one in fields(kind) if one.name in kind.names()}
     subjects = {name: subject for subject, own in kind.subjects().items() for name in own}
-    added = []
-    for name, one in declared.items():
-        words = (option_of(one).word or name, option_of(one).also)
-        option = typer.Option(
-            *(f"--{word.replace('_', '-')}" for word in words if word),
-            help=_help(option_of(one), defaults.get(name, one.default)),
-            metavar="VALUE",
-            rich_help_panel=subjects[name].replace("_", " ").capitalize(),
-        )
-        only = inspect.Parameter.KEYWORD_ONLY
-        annotation = Annotated[str | None, option]
-        added.append(inspect.Parameter(name, only, default=None, annotation=annotation))
+    added = [
+        _parameter(name, option_of(one), defaults.get(name, one.default), subject=subjects[name])
+        for name, one in declared.items()
+    ]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -103,6 +94,19 @@ def _parse(option: Option, words: str) -> Any:
     return value if isinstance(value, bool | int | float) else words
 
 
-def _help(option: Option, default: Any) -> str:
+def _parameter(name: str, option: Option, default: Any, *, subject: str) -> inspect.Parameter:
+    """An option of a command; in the short help only if it is an everyday one."""
     end = "" if default in (None, "") else f" Default: {default}."
-    return escape(f"{option.help[0].upper()}{option.help[1:]}.{end}")
+    declared = typer.Option(
+        *(f"--{word.replace('_', '-')}" for word in (option.word or name, option.also) if word),
+        help=f"{option.help[0].upper()}{option.help[1:]}.{end}",
+        metavar=option.value,
+        rich_help_panel=None if option.everyday else subject.replace("_", " ").capitalize(),
+        autocompletion=(lambda: list(option.allowed)) if option.allowed else None,
+    )
+    return _keyword(name, Annotated[str | None, declared], default=None)
+
+
+def _keyword(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
+    only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, only, default=default, annotation=annotation)

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from typer.core import TyperGroup
 
-from fedgranger.cli.console import (
-    Json,
-    friendly,
-    make_table,
-    out,
-    print_line,
-    progress_report,
-)
+from fedgranger.cli.command_line import CommandGroup, Group, examples
+from fedgranger.cli.console import Json, busy
+from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.config import PrivacyOptions
-from fedgranger.errors import ConfigError, RunError
-from fedgranger.federation.policy import POLICY_FILE, read_policy
-from fedgranger.federation.release_ledger import ReleaseLedger, spent
-from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.flare.settings import state_folder
-from fedgranger.manifest_types import PrivacyFacts
-from fedgranger.privacy.accounting import epsilon_of
-from fedgranger.privacy.paper_formulas import noise_of, step_sensitivity, whole_run
-from fedgranger.results import Result
-from fedgranger.runtime.privacy_plan import PlannedSystem, PlanRow, make_plan, read_system
-
-NO_NOISE = "no noise was added: whoever received the messages has the states as they are"
-DIRECTIONS = {
-    "to-server": "noise on every client's messages protects from the server and from all others",
-    "to-clients": "the server is trusted; noise on its gradients protects clients from each other",
-}
+from fedgranger.errors import ConfigError
 
 
-class _ShowByDefault(TyperGroup):
+class _ShowByDefault(Group):
     """`privacy FOLDER` is `privacy show FOLDER`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -50,7 +25,7 @@ class _ShowByDefault(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-privacy = typer.Typer(
+privacy = CommandGroup(
     cls=_ShowByDefault,
     no_args_is_help=True,
     help="Say what a run has told of single measurements, or would tell and still find.",
@@ -58,6 +33,7 @@ privacy = typer.Typer(
 
 
 @privacy.command()
+@examples("fedgranger privacy run", "fedgranger privacy kits/client-a --json")
 @friendly
 def show(
     folder: Annotated[Path, typer.Argument(help="Run folder, or a client's kit.")],
@@ -67,83 +43,10 @@ def show(
 
     A site's kit shows its own ledger, over all runs.
     """
-    if (folder / POLICY_FILE).exists():
-        _show_site(folder, json_output=json_output)
-        return
-    facts = Result.load(folder).manifest.get("privacy")
-    if json_output:
-        typer.echo(json.dumps(facts, indent=1))
-    elif facts is None:
-        print_line(NO_NOISE)
-    else:
-        _show_run(facts)
+    with busy(f"reading {folder}"):
+        from fedgranger.cli.privacy_screen import show_costs
 
-
-def _show_run(facts: PrivacyFacts) -> None:
-    print_line(f"ε = {facts['epsilon']:.3g} at δ = {facts['delta']:g}: {facts['neighbours']}")
-    print_line(DIRECTIONS[facts["direction"]])
-    rows, missing = [], {}
-    for name, client in facts["clients"].items():
-        for row in client["messages"]:
-            cells = (row["message"], str(row["times"]), f"{row['size']:.3g}")
-            rows.append((escape(name), *cells, f"{row['epsilon']:.3g}"))
-        rows.append((escape(name), "all together", "", "", f"{client['epsilon']:.3g}"))
-        for line in client["not_covered"]:
-            missing.setdefault(line, []).append(name)
-    out.print(
-        make_table(("client", "message", "times", "μ", "ε"), rows, left=("client", "message"))
-    )
-    noisy = {name: c["added_noise"] for name, c in facts["clients"].items() if c["added_noise"]}
-    for name, noise in noisy.items():
-        share = facts["clients"][name]["clipped_share"]
-        print_line(
-            f"{name}: noise of {noise:.3g} standard deviations of a state; about "
-            f"{100 * share:.2g} % of its states were clipped"
-        )
-    print_line("\nnot covered by ε:")
-    for line, names in missing.items():
-        who = "" if len(names) == len(facts["clients"]) else f" ({', '.join(names)})"
-        print_line(f"- {line}{who}")
-
-
-def _show_site(kit: Path, *, json_output: bool) -> None:
-    policy = read_policy(kit / POLICY_FILE)
-    store = Store(DiskFiles(state_folder(kit)))
-    entries = ReleaseLedger(store, policy).entries()
-    total = spent(entries, policy.delta)
-    if json_output:
-        rows = [
-            {**e._asdict(), **{n: str(getattr(e, n)) for n in ("first", "last", "interval")}}
-            for e in entries
-        ]
-        typer.echo(
-            json.dumps(
-                {
-                    "epsilon": _json_number(total),
-                    "delta": policy.delta,
-                    "budget": _json_number(policy.epsilon),
-                    "releases": [{**r, "size": _json_number(r["size"])} for r in rows],
-                },
-                indent=1,
-            )
-        )
-        return
-    limit = "no limit" if policy.epsilon == math.inf else f"of at most {policy.epsilon:g}"
-    print_line(
-        f"told so far: ε = {total:.3g} ({limit}) at δ = {policy.delta:g}: {policy.near.words()}"
-    )
-    rows = []
-    for entry in entries:
-        when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M")
-        cost = epsilon_of(entry.size, policy.delta)
-        rows.append((when, escape(entry.run), entry.message, f"{entry.size:.3g}", f"{cost:.3g}"))
-    left = ("charged", "run", "message")
-    out.print(make_table((*left, "μ", "ε alone"), rows, left=left))
-
-
-def _json_number(value: float) -> float | None:
-    """JSON has no infinity; None: no noise, or no limit."""
-    return value if math.isfinite(value) else None
+    show_costs(folder, json_output=json_output)
 
 
 @dataclass(frozen=True)
@@ -152,6 +55,10 @@ class PlanOptions(PrivacyOptions):
 
 
 @privacy.command()
+@examples(
+    "fedgranger privacy plan --clients 6 --steps 10000",
+    "fedgranger privacy plan --data plant/ --strength 0.3 --epsilons 1,2,4,8",
+)
 @friendly
 @with_options(PlanOptions)
 def plan(
@@ -187,65 +94,10 @@ def plan(
     options = PlanOptions.from_mapping(given)
     if options.privacy != "to-server":
         raise ConfigError("a plan is for privacy='to-server', noise on what the clients send")
-    values = _numbers(epsilons)
-    with progress_report() as report:
+    with busy("planning"):
+        from fedgranger.cli.privacy_screen import read_numbers, show_plan
+        from fedgranger.runtime.privacy_plan import read_system
+
+        values = read_numbers(epsilons)
         system = read_system(data, states, clients, steps)
-        rows = make_plan(system, options, values, strength, report)
-    if json_output:
-        typer.echo(json.dumps([row._asdict() for row in rows], indent=1))
-        return
-    _show_plan(system, options, rows, strength)
-    if paper:
-        _show_paper(values, options.delta, system.num_steps)
-
-
-def _show_plan(
-    system: PlannedSystem, options: PrivacyOptions, rows: list[PlanRow], strength: float
-) -> None:
-    terms = options.terms
-    if terms is None:
-        raise RunError("the plan has no noise")
-    print_line(
-        f"{system.name}, {system.num_steps} time steps; δ = {terms.delta:g}: "
-        f"{terms.neighbours.words()}"
-    )
-    found = f"chance to find {strength:g}"
-    columns = ("ε", "noise / state s.d.", found, "found with 80 %", "steps needed")
-    cells = [
-        (
-            "∞" if row.epsilon is None else f"{row.epsilon:.3g}",
-            f"{row.noise:.3g}",
-            f"{row.power:.2f}",
-            f"{row.detectable:.3g}",
-            f"{row.steps_needed:.3g}",
-        )
-        for row in rows
-    ]
-    out.print(make_table(columns, cells))
-    print_line(
-        f"an influence of strength {strength:g} (Frobenius norm of its block), level 5 %, the "
-        "median over pairs; 'steps needed' for 80 %; the latent test, one lag"
-    )
-
-
-def _show_paper(epsilons: list[float], delta: float, num_steps: int) -> None:
-    """The paper's formula beside what it covers; see `privacy.paper_formulas`."""
-    print_line("")
-    for epsilon in epsilons:
-        sigma = noise_of(step_sensitivity(1.0), epsilon, delta)
-        whole = whole_run(epsilon, delta, num_steps)
-        print_line(
-            f"the paper's formula per step: ε = {epsilon:g} by noise of {sigma:.3g} clipping "
-            "bounds, which covers one message of one step; the whole run of "
-            f"{num_steps} steps by it: ε = {whole:.3g} where one change moves them all"
-        )
-
-
-def _numbers(words: str) -> list[float]:
-    try:
-        values = [float(part) for part in words.split(",")]
-    except ValueError:
-        values = []
-    if not values or not all(0 < value < math.inf for value in values):
-        raise ConfigError(f"--epsilons is {words!r}; give numbers above 0, separated by commas")
-    return values
+    show_plan(system, options, values, strength, paper=paper, json_output=json_output)

@@ -8,26 +8,45 @@ from typing import Annotated
 
 import typer
 
-from fedgranger.cli.console import Run, friendly, out, print_line
+from fedgranger.cli.command_line import examples
+from fedgranger.cli.console import (
+    Force,
+    Json,
+    Run,
+    busy,
+    check_new_file,
+    print_beside,
+    print_line,
+)
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.json_output import print_json
 from fedgranger.errors import RunError
-from fedgranger.report.html import write_run_report
-from fedgranger.results import Result
 
 
+@examples("fedgranger report run --open", "fedgranger report run --out for-the-plant.html")
 @friendly
 def report(
     run: Run,
     target: Annotated[
         Path | None, typer.Option("--out", help="File to write; default RUN/report.html.")
     ] = None,
+    force: Force = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Write the report of a run again: one page that needs no network."""
-    result = Result.load(run)
     path = run / "report.html" if target is None else target
     if path.is_dir():
         raise RunError(f"{path}: is a folder; give --out a file name such as {path}/report.html")
-    write_run_report(path, result, run)
-    print_line(f"written to {path}")
+    check_new_file(target, force=force)
+    with busy(f"reading {run}"):
+        from fedgranger.report.html import write_run_report
+        from fedgranger.results import Result
+
+        write_run_report(path, Result.load(run), run)
+    if json_output:
+        print_json({"written": path})
+    else:
+        print_line(f"written to {path}")
     if open_page and not webbrowser.open(path.resolve().as_uri()):
-        out.print("no browser was found; open the file yourself")
+        print_beside("no browser was found; open the file yourself")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from rich.markup import escape
-from rich.table import Table
 
-from fedgranger.cli.console import make_table, out, print_line
+from fedgranger.cli.console import out, print_line
+from fedgranger.cli.narrow_tables import NarrowTable, make_table
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.answer import (
     absence,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from fedgranger.rca import Ranking
 
 NAMED = 8
-SHOWN_SUSPECTS = 5
+LESS_NEEDED = ("delay", "ci_low", "ci_high", "strength", "p_value", "q_value")
+"""Columns that a narrow terminal leaves out, first of all the first; is_edge stays."""
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
 
@@ -59,7 +60,7 @@ def untested_lines(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
+def edge_table(edges: pd.DataFrame, limit: int | None) -> NarrowTable:
     """Edges in the order given; columns without any value are left out, as are the statistics.
 
     A pair without a p-value is marked "not tested", unless none has one.
@@ -70,17 +71,14 @@ def edge_table(edges: pd.DataFrame, limit: int | None) -> Table:
         for name in EDGE_COLUMNS
         if name not in ("statistic", "df") and bool(edges[name].notna().any())
     ]
-    table = Table(box=None, header_style="bold")
-    for name in columns:
-        is_name = name in ("cause", "effect")
-        table.add_column(name, justify="left" if is_name else "right", no_wrap=not is_name)
+    rows = []
     for _, row in shown.iterrows():
         empty = "not tested" if _cell(row["p_value"]) == "" else ""
-        table.add_row(*(_cell(row[name], empty if name == "is_edge" else "") for name in columns))
-    return table
+        rows.append([_cell(row[name], empty if name == "is_edge" else "") for name in columns])
+    return make_table(columns, rows, left=("cause", "effect"), drop=LESS_NEEDED)
 
 
-def over_time_table(table: pd.DataFrame, limit: int | None) -> Table:
+def over_time_table(table: pd.DataFrame, limit: int | None) -> NarrowTable:
     """One line per edge, most certain first: when it is there, and how strong at most."""
     names = ("cause", "effect", "over time", "found from - to")
     lines = [
@@ -94,7 +92,7 @@ def over_time_table(table: pd.DataFrame, limit: int | None) -> Table:
     return make_table((*names, "least", "most", "p_value"), lines, left=names)
 
 
-def score_table(scores: dict[str, Any]) -> Table:
+def score_table(scores: dict[str, Any]) -> NarrowTable:
     """Scores per estimate and level; what is undefined or was not decided is a dash."""
     columns = {
         "F1": "f1",
@@ -119,7 +117,7 @@ def score_table(scores: dict[str, Any]) -> Table:
     return make_table((*names, "true", *columns), rows, left=names)
 
 
-def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
+def bytes_table(sent: dict[str, dict[str, int]]) -> NarrowTable:
     """What each client sent and received."""
     rows = (
         (
@@ -134,7 +132,7 @@ def bytes_table(sent: dict[str, dict[str, int]]) -> Table:
     return make_table(("client", "up/step", "down/step", "up total", "down total"), rows)
 
 
-def ledger_table(totals: dict[str, dict[str, int]]) -> Table:
+def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
     """Messages and bytes of every client of a federated run."""
     rows = (
         (
@@ -169,7 +167,7 @@ def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
     print_line(f"written to {path} and the report")
 
 
-def _suspects(ranking: Ranking, top: int) -> Table:
+def _suspects(ranking: Ranking, top: int) -> NarrowTable:
     columns = ("score", "95 % range", "first", "surprise", "explained", "mostly by", "onset")
     rows = []
     for row in ranking.table.head(top).to_dict("records"):
@@ -187,7 +185,7 @@ def _suspects(ranking: Ranking, top: int) -> Table:
             f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
         )
         rows.append(cells)
-    return make_table(("client", *columns), rows, left=("client", "mostly by"), no_wrap=True)
+    return make_table(("client", *columns), rows, left=("client", "mostly by"))
 
 
 def _cell(value: Any, empty: str = "") -> str:

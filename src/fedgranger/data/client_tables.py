@@ -14,6 +14,7 @@ import pyarrow.parquet as arrow_parquet
 from fedgranger.data import input_checks
 from fedgranger.data.excel_tables import read_sheet
 from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
+from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_tables import name_columns, not_utf8, read_text
 from fedgranger.errors import DataError
 
@@ -82,6 +83,7 @@ def load_table(where: str, path: Path, written: FileFormat) -> Table:
             table = _load_excel(where, path, written)
         else:
             table = _load_text(where, path, written)
+    add_bytes(path, path.stat().st_size)
     if table.num_rows == 0:
         raise DataError(f"{where}: '{path}' has a header but no data rows; add some")
     return table

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedgranger.data.findings import Finding
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions
+from fedgranger.data.reading_progress import Report, followed
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 
@@ -226,6 +227,7 @@ class Panel:
         path: str | Path,
         *,
         partition: str | Path | None = None,
+        report: Report | None = None,
         **options: Any,
     ) -> Panel:
         """Read a folder with one file per client, or one table and a partition.
@@ -235,6 +237,7 @@ class Panel:
         Args:
             path: the folder, or the table when `partition` or `map` is given.
             partition: JSON or TOML file that maps each client to its columns of the table.
+            report: called with (what, done, total) while large files are read.
             options: how the files are written and what is done about missing, constant and odd
                 sensors: `PanelOptions`, listed in docs/options.md; the same words as on the
                 command line.
@@ -242,7 +245,8 @@ class Panel:
         from fedgranger.data.panel_files import read_panel
 
         chosen = PanelOptions.from_mapping(options)
-        return read_panel(Path(path), None if partition is None else Path(partition), chosen)
+        with followed(report, Path(path)):
+            return read_panel(Path(path), None if partition is None else Path(partition), chosen)
 
     def prepared(
         self,

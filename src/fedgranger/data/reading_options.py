@@ -64,6 +64,7 @@ class FileOptions(Options):
         "auto",
         'name of the time column, "auto" or "none"; Date+Time for two columns; per client: '
         "boiler=Zeit,turbine=Time",
+        everyday=True,
     )
     delimiter: str = text(
         "auto",
@@ -140,6 +141,7 @@ class ReadingOptions(FileOptions):
         "error",
         ("error", "mask"),
         '"error", or "mask" to treat empty cells and codes such as -9999 as missing samples',
+        everyday=True,
     )
     constant: str = choice(
         "error",
@@ -165,7 +167,7 @@ class PanelOptions(ReadingOptions):
 
     subject = "data"
     partition: str | None = text(
-        None, "file that maps each client to its columns, when DATA is one table"
+        None, "file that maps each client to its columns, when DATA is one table", everyday=True
     )
     map: str = text("", "the same by patterns of the columns' names: P1_*=boiler,P2_*=turbine")
 

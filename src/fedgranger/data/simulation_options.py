@@ -108,7 +108,7 @@ class SystemOptions(Options):
         "how states move: linear, or a nonlinear system that takes only clients, steps, edges, "
         "sensor_dims, measurement_var, missing_share and seed of the other options",
     )
-    num_clients: int = whole(6, "number of clients", least=1, word="clients")
+    num_clients: int = whole(6, "number of clients", least=1, word="clients", everyday=True)
     state_dims: int | Sequence[int] = special(
         2, "states per client: one number or one each, such as 1,2,3", _per_client, _numbers(int)
     )
@@ -121,6 +121,7 @@ class SystemOptions(Options):
         "pairs unless given",
         _edges,
         _parse_edges,
+        everyday=True,
     )
     spectral_radius: float | int = number(
         0.9, "of the whole transition matrix; a stable one is below 1", least=0, below=1
@@ -153,7 +154,7 @@ class RecordingOptions(Options):
     """What is recorded of it."""
 
     subject = "recording"
-    num_steps: int = whole(5000, "time steps", least=2, word="steps")
+    num_steps: int = whole(5000, "time steps", least=2, word="steps", everyday=True)
     measurement_var: float | Sequence[float] = special(
         0.1,
         "measurement variance of a sensor: one number or one per client",
@@ -190,9 +191,11 @@ class RecordingOptions(Options):
         least=0,
     )
     cycle_period: float | int = number(24.0, "its period in time steps", above=0)
-    seed: int = whole(0, "of the system and of the noise")
+    seed: int = whole(0, "of the system and of the noise", everyday=True)
     scenario: str | None = text(
-        None, f"one of {', '.join(SCENARIOS)}; the options it sets replace those given"
+        None,
+        f"one of {', '.join(SCENARIOS)}; the options it sets replace those given",
+        everyday=True,
     )
 
 

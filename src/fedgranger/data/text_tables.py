@@ -13,6 +13,7 @@ import pyarrow.csv as arrow_csv
 from fedgranger.data import input_checks
 from fedgranger.data.cell_text import grouped_by_point
 from fedgranger.data.file_format import FileFormat, table_suffix
+from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_structure import NUM_LINES, first_lines
 from fedgranger.errors import DataError, ReadingError
 
@@ -119,7 +120,7 @@ def _read_delimited(
         fixed = arrow_csv.ConvertOptions(column_types=dict.fromkeys(typed, pa.float64()), **convert)
         try:
             with arrow_csv.open_csv(path, read, parse, fixed) as reader:
-                return reader.read_all(), names
+                return _read_blocks(reader, path), names
         except pa.ArrowInvalid:
             if ragged:
                 raise
@@ -135,6 +136,15 @@ def _read_delimited(
             f"{where}, data row {number}: expected {row.expected_columns} cells as in the "
             f"header, found {row.actual_columns}; give every row one cell per column"
         ) from error
+
+
+def _read_blocks(reader: arrow_csv.CSVStreamingReader, path: Path) -> pa.Table:
+    """All rows; whoever follows learns of every block."""
+    blocks = []
+    for block in reader:
+        blocks.append(block)
+        add_bytes(path, BLOCK_BYTES)
+    return pa.Table.from_batches(blocks, reader.schema)
 
 
 def _read_by_spaces(path: Path, written: FileFormat) -> tuple[pa.Table, list[str]]:

@@ -66,6 +66,7 @@ class WaitingOptions(Options):
         "stop",
         ("stop", "drop"),
         '"stop", or "drop": finish without a client that stays away; its edges are then not tested',
+        everyday=True,
     )
     clock_seconds: float | int = number(
         60.0,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,22 +22,9 @@ from fedgranger.federation.exchanges import Answers, Participants, Request, requ
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import Store
 from fedgranger.federation.time_fields import check_clocks, read_time_range
-from fedgranger.option_fields import Options, choice, whole
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
 from fedgranger.rca.evidence import Report
-from fedgranger.rca.scorers import SCORERS
-
-
-@dataclass(frozen=True)
-class WatchOptions(Options):
-    """How new data are watched."""
-
-    subject = "watch"
-    scorer: str = choice(
-        "unexplained", tuple(SCORERS), f"how clients are ranked: {', '.join(SCORERS)}"
-    )
-    steps: int = whole(50, "time steps that arrive at a time", least=1, word="batch")
-    quiet: int = whole(50, "calm steps that end an alarm", least=1)
 
 
 class Watched(NamedTuple):
@@ -71,7 +57,7 @@ def _watch(
     known = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))
     participants = Participants({name: known[name] for name in names}, epoch)
     thresholds = {name: float(packet.values["threshold"]) for name, packet in news.items()}
-    analysis = Alarms(knowledge, thresholds, scorer=options.scorer, quiet=options.quiet)
+    analysis = Alarms(knowledge, thresholds, scorer=options.scorer, calm_steps=options.calm_steps)
     found: dict[int, Alarm] = {}
     sent: dict[int, dict[str, Any]] = {}
     time, segment_starts = grid_time(grid), grid.segment_starts

@@ -38,7 +38,7 @@ SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 LARGEST_FILE = 2**20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 SETTINGS = frozenset({"run", "mode", "clients", "left_out", "call_seconds", "options"})
-WATCH_SETTINGS = {"scorer": str, "steps": int, "quiet": int}
+WATCH_SETTINGS = {"scorer": str, "steps": int, "calm_steps": int}
 """What a watch over new data brings beside them."""
 
 

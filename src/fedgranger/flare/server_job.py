@@ -20,7 +20,8 @@ from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.validation import check_answer, check_sender
-from fedgranger.federation.watching import WatchOptions, watch_protocol
+from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.session import OUTCOME, PROGRESS
 from fedgranger.flare.settings import kept_result, state_folder

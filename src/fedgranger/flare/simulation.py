@@ -26,8 +26,8 @@ from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.store import DiskFiles, Store
+from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import keep_normal, load_normal
-from fedgranger.federation.watching import WatchOptions
 from fedgranger.flare.identity import require_flare
 from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
 from fedgranger.flare.session import OUTCOME

@@ -48,13 +48,13 @@ class Alarms:
     """Feeds on the messages of consecutive steps; ranks the clients while an alarm is under way.
 
     An alarm begins when some client's smoothed surprise leaves its range, and ends when no client
-    was out of range for `quiet` steps. How the steps are cut makes no difference.
+    was out of range for `calm_steps` steps. How the steps are cut makes no difference.
 
     Args:
         knowledge: of the run.
         thresholds: upper end of each client's normal range, one number per client.
         scorer: how clients are ranked.
-        quiet: calm steps that end an alarm.
+        calm_steps: calm steps that end an alarm.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Alarms:
         thresholds: Mapping[str, float],
         *,
         scorer: str = "unexplained",
-        quiet: int = 50,
+        calm_steps: int = 50,
     ) -> None:
         self._knowledge, self._thresholds = knowledge, thresholds
-        self._scorer, self._quiet = scorer, quiet
+        self._scorer, self._calm_steps = scorer, calm_steps
         self._last: Report | None = None
         self._parts: list[Evidence] = []
         self._seen, self._calm = 0, 0
@@ -107,7 +107,7 @@ class Alarms:
             if len(self._parts) < HORIZON:  # later steps show where it has spread
                 self._parts.append(evidence.steps(slice(step, step + 1)))
                 self._ranking = None
-            if self._calm >= self._quiet:
+            if self._calm >= self._calm_steps:
                 found.append(self._alarm(self._alarm_step))
                 self._alarm_step, self._ranking = None, None
                 self._parts.clear()

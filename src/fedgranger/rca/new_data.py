@@ -131,11 +131,15 @@ class OnlineAnalysis:
         []
     """
 
-    def __init__(self, result: Result, *, scorer: str = "unexplained", quiet: int = 50) -> None:
+    def __init__(
+        self, result: Result, *, scorer: str = "unexplained", calm_steps: int = 50
+    ) -> None:
         self._normals, _ = require_normal(result)
         self._interval = training_interval(result)
         thresholds = _thresholds(self._normals)
-        self._alarms = Alarms(knowledge_of(result), thresholds, scorer=scorer, quiet=quiet)
+        self._alarms = Alarms(
+            knowledge_of(result), thresholds, scorer=scorer, calm_steps=calm_steps
+        )
         self._last: Panel | None = None
         self._times: np.ndarray | None = None
         self._seen = self._kept_from = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +10,11 @@ import pandas as pd
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import (
-    INTERRUPTED,
-    err,
-    friendly,
-    make_table,
-    out,
-    print_line,
-    progress_report,
-)
+from fedgranger.cli.command_line import CommandGroup
+from fedgranger.cli.console import leave_interrupted, out, print_line
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.baselines.method_list import (
@@ -36,7 +31,7 @@ from fedgranger_research.reproduction.control_settings import Recordings
 from fedgranger_research.reproduction.runner import Item, reproduce
 from fedgranger_research.reproduction.scenario_grid import AXES, METHODS, grid_item
 
-benchmark = typer.Typer(help="Compare methods on simulated data or on yours.")
+benchmark = CommandGroup(help="Compare methods on simulated data or on yours.")
 
 SYNTHETIC = "synthetic"
 GRID_METHODS = ",".join(METHODS)
@@ -141,8 +136,7 @@ def _run(item: Item, output: Path, jobs: int, *, quick: bool = False) -> None:
         with progress_report() as report:
             numbers = reproduce(item, output, quick=quick, jobs=jobs, report=report)
     except KeyboardInterrupt:
-        err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
-        sys.exit(INTERRUPTED)
+        leave_interrupted("repeat the command to continue")
     out.print(escape(item.markdown(numbers)), soft_wrap=True)
     print_line(f"written: {output / item.name}.csv and .md")
     if item.draw is not None:

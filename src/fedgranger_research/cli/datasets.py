@@ -9,7 +9,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import err, friendly, out, progress_report
+from fedgranger.cli.command_line import CommandGroup
+from fedgranger.cli.console import err, out
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.datasets import NAMES, PreparedDataset, describe, iter_machines, load
 from fedgranger_research.datasets.folder import (
@@ -20,7 +23,7 @@ from fedgranger_research.datasets.folder import (
 )
 from fedgranger_research.datasets.smd import machines
 
-datasets = typer.Typer(
+datasets = CommandGroup(
     no_args_is_help=True, help="Prepare public data sets; nothing is downloaded."
 )
 

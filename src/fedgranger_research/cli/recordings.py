@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +11,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.cli.console import leave_interrupted, out
+from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import FitOptions, merge, with_options
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings
@@ -78,8 +79,7 @@ def recordings(
         with progress_report() as report:
             records = study.run(out_folder / "finished.jsonl", workers=workers, report=report)
     except KeyboardInterrupt:
-        err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
-        sys.exit(INTERRUPTED)
+        leave_interrupted("repeat the command to continue")
     rows = summarise_controls(records)
     table = pair_table(records)
     write_atomically(out_folder / "p_values.csv", lambda path: table.to_csv(path, index=False))

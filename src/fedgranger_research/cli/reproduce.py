@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.cli.command_line import CommandGroup
+from fedgranger.cli.console import leave_interrupted, out
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 from fedgranger_research.reproduction.causal_discovery import NUM_SEEDS, causal_discovery_item
@@ -21,7 +23,7 @@ from fedgranger_research.reproduction.root_cause_table import root_cause_item
 from fedgranger_research.reproduction.runner import Item
 from fedgranger_research.reproduction.runner import reproduce as compute
 
-reproduce = typer.Typer(no_args_is_help=True, help="The paper's figures and tables, made again.")
+reproduce = CommandGroup(no_args_is_help=True, help="The paper's figures and tables, made again.")
 
 Name = Annotated[str, typer.Argument(help="Name of one, or 'all'; leave it out to list the names.")]
 Output = Annotated[Path, typer.Option("--output", help="Folder for pictures, numbers and text.")]
@@ -136,8 +138,7 @@ def _make(
         for item in items.values() if name == "all" else [items[name]]:
             missing = _one(item, output, quick=quick, jobs=jobs) or missing
     except KeyboardInterrupt:
-        err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
-        sys.exit(INTERRUPTED)
+        leave_interrupted("repeat the command to continue")
     if missing is not None:
         raise ConfigError(f"numbers are in {output}, pictures are not: {missing}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import INTERRUPTED, err, friendly, out, progress_report
+from fedgranger.cli.command_line import CommandGroup
+from fedgranger.cli.console import leave_interrupted, out
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.config import RunConfig
 from fedgranger.data.simulation_options import DECLARED_NOISE, SCENARIOS
 from fedgranger.errors import ConfigError
@@ -21,7 +23,7 @@ from fedgranger_research.studies.calibration_study import load_records, run_stud
 from fedgranger_research.studies.calibration_trials import Record, Setting
 from fedgranger_research.studies.drawing import draw_calibration
 
-study = typer.Typer(no_args_is_help=True, help="Monte Carlo studies.")
+study = CommandGroup(no_args_is_help=True, help="Monte Carlo studies.")
 
 
 @study.callback()
@@ -82,8 +84,7 @@ def calibration(
                 out_folder, settings, data_sets, jobs=jobs, first_seed=first_seed, report=report
             )
     except KeyboardInterrupt:
-        err.print("[yellow]interrupted:[/] repeat the command to continue", soft_wrap=True)
-        sys.exit(INTERRUPTED)
+        leave_interrupted("repeat the command to continue")
     summary = summary_table(out_folder, settings, data_sets, first_seed)
     write_atomically(out_folder / "calibration.csv", lambda path: summary.to_csv(path, index=False))
     out.print(_table(summary.to_dict("records")))

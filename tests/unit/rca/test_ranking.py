@@ -156,7 +156,7 @@ def test_refusals(run):
 @pytest.mark.parametrize("batch", [7, 150, 600])
 def test_online_does_not_depend_on_how_the_data_are_cut(run, batch):
     panel = made_panel(600, seed=8, shocked="b", at=300, length=60)
-    analysis, last = OnlineAnalysis(run, quiet=40), {}
+    analysis, last = OnlineAnalysis(run, calm_steps=40), {}
     for first in range(0, 600, batch):
         for alarm in analysis.feed(panel.slice(first, min(first + batch, 600))):
             last[alarm.step] = alarm.ranking
@@ -165,7 +165,7 @@ def test_online_does_not_depend_on_how_the_data_are_cut(run, batch):
     step, found = last.popitem()
     assert 300 <= step <= 310
     assert found.first == "b"
-    whole = OnlineAnalysis(run, quiet=40).feed(panel)
+    whole = OnlineAnalysis(run, calm_steps=40).feed(panel)
     pd.testing.assert_frame_equal(found.table, whole[0].ranking.table)
 
 

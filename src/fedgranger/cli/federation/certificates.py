@@ -12,13 +12,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import friendly, make_table, out, print_beside, print_line
+from fedgranger.cli.console import out, print_beside, print_line
 from fedgranger.cli.federation.common import (
     AuthorityFolder,
     AuthorityKey,
     Kit,
     federation,
 )
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.narrow_tables import make_table
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
 from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate

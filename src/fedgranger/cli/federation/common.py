@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedgranger.cli.command_line import CommandGroup
 from fedgranger.cli.console import print_beside
 from fedgranger.cli.lazy import lazy_group
 from fedgranger.flare.certificate_checks import check_certificates
@@ -28,7 +29,7 @@ HEAVY_COMMANDS = {
 }
 """Commands that need numerical libraries; the others register themselves."""
 
-federation = typer.Typer(
+federation = CommandGroup(
     cls=lazy_group(HEAVY_COMMANDS),
     no_args_is_help=True,
     help="Run between parties that keep their data.",

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import friendly, make_table, out, print_beside, print_line
+from fedgranger.cli.console import out, print_beside, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import Json, friendly, make_table, out, print_line
+from fedgranger.cli.console import Json, out, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
+from fedgranger.cli.friendly import friendly
+from fedgranger.cli.narrow_tables import make_table
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health

@@ -1,0 +1,83 @@
+"""What `fedgranger audit` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from fedgranger.cli.console import out, print_line
+from fedgranger.cli.json_output import print_json
+from fedgranger.cli.narrow_tables import NarrowTable, make_table
+from fedgranger.errors import RunError
+from fedgranger.inference.answer import nothing_tested
+from fedgranger.inference.audit_words import (
+    TITLE,
+    audit_sentences,
+    control_sentences,
+    controls,
+    quantile_sentence,
+    share,
+    verdict,
+)
+from fedgranger.inference.record_traits import traits_in_words
+from fedgranger.results import Result
+
+CONTROL_FACTS = ("positive_control", "innovation_sensor")
+
+
+def show_audit(result: Result, run: Path, top: int, *, json_output: bool) -> None:
+    """Both tests' audits, where there are two, in sentences and tables or as JSON."""
+    facts = result.manifest["inference"]
+    if result.inference is None:
+        raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
+    found = [part for part in (facts, facts.get("beside")) if part and "audit" in part]
+    if not found:
+        raise RunError(f"{run}: no copies with shifted clocks; fit with test='auto' or 'readings'")
+    if json_output:
+        print_json([_plain(part) for part in found])
+        return
+    out.print(f"[bold]{TITLE}[/] {escape(verdict(facts))}\n", soft_wrap=True)
+    for part in found:
+        _print_part(part, top)
+
+
+def _plain(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The audit of one test with its positive control."""
+    return part["audit"] | {key: part[key] for key in CONTROL_FACTS if key in part}
+
+
+def _print_part(part: Mapping[str, Any], top: int) -> None:
+    for line in filter(None, [*audit_sentences(part), quantile_sentence(part["audit"])]):
+        print_line(line)
+    out.print(_by_client(part["audit"]))
+    for line in control_sentences(part):
+        print_line(line)
+    if part.get("positive_control") and top:
+        out.print(_by_pair(part, top))
+    out.print("")
+
+
+def _by_client(found: dict[str, Any]) -> NarrowTable:
+    traits = found.get("clients", {})
+    columns = ("client", "as effect", "as cause", *(["its record"] if traits else []))
+    rows = []
+    for client, effect in found["by_effect"].items():
+        cause = found["by_cause"].get(client, [None, None])
+        words = [escape(traits_in_words(traits.get(client, {})) or "–")] if traits else []
+        rows.append((escape(client), share(effect), share(cause), *words))
+    return make_table(columns, rows, left=("client", "its record"))
+
+
+def _by_pair(part: Mapping[str, Any], top: int) -> NarrowTable:
+    shown = controls(part)[:top]
+    with_units = any(one.units for one in shown)
+    unit = "which moves, in its own unit"
+    rows = (
+        (escape(one.edge), f"{one.size:.3g}", *([escape(one.units)] if with_units else []))
+        for one in shown
+    )
+    columns = ("pair", "smallest influence found", *([unit] if with_units else []))
+    return make_table(columns, rows, left=("pair", unit))

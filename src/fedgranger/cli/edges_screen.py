@@ -1,0 +1,89 @@
+"""What `fedgranger edges` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fedgranger.cli.console import out, print_line
+from fedgranger.cli.json_output import print_json
+from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
+from fedgranger.errors import ConfigError
+from fedgranger.inference.answer import (
+    RANKING_WORDS,
+    answer_sentence,
+    question_sentences,
+    shape_sentences,
+)
+from fedgranger.inference.response_words import response_sentences
+from fedgranger.results import Result
+
+
+class Question(NamedTuple):
+    """Which test of a run is asked, at what level; None: the run's own."""
+
+    estimate: str
+    alpha: float | None
+    correction: str | None
+
+
+def show_edges(
+    result: Result, question: Question, top: int | None, *, bound: bool, json_output: bool
+) -> None:
+    """The answer in a sentence and a table, or as JSON."""
+    estimate, alpha, correction = question
+    is_tested = result.inference is not None and estimate != "fedgc"
+    if not is_tested and (bound or alpha is not None or correction is not None):
+        raise ConfigError("--alpha, --correction and --bound need a run with tests")
+    table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)
+    if json_output:
+        print_json(table.head(top if top is not None else len(table)).to_dict("records"))
+    elif estimate == "fedgc":
+        print_line(RANKING_WORDS)
+        out.print(edge_table(table, top))
+    else:
+        _show_answer(result, question, top)
+    if bound:
+        value = result.false_edge_bound(alpha=alpha, correction=correction)
+        print_line(
+            "\nAll reported edges pass Holm's test, which reports any false edge with probability "
+            f"at most its level, at level {value:.3g}."
+        )
+
+
+def _show_answer(result: Result, question: Question, top: int | None) -> None:
+    estimate, alpha, correction = question
+    table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)
+    facts = result.test_facts(estimate)
+    sentences = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
+    print_line(" ".join(sentences))
+    if result.inference is not None:
+        out.print(edge_table(table, top))
+        words = response_sentences(facts, result.manifest["data"]).values()
+        for line in (*words, *shape_sentences(facts), *untested_lines(table, facts)):
+            print_line(line)
+
+
+def show_edges_over_time(
+    result: Result, top: int | None, picture: Path | None, *, json_output: bool
+) -> None:
+    """When each edge is there, drawn too when a file is named."""
+    table = result.edges_over_time()
+    if picture is not None:
+        from fedgranger.plot.bands import bands
+        from fedgranger.plot.canvas import save_figure
+
+        save_figure(bands(result), picture)
+    if json_output:
+        print_json(table.to_dict("records"))
+        return
+    stretches = table[["start", "end"]].drop_duplicates()
+    first, last = stretches.iloc[0], stretches.iloc[-1]
+    config = result.config
+    print_line(
+        f"{len(stretches)} stretches from {first['start']} to {last['end']}, each half in the "
+        f"next. '#': the edge is there ({config.correction}, level {config.alpha:g} for all "
+        "stretches of an edge together), '.': not shown, '?': not tested. Strengths with their "
+        "bands are in edges_over_time.csv."
+    )
+    out.print(over_time_table(table, top))

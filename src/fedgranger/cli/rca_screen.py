@@ -1,0 +1,203 @@
+"""What `fedgranger rca` does and shows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import typer
+from rich.markup import escape
+
+from fedgranger.cli.console import out, print_line, print_note, print_warning
+from fedgranger.cli.json_output import print_json
+from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.tables import print_rankings
+from fedgranger.data.align import regular_panel
+from fedgranger.data.panel import Panel
+from fedgranger.data.panel_files import read_panel
+from fedgranger.data.reading_options import FileOptions, as_measured
+from fedgranger.data.reading_progress import followed
+from fedgranger.errors import ConfigError, DataError
+from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.flare.simulation import watch_simulated
+from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca.incidents import add_incidents, read_incidents
+from fedgranger.rca.knowledge import strength_matrix
+from fedgranger.rca.new_data import surprising_sensors
+from fedgranger.rca.ranking import rankings_text, with_sensors
+from fedgranger.report.html import write_run_report
+from fedgranger.results import ROOT_CAUSE_FILE, Result
+from fedgranger.run_folder import write_atomically
+
+ALARM = 4
+"""Exit status when an alarm was raised."""
+
+
+class Analysis(NamedTuple):
+    """A run, the new data that it is asked about, and how."""
+
+    result: Result
+    run: Path
+    data: Path
+    partition: Path | None
+    files: FileOptions
+    asked: WatchOptions
+
+    def read(self) -> Panel:
+        """Read the new data; short gaps are missing rows, as between parties."""
+        panel = read_panel(self.data, self.partition, as_measured(self.files))
+        return regular_panel(panel).panel
+
+
+def show_suspects(
+    analysis: Analysis, window: list[str] | None, runtime: str, top: int, *, json_output: bool
+) -> None:
+    """Rank the clients of every alarm or window; all of it is written to the run too."""
+    result, asked = analysis.result, analysis.asked
+    with progress_report() as report, followed(report, analysis.data):
+        panel = analysis.read()
+    if runtime == "flare":
+        found = watch_simulated(result, panel, asked)
+    elif window:
+        found = _given(result, panel, window, asked.scorer)
+    else:
+        found = _online(result, panel, asked)
+    text = _write(analysis, found)
+    if json_output:
+        typer.echo(text, nl=False)
+    else:
+        print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE)
+    if found and not window:
+        raise typer.Exit(ALARM)
+
+
+def _write(analysis: Analysis, found: list[Ranking]) -> str:
+    """Write the analysis, the history of incidents and the report; return the analysis' text."""
+    run, text = analysis.run, rankings_text(analysis.asked.scorer, found)
+    write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+    add_incidents(run, str(analysis.data), found)
+    write_run_report(run / "report.html", analysis.result, run)
+    return text
+
+
+def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
+    """Every incident that was analysed before, of these data or of all."""
+    found = [entry for entry in read_incidents(run) if data is None or entry["data"] == str(data)]
+    if json_output:
+        print_json(found)
+        return
+    if not found:
+        print_line("no incident was analysed with this run")
+        return
+    rows = []
+    for entry in found:
+        first = entry["ranking"][0] if entry["is_defined"] else {}
+        cells = (entry["name"], first.get("client", "no ranking"), first.get("sensors") or "–")
+        rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
+    columns = ("analysed", "incident", "first suspect", "its sensors", "data")
+    out.print(make_table(columns, rows, left=columns))
+
+
+def follow_data(analysis: Analysis, every: float, top: int) -> None:
+    """Analyse rows as they are written; an alarm is printed when it begins or its suspect changes.
+
+    The last row waits for the next one: it may be half written, and half a number is a number too.
+    """
+    online = _online_analysis(analysis.result, analysis.asked)
+    found: dict[int, Ranking] = {}
+    last, refused = None, ""
+    print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
+    try:
+        while True:
+            try:
+                panel, refused = analysis.read(), ""
+            except DataError as error:
+                if str(error) != refused:  # a half-written line, most often
+                    refused = str(error)
+                    print_warning(f"not read this time: {error}")
+                time.sleep(every)
+                continue
+            first = 0 if last is None else int(np.searchsorted(panel.time, last, side="right"))
+            stop = panel.num_steps - 1
+            if first < stop:
+                last, changed = panel.time[stop - 1], []
+                for alarm in online.feed(panel.slice(first, stop)):
+                    known = found.get(alarm.step)
+                    if known is None or known.first != alarm.ranking.first:
+                        changed.append(alarm.ranking)
+                    found[alarm.step] = alarm.ranking
+                _write(analysis, list(found.values()))
+                if changed:
+                    print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        count = len(found)
+        print_line(f"followed to {last}: {count} alarm{'' if count == 1 else 's'}")
+        raise typer.Exit(ALARM if found else 0) from None
+
+
+def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
+    ranges = {text: _steps(text, panel) for text in windows}
+    evidence = gather(result, panel)
+    strengths = strength_matrix(result, evidence.clients)
+    found = []
+    for text, (first, stop) in ranges.items():
+        ranking = rank(
+            evidence.steps(slice(first, stop)),
+            strengths,
+            edges=result.edges(),
+            scorer=scorer,
+            name=f"window {text}",
+            start=evidence.smoothed()[first - 1] if first else 1.0,
+        )
+        sensors = surprising_sensors(result, panel, slice(first, stop))
+        found.append(with_sensors(ranking, sensors))
+    return found
+
+
+def _steps(text: str, panel: Panel) -> tuple[int, int]:
+    """Step range of a window's text, which must lie inside the data."""
+    try:
+        if "/" in text:
+            kind = panel.time.dtype
+            ends = [
+                np.datetime64(part.strip()) if kind.kind == "M" else float(part)
+                for part in text.split("/", 1)
+            ]
+            if not panel.time[0] <= ends[0] <= ends[1]:
+                first, stop = -1, 0
+            else:
+                first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
+            stop += stop < panel.num_steps and bool(panel.time[stop] == ends[1])
+        else:
+            first, stop = (int(part) for part in text.split(":"))
+    except ValueError:
+        raise ConfigError(
+            f"--window '{text}' is neither steps such as 160:960 nor times such as "
+            f"{panel.time[0]}/{panel.time[-1]}"
+        ) from None
+    if not 0 <= first < stop <= panel.num_steps:
+        raise DataError(
+            f"--window '{text}' is not inside the data, which have steps 0:{panel.num_steps} "
+            f"({panel.time[0]}/{panel.time[-1]})"
+        )
+    return first, stop
+
+
+def _online_analysis(result: Result, asked: WatchOptions) -> OnlineAnalysis:
+    return OnlineAnalysis(result, scorer=asked.scorer, calm_steps=asked.calm_steps)
+
+
+def _online(result: Result, panel: Panel, asked: WatchOptions) -> list[Ranking]:
+    """The last ranking of every alarm, the data fed in batches."""
+    analysis, found = _online_analysis(result, asked), {}
+    with progress_report() as report:
+        for first in range(0, panel.num_steps, asked.steps):
+            stop = min(first + asked.steps, panel.num_steps)
+            for alarm in analysis.feed(panel.slice(first, stop)):
+                found[alarm.step] = alarm.ranking
+            report("analysis", stop, panel.num_steps)
+    return list(found.values())

@@ -1,0 +1,56 @@
+"""How far the reading of large files is; it never changes what is read.
+
+The functions between a command and the reader of one block do not know of it: the reader finds
+whoever follows it in a context variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+LEAST_BYTES = 2_000_000
+"""Less is read in a moment."""
+UNIT = 1_000_000
+WHAT = "reading, MB"
+Report = Callable[[str, int, int], None]
+
+
+class Follower:
+    """Adds up what was read of each file."""
+
+    def __init__(self, report: Report, sizes: dict[Path, int]) -> None:
+        self._report, self._sizes = report, sizes
+        self._done = dict.fromkeys(sizes, 0)
+
+    def add(self, path: Path, count: int) -> None:
+        """So many bytes more of a file were read."""
+        if path in self._sizes:
+            self._done[path] = min(self._done[path] + count, self._sizes[path])
+            total = sum(self._sizes.values())
+            self._report(WHAT, sum(self._done.values()) // UNIT, total // UNIT)
+
+
+_follower: ContextVar[Follower | None] = ContextVar("follower", default=None)
+
+
+@contextmanager
+def followed(report: Report | None, path: Path) -> Iterator[None]:
+    """Report on reading a file, or the files of a folder, inside; not on small ones."""
+    files = [path] if path.is_file() else [*path.glob("*")] if path.is_dir() else []
+    sizes = {one: one.stat().st_size for one in files if one.is_file()}
+    is_large = report is not None and sum(sizes.values()) >= LEAST_BYTES
+    token = _follower.set(Follower(report, sizes) if report is not None and is_large else None)
+    try:
+        yield
+    finally:
+        _follower.reset(token)
+
+
+def add_bytes(path: Path, count: int) -> None:
+    """So many bytes more of a file were read; nothing unless somebody follows."""
+    follower = _follower.get()
+    if follower is not None:
+        follower.add(path, count)
