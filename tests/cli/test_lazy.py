@@ -45,6 +45,9 @@ def test_the_list_shows_what_a_command_says_of_itself(name, row):
         (["--version"], ["fedgranger"]),
         (["federation", "--help"], ["init", "start", "status", "health", *HEAVY_COMMANDS]),
         (["federation", "health", "--help"], ["kit"]),
+        (["federation", "run", "-h"], ["--out", "--on-missing"]),
+        (["fit", "--help-all"], ["--max-lags", "Edge tests"]),
+        (["rca", "--help-all"], ["--calm-steps"]),
     ],
 )
 def test_help_is_complete_and_light(words, shown):

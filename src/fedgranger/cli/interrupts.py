@@ -13,9 +13,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 INTERRUPTED = 130
 AGAIN_SECONDS = 0.05
@@ -36,6 +38,8 @@ def handle(number: int, frame: FrameType | None) -> None:
         if code.co_filename.startswith("<frozen importlib"):
             end_at_once()
         if code.co_name in LOST_IN:
+            import threading
+
             threading.Timer(AGAIN_SECONDS, signal.raise_signal, (number,)).start()
             return
         frame = frame.f_back
@@ -51,5 +55,5 @@ def watch_over() -> None:
 def leave(status: object) -> NoReturn:
     """End the process; Ctrl-C in its last moments changes nothing."""
     if signal.getsignal(signal.SIGINT) is handle:
-        signal.signal(signal.SIGINT, end_at_once)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)  # type: ignore[arg-type]

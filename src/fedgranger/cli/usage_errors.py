@@ -24,7 +24,7 @@ def _sentence(error: Any, context: Any) -> str:
     if type(error).__name__ == "MissingParameter" and parameter is not None:
         what = " ".join((getattr(parameter, "help", None) or "").split()).rstrip(".")
         return f"{parameter.param_type_name} {parameter.get_error_hint()} is missing: {what}"
-    words = " ".join(error.format_message().split()).rstrip(".")
+    words = " ".join(error.format_message().split()).rstrip(".").partition(", unable to")[0]
     return f"{words[:1].lower()}{words[1:]}"
 
 
