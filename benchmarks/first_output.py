@@ -9,7 +9,6 @@ exit status is 1 where it is missed. Shared machines are noisy: the difference i
 """
 
 import argparse
-import os
 import selectors
 import statistics
 import subprocess
@@ -85,7 +84,6 @@ def main():
     missed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.chdir(folder)
         prepare(folder)
         print(f"{'command':<24} {'first byte':>10} {'pandas':>8} {'difference':>11}")
         for line in LINES:

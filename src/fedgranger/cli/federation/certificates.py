@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_beside, print_line
+from fedgranger.cli.console import (
+    Force,
+    Json,
+    busy,
+    check_new_file,
+    out,
+    print_beside,
+    print_line,
+)
 from fedgranger.cli.federation.common import (
     AuthorityFolder,
     AuthorityKey,
@@ -20,6 +28,7 @@ from fedgranger.cli.federation.common import (
     federation,
 )
 from fedgranger.cli.friendly import friendly
+from fedgranger.cli.json_output import print_json
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
@@ -45,7 +54,8 @@ def renew(kit: Kit) -> None:
 
 def _ask(kit: Path, *, is_renewal: bool) -> None:
     require_flare()
-    path, found = enrolment.make_request(kit, is_renewal=is_renewal)
+    with busy("making a key"):
+        path, found = enrolment.make_request(kit, is_renewal=is_renewal)
     root = fingerprint(read_certificate(root_path(kit)).public_key())
     print_line(
         f"request:                {path}\n"
@@ -80,9 +90,11 @@ def sign(
         str, typer.Option("--fingerprint", help="As the party told it; another is refused.")
     ] = "",
     key: AuthorityKey = None,
+    force: Force = False,
 ) -> None:
     """Sign a party's request; name and right come from your own list of parties."""
     require_flare()
+    check_new_file(out_file, force=force)
     now = datetime.now(UTC)
     signed = signing.sign_request(
         read_authority(authority), file, now, days=days, key=key, expected=expected
@@ -120,15 +132,18 @@ def revoke(
 
 @federation.command()
 @friendly
-def certificates(authority: AuthorityFolder) -> None:
+def certificates(authority: AuthorityFolder, json_output: Json = False) -> None:
     """List who has a certificate, until when, and which were revoked."""
     now, rows = datetime.now(UTC), []
     for item in issued_certificates(read_authority(authority)):
         state = "revoked" if item.is_revoked else "ended" if item.until <= now else "valid"
         dates = (day(item.begins), day(item.until))
-        rows.append((escape(item.name), *dates, state, f"{item.serial:x}"))
+        rows.append((item.name, *dates, state, f"{item.serial:x}"))
     columns = ("party", "from", "until", "state", "serial")
-    out.print(make_table(columns, rows, left=columns))
+    if json_output:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        out.print(make_table(columns, [map(escape, row) for row in rows], left=columns))
 
 
 @federation.command()
@@ -144,7 +159,8 @@ def init(
 ) -> None:
     """Make the authority, and a kit for every party; each party makes its own key."""
     names = [name.strip() for name in clients.split(",") if name.strip()]
-    kits = (make_kits if local else prepare_kits)(folder, server, names, port)
+    with busy("making keys and certificates"):
+        kits = (make_kits if local else prepare_kits)(folder, server, names, port)
     for party, kit in kits.items():
         print_line(f"{party:<20} {kit}")
     root = read_certificate(root_path(kits["server"]))
@@ -173,7 +189,8 @@ def add(
     key: AuthorityKey = None,
 ) -> None:
     """Make a kit for one more client; the others need nothing."""
-    kit = add_client(authority, name, out_folder, key)
+    with busy("making a kit"):
+        kit = add_client(authority, name, out_folder, key)
     print_line(f"{name:<20} {kit}")
     print_line(
         f"\nSend it to the client and sign its request. Send {authority / MEMBERS} to the admin, "

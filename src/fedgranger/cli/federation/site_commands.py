@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_beside, print_line
+from fedgranger.cli.console import Json, busy, out, print_beside, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.friendly import friendly
+from fedgranger.cli.json_output import print_json
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
@@ -57,15 +58,16 @@ def start(
     given: dict[str, Any],
 ) -> None:
     """Run this party until Ctrl-C; it comes back by itself when its process dies."""
-    from fedgranger.flare.own_data import read_series
-
     require_flare()
     role, name = role_of(kit)
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
     if role == "client":
-        settings, policy, _ = read_and_check(kit, data, interval, given)
+        with busy(f"reading {data or kit}"):
+            from fedgranger.flare.own_data import read_series
+
+            settings, policy, _ = read_and_check(kit, data, interval, given)
         if watch is not None:
             settings = replace(settings, watch=str(watch.resolve()))
             if not policy.watch:
@@ -92,18 +94,23 @@ def preview(
     consent: Annotated[
         bool, typer.Option("--consent", help="Record in the audit log that you have seen this.")
     ] = False,
+    json_output: Json = False,
     *,
     given: dict[str, Any],
 ) -> None:
     """Show what would leave this site, and how well your sensors could be told from it."""
-    from fedgranger.federation.preview import make_preview
+    with busy(f"reading {data or kit}"):
+        from fedgranger.federation.preview import make_preview
 
-    _, policy, series = read_and_check(kit, data, interval, given)
-    found = make_preview(series, policy, rounds)
-    _show_preview(found, policy, series)
+        _, policy, series = read_and_check(kit, data, interval, given)
+        found = make_preview(series, policy, rounds)
+    if json_output:
+        print_json({**found._asdict(), "sensors": series.client.sensors})
+    else:
+        _show_preview(found, policy, series)
     if consent:
         _record_consent(kit, found, policy, series)
-        out.print("\nconsent recorded ('federation log' shows it)")
+        print_beside("consent recorded ('federation log' shows it)")
 
 
 def _client_of(kit: Path) -> str:
@@ -232,7 +239,7 @@ def log(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check that no line was changed.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON lines instead.")] = False,
+    json_output: Json = False,
 ) -> None:
     """Show everything that left this site or was refused; at the server, what was refused."""
     from fedgranger.federation.audit_log import read_lines
@@ -243,8 +250,7 @@ def log(
     count = check_chain(path) if verify else 0
     lines = list(read_lines(path))
     if json_output:
-        for line in lines:
-            typer.echo(json.dumps(line))
+        print_json(lines)
     else:
         rows = []
         for line in lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import Json, out, print_line
+from fedgranger.cli.console import Json, busy, out, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.friendly import friendly
+from fedgranger.cli.json_output import print_json
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
@@ -31,7 +31,7 @@ def status(kit: Kit, json_output: Json = False) -> None:
     require_flare()
     names = read_members(kit)
     check_kit(kit)
-    with connect(kit) as session:
+    with busy("asking the server"), connect(kit) as session:
         contacts = session.last_contacts()
         if contacts is None:
             raise RunError("the server cannot be reached; is it started, and is its port open?")
@@ -48,7 +48,7 @@ def status(kit: Kit, json_output: Json = False) -> None:
             "jobs": jobs,
             "certificate_ends": _stamp(end.timestamp()),
         }
-        typer.echo(json.dumps(facts, indent=1))
+        print_json(facts)
     else:
         _show(names, contacts, jobs)
     if away:
@@ -67,7 +67,7 @@ def health(
         raise RunError(f"{kit}: is the admin's kit and runs nothing; use 'federation status'")
     found = read_health(kit)
     if json_output:
-        typer.echo(json.dumps(found._asdict(), indent=1))
+        print_json(found._asdict())
     else:
         who = "server" if role == "server" else f"client '{name}'"
         print_line(f"{who}: {found.sentence}")
