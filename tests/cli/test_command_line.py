@@ -21,6 +21,7 @@ from fedgranger.cli.json_output import plain
 from fedgranger.cli.lazy import load_command
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.tables import edge_table
+from fedgranger.data import reading_progress, text_tables
 from fedgranger.export.formats import FORMATS as WRITERS
 from fedgranger.federation.watch_options import SCORER_NAMES
 from fedgranger.rca import SCORERS
@@ -268,3 +269,18 @@ def test_the_shell_completes_options_and_words_without_numerical_libraries():
         )
         assert wanted in done.stdout.split()
         assert done.stdout.rstrip().endswith("heavy:")
+
+
+def test_reading_large_files_is_followed_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading_progress, "LEAST_BYTES", 1)
+    monkeypatch.setattr(reading_progress, "UNIT", 1)
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 2000)
+    fg.simulate(2, 300, seed=1)[0].write(tmp_path)
+    calls = []
+    fg.Panel.read(tmp_path, report=lambda *words: calls.append(words))
+    total = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert {(what, size) for what, _, size in calls} == {("reading, MB", total)}
+    done = [count for _, count, _ in calls]
+    assert done == sorted(done)
+    assert done[-1] == total
+    assert len(done) > 10

@@ -13,7 +13,9 @@ from fedgranger.cli.console import Json, busy, print_line
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.json_output import print_json
 from fedgranger.cli.options import with_options
+from fedgranger.cli.progress_bars import progress_report
 from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.reading_progress import followed
 
 
 @examples(
@@ -37,6 +39,7 @@ def check(
     with busy(f"reading {data}"):
         from fedgranger.runtime.data_check import check_data, screen_lines
 
+    with progress_report() as report, followed(report, data):
         found = check_data(data, **asdict(options))
     if json_output:
         print_json(found.to_mapping())
