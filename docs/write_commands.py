@@ -8,19 +8,28 @@ import click
 import typer
 
 from fedgranger.cli.app import app
+from fedgranger.cli.options import FitOptions
+from fedgranger.data.simulation_options import SimulationOptions
+from fedgranger.federation.agreed_options import ExchangeOptions
+from fedgranger.federation.watch_options import WatchOptions
 
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Command line
 
 Made by `python docs/write_commands.py` from the commands themselves; `fedgranger COMMAND --help`
-shows the same. Options of runs, of reading data and of simulations are on their own page:
-[Options](options.md).
+shows the same with examples, `--help-all` all options. Those of runs, of reading data and of
+simulations that are not for every day are on their own page: [Options](options.md).
+
+Every command has `-q` (`--quiet`): the answer and errors, nothing beside; `-v` (`--verbose`): more;
+and `-h` (`--help`). [What goes where](report.md#on-the-command-line).
 
 Every command ends with status 0 when it did what it was asked, and with 2 and one sentence when it
 refused; other numbers are named with their command.
 """
-SUBJECTS = {"Options", "Arguments", None}
-"""Help panels of a command's own options; the others are on the page of options."""
+KINDS = (FitOptions, ExchangeOptions, WatchOptions, SimulationOptions)
+ELSEWHERE = {name.replace("_", " ").capitalize() for kind in KINDS for name in kind.subjects()}
+"""Help panels of options that are on the page of options."""
+EVERYWHERE = ("help", "help_all", "quiet", "verbose")
 
 
 def page():
@@ -44,16 +53,16 @@ def _section(command, path, level):
     own = [one for one in command.params if _is_own(one)]
     rows = [f"| {_words(one)} | {_sentence(one)} |\n" for one in own]
     table = "\n| option | what it does |\n|---|---|\n" + "".join(rows) if rows else ""
-    others = any(getattr(one, "rich_help_panel", None) not in SUBJECTS for one in command.params)
+    others = any(getattr(one, "rich_help_panel", None) in ELSEWHERE for one in command.params)
     more = "\nAnd [options by subject](options.md).\n" if others else ""
     said = _unwrapped(inspect.cleandoc(command.help or ""))
     return f"\n{'#' * level} `{title}`\n\n{said}\n{table}{more}"
 
 
 def _is_own(parameter):
-    hidden = getattr(parameter, "hidden", False) or parameter.name == "help"
+    hidden = getattr(parameter, "hidden", False) or parameter.name in EVERYWHERE
     panel = getattr(parameter, "rich_help_panel", None)
-    return panel in SUBJECTS and not hidden
+    return panel not in ELSEWHERE and not hidden
 
 
 def _argument(parameter):
