@@ -35,11 +35,11 @@ JOBS = {
 }
 WITHOUT_NEW = """
 import sys
-from fedgranger.cli.app import main
+import runpy
 from fedgranger.inference import drift, infer
 infer.find_drift = lambda _: drift.Drift((), 0)
 infer.add_responses = lambda found, *_: found
-main()
+runpy.run_module("fedgranger", run_name="__main__")  # of either version
 """
 
 
