@@ -1,6 +1,6 @@
 """The `fedgranger` command, also `python -m fedgranger`."""
 
-from fedgranger.cli.interrupts import leave, watch_over
+from fedgranger.cli.interrupts import end_at_once, leave, watch_over
 
 
 def main() -> None:
@@ -12,6 +12,8 @@ def main() -> None:
         app(prog_name="fedgranger")
     except SystemExit as done:
         leave(done.code)
+    except KeyboardInterrupt:  # before a command was found
+        end_at_once()
 
 
 if __name__ == "__main__":

@@ -233,6 +233,18 @@ def test_an_interrupted_command_leaves_with_130(monkeypatch):
     assert (done.exit_code, done.stderr) == (130, "interrupted\n")
 
 
+def test_an_interrupt_before_a_command_is_found_is_one_line():
+    code = (
+        "import fedgranger.cli.app as cli\n"
+        "def stop(**_): raise KeyboardInterrupt\n"
+        "cli.app = stop\n"
+        "from fedgranger.__main__ import main\nmain()"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_an_interrupt_that_would_be_forgotten_is_raised_again(monkeypatch):
     again = []
     monkeypatch.setattr(interrupts, "AGAIN_SECONDS", 0.0)
