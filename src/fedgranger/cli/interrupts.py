@@ -11,13 +11,15 @@ Nothing here needs more than the interpreter itself, because it must be there be
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from types import FrameType
     from typing import NoReturn
+else:
+    import _signal as signal  # `signal` itself reads others first, a moment without a handler
 
 INTERRUPTED = 130
 AGAIN_SECONDS = 0.05
