@@ -35,7 +35,9 @@ def show_audit(result: Result, run: Path, top: int, *, json_output: bool) -> Non
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
     found = [part for part in (facts, facts.get("beside")) if part and "audit" in part]
     if not found:
-        raise RunError(f"{run}: no copies with shifted clocks; fit with test='auto' or 'readings'")
+        raise RunError(
+            f"{run}: no copies with shifted clocks; fit with test='auto', 'readings' or 'nonlinear'"
+        )
     if json_output:
         print_json([_plain(part) for part in found])
         return

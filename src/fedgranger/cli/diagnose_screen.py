@@ -48,11 +48,12 @@ def _plain(result: Result, facts: Mapping[str, Any], strength: float | None) -> 
 
 def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None) -> None:
     print_line(f"{headline(result)}\n")
-    if facts["test"] == "asymptotic":
+    # by what a test has to show, so that a new one needs nothing here
+    if "stability" in facts:
         _print_stability(facts)
-    elif facts["test"] in ("readings", "nonlinear"):
+    if "own_lags" in facts:
         _print_own_pasts(result, facts)
-    else:
+    if "portmanteau" in facts:
         _print_residual_checks(result, facts)
     lines = (*_lag_lines(facts), *audit_sentences(facts), *control_sentences(facts))
     for line in lines:
