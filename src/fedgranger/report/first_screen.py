@@ -94,7 +94,7 @@ def _next_steps(
     out = ["Read the cautions first: each names its remedy."] if has_cautions else []
     if edges:
         out += [_ask(edges[0], facts), COMMON_DRIVER]
-        out.append("When something goes wrong, 'fedgranger rca RUN --data NEW' ranks who started it.")
+        out.append("When something goes wrong: 'fedgranger rca RUN --data NEW' ranks who began.")
     elif found := controls(facts):
         out.append(
             "No edge is not no influence: with these data influences up to "
