@@ -10,10 +10,10 @@ import numpy as np
 
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.frames import frames_panel, is_frame
+from fedgranger.data.frames import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import ConfigError
 from fedgranger.option_fields import did_you_mean
 from fedgranger.results import Result
 from fedgranger.runtime.data_check import DataCheck, check_data
@@ -81,31 +81,6 @@ def fit(
         checkpoint_seconds=checkpoint_seconds,
         resume=resume,
     )
-
-
-def as_panel(
-    data: Any, clients: Mapping[str, Sequence[str]] | None, reading: Mapping[str, Any]
-) -> Panel:
-    """The panel of any data that `fit` takes.
-
-    Raises:
-        DataError: the data are of no such kind, or options do not fit them.
-    """
-    if isinstance(data, Panel):
-        if clients is not None or reading:
-            word = "clients" if clients is not None else next(iter(reading))
-            raise DataError(f"'{word}' is for data that are read; this is a panel already")
-        return data
-    if isinstance(data, str | Path):
-        if clients is not None:
-            raise DataError("clients= is for one wide frame; for a table use partition= or map=")
-        return Panel.read(data, **reading)
-    if not isinstance(data, Mapping) and not is_frame(data):
-        raise DataError(
-            f"a {type(data).__name__} was given; give a folder, a data frame per client "
-            "({'boiler': frame, ...}), one wide frame, or a Panel"
-        )
-    return frames_panel(data, clients, PanelOptions.from_mapping(reading))
 
 
 def _shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -113,6 +113,7 @@ class InferenceFacts(TypedDict):
     df_denominator: NotRequired[float]
     num_pairs: NotRequired[int]
     mean: NotRequired[list[float]]
+    constant: NotRequired[list[float]]
     effective_pairs: NotRequired[float]
     effective_samples: NotRequired[dict[str, float]]
     spectral_radius: NotRequired[float]

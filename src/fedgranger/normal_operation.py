@@ -32,6 +32,8 @@ class Monitor:
         usual_energy: mean energy over training.
         threshold: upper end of the client's normal range of smoothed surprise.
         treatment: what was done to the training data, and is done to new data.
+        observation_matrix: C of the local model, in the units of `model_scale`; None at the sites
+            of a federation, where no table of it is asked for, and in runs of older versions.
     """
 
     sensors: tuple[str, ...]
@@ -45,12 +47,15 @@ class Monitor:
     usual_energy: float
     threshold: float
     treatment: Treatment = NO_TREATMENT
+    observation_matrix: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """One array per field; of names arrays of text."""
         arrays = {name: np.array(getattr(self, name)) for name in _monitor_fields()}
         if self.treatment != NO_TREATMENT:
             arrays |= {name: np.array(value) for name, value in self.treatment._asdict().items()}
+        if self.observation_matrix is not None:
+            arrays["observation_matrix"] = self.observation_matrix
         return arrays
 
     @classmethod
@@ -62,11 +67,13 @@ class Monitor:
         if "differenced" in arrays:
             columns = (tuple(arrays[name].tolist()) for name in Treatment._fields)
             parts["treatment"] = Treatment(*columns)
+        parts["observation_matrix"] = arrays.get("observation_matrix")
         return cls(**parts)
 
 
 def _monitor_fields() -> list[str]:
-    return [part.name for part in fields(Monitor) if part.name != "treatment"]
+    own_way = ("treatment", "observation_matrix")
+    return [part.name for part in fields(Monitor) if part.name not in own_way]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,45 +12,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import RunConfig, read_toml
+from fedgranger.config import RunConfig
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.inference.answer_lines import summary_html, summary_lines
 from fedgranger.inference.decision import by_certainty, decide, false_edge_bound
-from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
+from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.manifest_types import Manifest
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.option_fields import check_choice
-from fedgranger.result_files import (
-    JACOBIAN_FILE,
-    NORMAL_FILE,
-    OTHER_FILES,
-    OVER_TIME_FILE,
-    SEASONS_FILE,
-    inference_arrays,
-    load_jacobian,
-    load_normal,
-    load_seasons,
-    load_uncertainty,
-    other_tables,
-    read_inference,
-    save_jacobian,
-    save_normal,
-    save_seasons,
-    save_uncertainty,
+from fedgranger.result_folder import INCIDENTS_FILE, ROOT_CAUSE_FILE, read_run, save_run
+from fedgranger.result_tables import (
+    check_client,
+    coefficient_table,
+    of_pair,
+    response_table,
+    state_slices,
+    untested_edges,
+    untested_entries,
 )
-from fedgranger.run_folder import MANIFEST, RunFolder, check_files
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.record import Propagation
 
-ROOT_CAUSE_FILE = "rca.json"
-INCIDENTS_FILE = "incidents.jsonl"
-RESPONSE_COLUMNS = (
-    *("cause", "effect", "cause_sensor", "effect_sensor"),
-    *("step", "change", "low", "high"),
-)
-FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
+__all__ = ["INCIDENTS_FILE", "ROOT_CAUSE_FILE", "Result"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,20 +91,20 @@ class Result:
 
     def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
         """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
-        offsets = np.concatenate([[0], np.cumsum(self.state_dims)])
         for name in (effect, cause):
-            if name not in self.clients:
-                raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
+            check_client(name, self.clients)
         check_choice("estimate", estimate, ("fedgc", *STATE_TESTS))
-        m, n = self.clients.index(effect), self.clients.index(cause)
-        rows, columns = (slice(offsets[k], offsets[k + 1]) for k in (m, n))
+        places = state_slices(self.clients, self.state_dims)
+        rows, columns = places[effect], places[cause]
         if estimate == "fedgc":
             return self._fedgc()[rows, columns]
-        transition = self._tested(estimate).transition
-        P = offsets[-1]
-        lags = transition.shape[1] // P
+        transition, P = self._tested(estimate).transition, sum(self.state_dims)
         return np.concatenate(
-            [transition[rows, k * P : (k + 1) * P][:, columns] for k in range(lags)], axis=1
+            [
+                part[rows, columns]
+                for part in np.split(transition, transition.shape[1] // P, axis=1)
+            ],
+            axis=1,
         )
 
     def edges(
@@ -185,12 +168,7 @@ class Result:
                 if self.config.time_windows
                 else "this run did not follow its edges in time; fit with time_windows=8"
             )
-        table = self.inference.over_time
-        for column, name in (("cause", cause), ("effect", effect)):
-            if name is not None and name not in self.clients:
-                raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
-            table = table if name is None else table.loc[table[column] == name]
-        return table.reset_index(drop=True)
+        return of_pair(self.inference.over_time, self.clients, cause, effect)
 
     def responses(self, cause: str | None = None, effect: str | None = None) -> pd.DataFrame:
         """What every edge that was found does: the effect's change by step after the cause's.
@@ -203,20 +181,77 @@ class Result:
             cause: only edges from this client.
             effect: only edges to this client.
         """
-        facts = self.manifest["inference"]
-        sensors, rows = facts.get("sensor_responses") or {}, []
-        for edge, found in (facts.get("responses") or {}).items():
-            shown = sensors.get(edge, found)
-            pair = tuple(edge.split(" -> ", 1))
-            names = (shown.get("cause_sensor"), shown.get("effect_sensor"))
-            curve = zip(*(shown[name] for name in ("value", "low", "high")), strict=True)
-            rows += [(*pair, *names, step, *values) for step, values in enumerate(curve)]
-        table = pd.DataFrame(rows, columns=list(RESPONSE_COLUMNS))
-        for column, name in (("cause", cause), ("effect", effect)):
-            if name is not None and name not in self.clients:
-                raise RunError(f"no client '{name}'; the run has {', '.join(self.clients)}")
-            table = table if name is None else table.loc[table[column] == name]
-        return table.reset_index(drop=True)
+        table = response_table(self.manifest["inference"])
+        return of_pair(table, self.clients, cause, effect)
+
+    def coefficients(
+        self,
+        cause: str | None = None,
+        effect: str | None = None,
+        *,
+        within: bool = False,
+        estimate: str = "auto",
+    ) -> pd.DataFrame:
+        """The tested coefficients lag by lag: how state `col` of the cause moves state `row`.
+
+        A row per coefficient, with its standard error; states count from 0, lags from 1.
+
+        Args:
+            cause: only coefficients of this client's past.
+            effect: only equations of this client.
+            within: a client's own past too (cause and effect are then the same).
+            estimate: of another test that the run made: `debiased` or `readings`.
+
+        Raises:
+            RunError: the run has no such client or no tests.
+        """
+        found = self._tested(estimate)
+        own = cause is not None and cause == effect
+        table = coefficient_table(
+            self.clients, self.state_dims, found.transition, found.std_error, within=within or own
+        )
+        return of_pair(table, self.clients, cause, effect)
+
+    def states(self, data: Any, **reading: Any) -> pd.DataFrame:
+        """What the local models see in data: states by time, columns (client, state).
+
+        Those of a single time step (least squares), which the tests use; NaN where a client was
+        not measured. A federated run has none: data and local models stay at their sites.
+
+        Args:
+            data: whatever `fit` takes, the training data or new ones; sensors are found by name.
+            reading: `clients` and options of `Panel.read`, for data that are no panel.
+        """
+        return self._fitted("state_table")(self, data, reading)
+
+    def loadings(self, client: str | None = None) -> pd.DataFrame:
+        """By how much every sensor changes, in its own unit, when a state is one larger.
+
+        A row per (client, sensor), or per sensor of the one client that is asked for; a column per
+        state. A federated run has none: a local model never leaves its site.
+        """
+        return self._fitted("loading_table")(self, client)
+
+    def forecast(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
+        """One step ahead, by the time that is predicted; the last row is the step after the data.
+
+        Uses the coefficients of the run's test. NaN where a step that it needs was not measured.
+
+        Args:
+            data: whatever `fit` takes, the training data or new ones.
+            sensors: predict measurements in their units, columns (client, sensor), instead of
+                states, columns (client, state).
+            reading: `clients` and options of `Panel.read`, for data that are no panel.
+        """
+        return self._fitted("forecast_table")(
+            self, self._tested("auto"), data, reading, sensors=sensors
+        )
+
+    def residuals(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
+        """What was there less its one-step `forecast`, by time; arguments as there."""
+        return self._fitted("residual_table")(
+            self, self._tested("auto"), data, reading, sensors=sensors
+        )
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:
         """One row per entry of every cross-client block (row and col count states from 0).
@@ -228,13 +263,7 @@ class Result:
             if self.inference is not None:
                 return self._tested(estimate).entries
             return pd.DataFrame(columns=list(ENTRY_COLUMNS))
-        rows = [
-            (cause, effect, i, j, float(value))
-            for effect, cause in itertools.permutations(self.clients, 2)
-            for (i, j), value in np.ndenumerate(self.block(effect, cause))
-        ]
-        table = pd.DataFrame(rows, columns=list(ENTRY_COLUMNS[:5]))
-        return table.reindex(columns=list(ENTRY_COLUMNS))
+        return untested_entries(self.clients, self.state_dims, self._fedgc())
 
     def false_edge_bound(
         self, *, alpha: float | None = None, correction: str | None = None
@@ -273,52 +302,35 @@ class Result:
         for found in (self.inference, self.inference.beside if self.inference else None):
             if found is not None and estimate in ("auto", found.facts.get("test")):
                 return found
+        if self.inference is None:
+            reason = self.manifest["inference"].get("reason")
+            raise RunError("nothing was tested" + (f": {reason}" if reason else ""))
         raise RunError(f"this run has no {estimate} estimate; fit with test='{estimate}'")
 
     def _untested_edges(self) -> pd.DataFrame:
         """All pairs with FedGC's strength, empty when FedGC was not run."""
-        pairs = list(itertools.permutations(self.clients, 2))
-        table = pd.DataFrame(
-            {"cause": [cause for _, cause in pairs], "effect": [effect for effect, _ in pairs]}
-        )
-        if self.granger is not None:
-            table["strength"] = [float(np.linalg.norm(self.block(*pair))) for pair in pairs]
-        return table.reindex(columns=list(EDGE_COLUMNS))
+        return untested_edges(self.clients, self.state_dims, self.granger)
+
+    def _fitted(self, name: str) -> Callable[..., pd.DataFrame]:
+        """A function that needs local models; a server's process refuses before it loads them.
+
+        Raises:
+            RunError: the run has no local models.
+        """
+        if not self.monitors:
+            reason = self.manifest.get("normal", {}).get("reason")
+            raise RunError(
+                f"this run kept no local models ({reason})"
+                if reason
+                else "this run was made between parties, and measurements and local models stay at "
+                "their sites, so it has no states, loadings, forecasts or residuals; each site has "
+                "its own"
+            )
+        return getattr(import_module("fedgranger.runtime.fitted_values"), name)
 
     def save(self, folder: str | Path) -> None:
         """Write the run folder; every file appears whole, `manifest.json` last."""
-        arrays = {
-            f"augmentation_{m}": self.augmentations[name]
-            for m, name in enumerate(self.clients)
-            if name in self.augmentations
-        }
-        arrays |= {"clients": np.array(self.clients), "state_dims": np.array(self.state_dims)}
-        if self.granger is not None:
-            arrays["granger"] = self.granger
-        if self.inference is not None:
-            arrays |= inference_arrays(self.inference)
-        run = RunFolder(Path(folder))
-        run.write_text("config.toml", self.config.to_toml())
-        run.write_arrays("estimate.npz", arrays)
-        tables = {"edges.csv": self.edges(), "entries.csv": self.entries()}
-        if self.granger is not None:
-            views = (self.edges(estimate="fedgc"), self.entries(estimate="fedgc"))
-            tables |= dict(zip(FEDGC_FILES, views, strict=True))
-        tables |= other_tables(self.inference)
-        if self.inference is not None and self.inference.over_time is not None:
-            tables[OVER_TIME_FILE] = self.inference.over_time
-        for name, table in tables.items():
-            run.write_table(name, table)
-        run.write("trace.parquet", lambda path: self.trace.to_parquet(path, index=False))
-        if self.uncertainty is not None:
-            save_uncertainty(run, self.uncertainty)
-        if self.reference is not None:
-            save_normal(run, self.monitors, self.reference)
-        save_seasons(run, self.seasons)
-        save_jacobian(run, self.jacobian)
-        run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE, JACOBIAN_FILE)
-        run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, INCIDENTS_FILE, SEASONS_FILE)
-        run.finish(self.manifest)
+        save_run(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -327,41 +339,4 @@ class Result:
         Raises:
             RunError: the folder is not a finished run.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise RunError(f"{folder}: no such run folder; make one with 'fedgranger fit'")
-        if not (folder / MANIFEST).exists():
-            hint = (
-                "it was interrupted, continue it with 'fedgranger fit --resume'"
-                if (folder / "checkpoint.npz").exists()
-                else "make one with 'fedgranger fit'"
-            )
-            raise RunError(f"{folder}: not a finished run; {hint}")
-        try:
-            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            check_files(folder, manifest)
-            with np.load(folder / "estimate.npz", allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            clients = tuple(arrays["clients"].tolist())
-            return cls(
-                clients,
-                tuple(arrays["state_dims"].tolist()),
-                arrays.get("granger"),
-                {
-                    name: arrays[f"augmentation_{m}"]
-                    for m, name in enumerate(clients)
-                    if f"augmentation_{m}" in arrays
-                },
-                read_inference(folder, manifest["inference"], arrays),
-                pd.read_parquet(folder / "trace.parquet"),
-                manifest,
-                RunConfig.from_mapping(read_toml(folder / "config.toml")),
-                load_uncertainty(folder, manifest),
-                *load_normal(folder),
-                load_seasons(folder),
-                load_jacobian(folder),
-            )
-        except RunError:
-            raise
-        except (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
+        return cls(**read_run(Path(folder)))

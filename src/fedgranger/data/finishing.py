@@ -24,12 +24,21 @@ from fedgranger.errors import DataError, ReadingError
 
 def finish_panel(tables: list[ClientTable], plan: SensorPlan) -> Panel:
     """Align the clients and make a panel of them; `tables` is emptied."""
+    zone = _time_zone(tables, plan)
     time, notes = align(tables)
     plan.notes.extend(notes)
     clients: list[ClientData] = []
     while tables:  # hand each array over, so that none is kept alive twice
         clients.append(_finish_client(tables.pop(0), plan))
-    return Panel(tuple(clients), time, tuple(plan.notes), tuple(plan.findings))
+    return Panel(tuple(clients), time, tuple(plan.notes), tuple(plan.findings), zone)
+
+
+def _time_zone(tables: list[ClientTable], plan: SensorPlan) -> str:
+    """The zone that all clients' options name, else UTC where time stamps have a zone."""
+    named = plan.options.time_zone
+    if named != "none" and "=" not in named:
+        return named
+    return "UTC" if any(table.has_zone for table in tables) else ""
 
 
 def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
@@ -111,7 +120,7 @@ def prepare_panel(panel: Panel, options: ReadingOptions) -> Panel:
     plan = plan_sensors(tables, options)
     plan.notes.extend(notes)
     tables = [prepare(table, plan, may_lack=True) for table in tables]
-    return finish_panel(tables, plan)
+    return replace(finish_panel(tables, plan), time_zone=panel.time_zone)
 
 
 def with_findings(panel: Panel) -> Panel:

@@ -8,6 +8,7 @@ polars and xarray come through their `to_pandas`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,31 @@ from fedgranger.errors import DataError, ReadingError
 
 INDEX = "time"
 """Name of an index that has none."""
+
+
+def as_panel(
+    data: Any, clients: Mapping[str, Sequence[str]] | None, reading: Mapping[str, Any]
+) -> Panel:
+    """The panel of any data that `fit` takes.
+
+    Raises:
+        DataError: the data are of no such kind, or options do not fit them.
+    """
+    if isinstance(data, Panel):
+        if clients is not None or reading:
+            word = "clients" if clients is not None else next(iter(reading))
+            raise DataError(f"'{word}' is for data that are read; this is a panel already")
+        return data
+    if isinstance(data, str | Path):
+        if clients is not None:
+            raise DataError("clients= is for one wide frame; for a table use partition= or map=")
+        return Panel.read(data, **reading)
+    if not isinstance(data, Mapping) and not is_frame(data):
+        raise DataError(
+            f"a {type(data).__name__} was given; give a folder, a data frame per client "
+            "({'boiler': frame, ...}), one wide frame, or a Panel"
+        )
+    return frames_panel(data, clients, PanelOptions.from_mapping(reading))
 
 
 def is_frame(data: Any) -> bool:
@@ -58,12 +84,13 @@ def frames_panel(
 
 def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
     formats, left_out = client_formats(options, sorted(frames)), LeftOut(options.leave_out)
-    tables, notes = [], []
+    tables, notes, zones = [], [], set()
     refused: list[DataError] = []
     for name in sorted(frames):
         source = Source(f"client '{name}'", name, Path(f"{name} (data frame)"), formats[name])
         try:
             loaded = _table(source, frames[name])
+            zones.add(_zone(loaded))
             table, more = client_table(source, name, loaded, options, left_out)
         except ReadingError as error:  # one sentence, but what all clients need
             refused.append(error)
@@ -73,7 +100,15 @@ def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
     if refused:
         raise joined(refused)
     left_out.check()
-    return finished_panel(tables, notes, options)
+    panel = finished_panel(tables, notes, options)
+    zone = zones.pop() if len(zones) == 1 else ""
+    return replace(panel, time_zone=zone) if zone else panel
+
+
+def _zone(table: Table) -> str:
+    """Zone of the time column; empty where it names none."""
+    kind = pa.null() if table.time_name is None else table.columns[table.time_name].type
+    return getattr(kind, "tz", None) or ""
 
 
 def _table(source: Source, frame: pd.DataFrame) -> Table:

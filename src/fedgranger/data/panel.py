@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedgranger.data.findings import Finding
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions
@@ -82,6 +83,8 @@ class Panel:
         notes: sentences on what was done to the data while reading (rows lost in the
             alignment, sensors dropped or differenced, samples masked). Nothing is done silently.
         findings: what is odd about single sensors; None when they were not examined.
+        time_zone: of the clock that the data were written with, such as Europe/Berlin; empty when
+            they named none. `time` is in UTC either way.
 
     Example:
         >>> import numpy as np
@@ -94,6 +97,7 @@ class Panel:
     time: np.ndarray
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] | None = None
+    time_zone: str = ""
 
     def __post_init__(self) -> None:
         """Check that the clients are distinct and share the time axis."""
@@ -129,6 +133,18 @@ class Panel:
     def num_steps(self) -> int:
         """Number of common time steps T."""
         return len(self.time)
+
+    @property
+    def time_index(self) -> pd.Index:
+        """The time axis as an index for tables, in the zone that the data were written with."""
+        return self.indexed(self.time)
+
+    def indexed(self, time: np.ndarray) -> pd.Index:
+        """Any times of this axis as an index like `time_index`."""
+        index = pd.Index(time, name="time")
+        if not isinstance(index, pd.DatetimeIndex) or not self.time_zone:
+            return index
+        return index.tz_localize("UTC").tz_convert(self.time_zone)
 
     @property
     def segment_starts(self) -> np.ndarray:
@@ -220,6 +236,34 @@ class Panel:
         if axis.dtype.kind == "M":  # one unit, so that the same data have the same hash
             axis = axis.astype("datetime64[ns]")
         return cls(tuple(clients), axis)
+
+    @classmethod
+    def from_frames(
+        cls,
+        data: Mapping[str, Any] | Any,
+        *,
+        clients: Mapping[str, Sequence[str]] | None = None,
+        **options: Any,
+    ) -> Panel:
+        """Build a panel from a data frame per client, or from one wide frame.
+
+        Args:
+            data: frames by client, or one frame; their time index or column is the time axis, by
+                which clients are aligned.
+            clients: which columns of one wide frame are whose.
+            options: those of `read`.
+
+        Example:
+            >>> import pandas as pd
+            >>> hours = pd.date_range("2026-03-01", periods=3, freq="h", tz="Europe/Berlin")
+            >>> frame = pd.DataFrame({"a": [1.0, 3.0, 2.0], "b": [2.0, 2.0, 5.0]}, index=hours)
+            >>> panel = Panel.from_frames(frame, clients={"boiler": ["a"], "turbine": ["b"]})
+            >>> panel.names, str(panel.time_index[0])
+            (('boiler', 'turbine'), '2026-03-01 00:00:00+01:00')
+        """
+        from fedgranger.data.frames import frames_panel
+
+        return frames_panel(data, clients, PanelOptions.from_mapping(options))
 
     @classmethod
     def read(

@@ -172,10 +172,17 @@ class PanelOptions(ReadingOptions):
     map: str = text("", "the same by patterns of the columns' names: P1_*=boiler,P2_*=turbine")
 
 
+AS_MEASURED: dict[str, Any] = {
+    "missing": "mask",
+    "constant": "keep",
+    "difference": "none",
+    "suspect": "keep",
+}
+"""Of new data, which are not judged: a run's monitors treat them like its training data."""
+
+
 def as_measured(files: FileOptions | None = None) -> ReadingOptions:
-    """For new data, which are not judged: a run's monitors treat them like its training data."""
+    """How new data of these files are read."""
     files = files or FileOptions()
     written = {one.name: getattr(files, one.name) for one in fields(FileOptions)}
-    return ReadingOptions(
-        **written, missing="mask", constant="keep", difference="none", suspect="keep"
-    )
+    return ReadingOptions(**written, **AS_MEASURED)

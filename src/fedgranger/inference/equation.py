@@ -80,9 +80,9 @@ class Equation:
     The columns are the constant (lag 0), own lags, then every cause's with one lag more, all in
     the clients' bases; what is regressed are the effect's innovations, which its own past does not
     predict.
-    After `solve`, `lag` and `state` are those of the plain columns, without the ones that depend on
-    others before them; `tested` are the coefficients of every cause by (effect, cause), `augmented`
-    those of the lag after them. `add_covariance` fills in their covariances.
+    After `solve`, `constant` is c; `lag` and `state` are those of the plain columns, without the
+    ones that depend on others before them; `tested` are the coefficients of every cause by (effect,
+    cause), `augmented` those of the lag after them. `add_covariance` fills in their covariances.
     """
 
     def __init__(
@@ -97,6 +97,9 @@ class Equation:
         self.state = np.concatenate([b.state[part] for b, part in self._parts])
         self._widths = [len(b.lag[part]) for b, part in self._parts]
         self._owner = np.repeat([b.client for b, _ in self._parts], self._widths)
+        # without the constant, columns of a basis are centred: by the constant's part of them
+        means = [(b is not own) * b.factor[0, part] / b.factor[0, 0] for b, part in self._parts]
+        self._means = np.concatenate(means)
         blocks = (b.factor[part, part] for b, part in self._parts)
         self._factor = np.asarray(scipy.linalg.block_diag(*blocks))
         self.dependent = {
@@ -180,6 +183,7 @@ class Equation:
         self._orthonormal = kept_factor @ self._inverse
         self.coefficients = self._coefficients(keep).T
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
+        self.constant = self.coefficients @ ((self.lag == 0) - self._means[keep])
         # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
         bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
         self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]

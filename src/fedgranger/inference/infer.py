@@ -168,10 +168,10 @@ def _with_left_out(
     ]
     facts = found.facts
     facts["reasons"] |= {f"{c} -> {e}": reasons.get(c, reasons.get(e, "")) for c, e in pairs}
-    if "mean" in facts:
-        mean = np.zeros(P)
-        mean[rows] = facts["mean"]
-        facts["mean"] = mean.tolist()
+    for name in {"mean", "constant"} & set(facts):
+        values = np.zeros(P)
+        values[rows] = facts[name]
+        facts[name] = values.tolist()
     return found._replace(
         transition=full(found.transition),
         std_error=full(found.std_error),

@@ -35,6 +35,7 @@ class Readings(NamedTuple):
     Attributes:
         transition: coefficients at all lags that any equation has, zero elsewhere.
         std_error: NaN where there is no coefficient and where not asked for.
+        constant: c of every state; 0 where its equation was not wanted.
         blocks: tested coefficients, by (effect, cause).
         augmented: coefficients of the lag after them; empty unless residuals were asked for.
         num_rows: rows of each effect's regression, 0 where it was not wanted.
@@ -47,6 +48,7 @@ class Readings(NamedTuple):
 
     transition: Float[np.ndarray, "state lagged"]
     std_error: Float[np.ndarray, "state lagged"]
+    constant: Float[np.ndarray, " state"]
     lags: int
     blocks: dict[tuple[int, int], Block]
     augmented: dict[tuple[int, int], Block]
@@ -127,6 +129,7 @@ def regress(
     return Readings(
         transition,
         std_error,
+        _constant(source, equations),
         lagged.depth,
         blocks,
         augmented,
@@ -178,6 +181,14 @@ def _transition(
         is_lag, where = _places(source, equation)
         transition[where] = equation.coefficients[:, is_lag]
     return transition
+
+
+def _constant(source: StateSource, equations: list[Equation]) -> Float[np.ndarray, " state"]:
+    constant = np.zeros(source.total_dim)
+    for equation in equations:
+        rows = source.owner == equation.effect
+        constant[rows] = equation.constant
+    return constant
 
 
 def _places(

@@ -86,6 +86,7 @@ def readings_tables(
     facts |= common_facts("readings", NULL, fit.lags, config) | {
         "covariance": "hc3",
         "num_pairs": int(fit.num_rows.max()),
+        "constant": fit.constant.tolist(),
         "detectable_strength": detectable,
         "positive_control": {
             edge: size

@@ -241,7 +241,10 @@ class _LocalRun:
             return {}, None, facts
         try:
             monitors = {
-                name: learn_own_normal(client.prepared).monitor
+                name: replace(
+                    learn_own_normal(client.prepared).monitor,
+                    observation_matrix=client.prepared.model.observation_matrix,
+                )
                 for name, client in self._clients.items()
             }
         except DataError as error:
