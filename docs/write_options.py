@@ -1,15 +1,18 @@
-"""Write options.md from the declarations: `python docs/write_options.py`."""
+"""Write options.md and the types of fit's keywords: `python docs/write_options.py`."""
 
 from dataclasses import fields
 from pathlib import Path
 
 from fedgranger.cli.options import FitOptions
+from fedgranger.config import RunConfig
+from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.federation.agreed_options import ExchangeOptions
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.option_fields import option_of
 
 PAGE = Path(__file__).with_name("options.md")
+KEYWORDS = Path(__file__).parents[1] / "src/fedgranger/fit_keywords.py"
 HEAD = """# Options
 
 Made by `python docs/write_options.py` from the declarations in the code. Every option is a keyword
@@ -51,5 +54,53 @@ def page():
     return "\n".join(lines)
 
 
+KEYWORDS_HEAD = '''"""Types of the keywords of `fg.fit`; made by `python docs/write_options.py`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+
+class ReadingKeywords(TypedDict, total=False):
+    """How data are read: `PanelOptions`; docs/options.md says what each does."""
+
+'''
+FIT_HEAD = '''
+
+class FitKeywords(ReadingKeywords, total=False):
+    """Those, and options of the run: `RunConfig`."""
+
+'''
+SHORT = {
+    "Auto": 'Literal["auto"]',
+    "Couplings": 'Literal["all"] | Sequence[Sequence[str]]',
+    "dict[str, int]": "Mapping[str, int]",
+    "list[int | str] | Period": "Sequence[int | str]",
+}
+"""Types of values as they are kept, and of what may be given."""
+ROWS = ("skip_rows", "unit_rows")
+"""Numbers that are kept as text."""
+
+
+def keywords():
+    """The module with the types of fit's keywords."""
+    return KEYWORDS_HEAD + _types(PanelOptions) + FIT_HEAD + _types(RunConfig)
+
+
+def _types(kind):
+    return "".join(f"    {one.name}: {_type(one)}\n" for one in fields(kind))
+
+
+def _type(one):
+    choices = option_of(one).allowed
+    if choices:
+        words = ", ".join(f'"{word}"' for word in choices)
+        return f"Literal[{words}]"
+    written = "int | str" if one.name in ROWS else one.type
+    for kept, given in SHORT.items():
+        written = written.replace(kept, given)
+    return written.replace("'", '"')
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    KEYWORDS.write_text(keywords(), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,17 +14,24 @@ from fedgranger.data.frames import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
+from fedgranger.fit_keywords import FitKeywords, ReadingKeywords
 from fedgranger.option_fields import did_you_mean
 from fedgranger.results import Result
 from fedgranger.runtime.data_check import DataCheck, check_data
 from fedgranger.runtime.fitting import fit_panel
 
 
-def check(data: str | Path | Panel, **options: Any) -> DataCheck:
+def check(
+    data: Panel | str | Path | Mapping[str, Any] | Any,
+    *,
+    clients: Mapping[str, Sequence[str]] | None = None,
+    **options: Unpack[ReadingKeywords],
+) -> DataCheck:
     """Look at data before any fit: what is in them, what is odd, and what it takes to read them.
 
     Args:
-        data: a folder, a table, or a panel.
+        data: whatever `fit` takes.
+        clients: which columns of one wide frame are whose.
         options: those of `Panel.read`.
 
     Example:
@@ -33,7 +40,9 @@ def check(data: str | Path | Panel, **options: Any) -> DataCheck:
         >>> fg.check(panel).num_pairs
         499
     """
-    return check_data(data, **options)
+    if isinstance(data, str | Path) and clients is None:
+        return check_data(data, **options)
+    return check_data(as_panel(data, clients, options))
 
 
 def fit(
@@ -45,7 +54,7 @@ def fit(
     checkpoint_folder: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
-    **options: Any,
+    **options: Unpack[FitKeywords],
 ) -> Result:
     """Learn which client drives which, with all parties simulated in this process.
 
@@ -58,7 +67,8 @@ def fit(
         checkpoint_folder: where an interrupted run leaves its state.
         checkpoint_seconds: how often it is written while training goes on.
         resume: continue from that folder; the result is the same bit for bit.
-        options: options of the run instead of `config`, and of reading (`Panel.read`).
+        options: options of the run instead of `config`, and of reading (`Panel.read`); all are in
+            docs/options.md.
 
     Example:
         >>> import fedgranger as fg

@@ -105,6 +105,28 @@ def test_other_libraries_come_through_to_pandas(frames, result):
     same(fg.fit({name: Polarised(frame) for name, frame in frames.items()}, **QUICK), result)
 
 
+def test_frames_of_polars(frames, result):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    given = {name: polars.from_pandas(frame.reset_index()) for name, frame in frames.items()}
+    same(fg.fit(given, **QUICK), result)
+    berlin = frames["client1"].tz_localize("Europe/Berlin").reset_index()
+    zoned = {name: polars.from_pandas(berlin) for name in frames}
+    assert fg.Panel.from_frames(zoned).time_zone == "Europe/Berlin"
+    with pytest.raises(DataError, match="give what its collect"):
+        fg.fit({name: frame.lazy() for name, frame in given.items()})
+
+
+def test_arrays_of_xarray(frames, result):
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    sets = {name: xarray.Dataset.from_dataframe(frame) for name, frame in frames.items()}
+    same(fg.fit(sets, **QUICK), result)
+    arrays = {name: one.to_dataarray("sensor").transpose("time", ...) for name, one in sets.items()}
+    same(fg.fit(arrays, **QUICK), result)
+    whole = xarray.concat(arrays.values(), dim="client")
+    with pytest.raises(DataError, match="give one with the axes time and sensor"):
+        fg.fit(dict.fromkeys(frames, whole), **QUICK)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -194,8 +194,18 @@ def _name(client: Any) -> str:
 def _as_frame(data: Any) -> pd.DataFrame:
     found = data if isinstance(data, pd.DataFrame) else None
     if found is None and hasattr(data, "to_pandas"):
-        found = data.to_pandas()
+        try:
+            found = data.to_pandas()
+        except ValueError as error:  # xarray with more than two axes
+            raise DataError(
+                f"a {type(data).__name__} cannot become a data frame ({error}); give one with the "
+                "axes time and sensor for every client"
+            ) from None
         found = found.to_frame() if isinstance(found, pd.Series) else found
+    if hasattr(data, "collect"):
+        raise DataError(
+            f"a {type(data).__name__} is not computed yet; give what its collect() gives"
+        )
     if not isinstance(found, pd.DataFrame):
         raise DataError(
             f"a {type(data).__name__} was given where a data frame is needed; for plain arrays use "

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from fedgranger.data.reading_options import PanelOptions, ReadingOptions
 from fedgranger.data.reading_progress import Report, followed
 from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
+from fedgranger.fit_keywords import ReadingKeywords
 
 GAP_FACTOR = 1.5
 """A step longer than this many median sampling intervals starts a new segment."""
@@ -243,7 +244,7 @@ class Panel:
         data: Mapping[str, Any] | Any,
         *,
         clients: Mapping[str, Sequence[str]] | None = None,
-        **options: Any,
+        **options: Unpack[ReadingKeywords],
     ) -> Panel:
         """Build a panel from a data frame per client, or from one wide frame.
 

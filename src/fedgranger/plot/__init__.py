@@ -1,8 +1,8 @@
 """Pictures of a result and of its honesty, with matplotlib (extra `plot`).
 
 Every function draws one plot into `ax` and returns it. Without `ax` it makes a figure of its own,
-apart from pyplot: save it with `ax.figure.savefig(...)`, or pass `ax=plt.gca()` to see it in a
-window.
+apart from pyplot: a notebook shows it when it is the last line of a cell (or with `display(ax)`), a
+script saves it with `ax.figure.savefig(...)`. Pass `ax=plt.gca()` to see it in a window.
 """
 
 from fedgranger.plot.bands import bands

@@ -47,9 +47,12 @@ def require_matplotlib() -> None:
 
 
 def choose_axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return `ax`, or the axes of a new figure of this size in inches."""
+    """Return `ax`, or the axes of a new figure of this size in inches, which notebooks show."""
     if ax is None:
-        return new_figure(width, height).subplots()
+        figure = new_figure(width, height)
+        from fedgranger.plot.shown_axes import ShownAxes
+
+        return figure.add_subplot(axes_class=ShownAxes)
     if not (hasattr(ax, "plot") and hasattr(ax, "transData")):
         raise ConfigError(
             f"ax is {type(ax).__name__}; give matplotlib Axes, such as the second value of "

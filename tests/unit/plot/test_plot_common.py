@@ -61,11 +61,26 @@ def test_returns_axes_of_a_figure_unknown_to_pyplot(draw, result):
     tables = result.edges().copy(), result.trace.copy(), result.uncertainty.table.copy()
     ax = draw(result)
     assert isinstance(ax, Axes)
+    assert hasattr(ax, "_repr_png_")
     assert plt.get_fignums() == []
     assert dict(plt.rcParams) == settings
     after = result.edges(), result.trace, result.uncertainty.table
     for old, new in zip(tables, after, strict=True):
         pd.testing.assert_frame_equal(old, new)
+
+
+def test_a_notebook_shows_the_picture(result):
+    """By the method that IPython asks an object for, and by IPython where it is installed."""
+    png = fg.plot.graph(result)._repr_png_()
+    assert png.startswith(b"\x89PNG")
+    assert len(png) > 5000
+    assert plt.get_fignums() == []
+
+
+def test_ipython_finds_the_picture(result):
+    formatters = pytest.importorskip("IPython.core.formatters", reason="IPython is not installed")
+    shown, _ = formatters.DisplayFormatter().format(fg.plot.graph(result))
+    assert shown["image/png"].startswith(b"\x89PNG")
 
 
 @every_plot
