@@ -14,7 +14,7 @@ else
   INSTALL   := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test test-all lint bench campaign bench-peers docs docs-figures clean
+.PHONY: demo test test-all lint bench campaign bench-peers docs docs-figures notebooks clean
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/fedgranger demo
@@ -45,6 +45,11 @@ campaign: $(VENV)/.installed-dev
 # The site, in site/: open site/index.html; no server and no network are needed.
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+# Runs docs/notebooks and keeps their outputs; FEDGRANGER_TEP is the folder with TEP's files.
+notebooks: $(VENV)/.installed-dev
+	$(INSTALL) -e '.[notebooks]'
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) docs/run_notebooks.py
 
 docs-figures: $(VENV)/.installed-dev
 	$(PY) docs/make_figures.py

@@ -69,5 +69,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Public names, imported yet or not."""
-    return sorted({*globals(), *__all__})
+    """Public names, imported yet or not; what an editor proposes."""
+    return sorted(__all__)

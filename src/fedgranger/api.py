@@ -40,9 +40,10 @@ def check(
         >>> fg.check(panel).num_pairs
         499
     """
-    if isinstance(data, str | Path) and clients is None:
-        return check_data(data, **options)
-    return check_data(as_panel(data, clients, options))
+    if isinstance(data, Panel) or (isinstance(data, str | Path) and clients is not None):
+        data = as_panel(data, clients, options)  # refuses options that are for other data
+        return check_data(data)
+    return check_data(data, clients, **options)
 
 
 def fit(
@@ -83,9 +84,10 @@ def fit(
             f"option '{next(iter(running))}' is given beside a config; put it into the config, or "
             "leave the config out"
         )
+    config = RunConfig.from_mapping(running) if config is None else config
     return fit_panel(
         as_panel(data, clients, reading),
-        RunConfig.from_mapping(running) if config is None else config,
+        config,
         models=models,
         checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
         checkpoint_seconds=checkpoint_seconds,

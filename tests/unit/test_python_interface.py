@@ -147,6 +147,43 @@ def test_odd_frames_are_refused_in_one_sentence(frames, change, words):
     assert "\n" not in str(error.value)
 
 
+def test_sentences_on_frames_name_keywords(frames):
+    odd = frames | {"client1": frames["client1"].assign(mode="auto")}
+    odd["client1"].iloc[3, 0] = np.nan
+    call = "leave_out='client1.mode', missing='mask'"
+    with pytest.raises(DataError, match=f"in all the data need {call}"):
+        fg.fit(odd)
+    found = fg.check(odd)
+    assert repr(found) == str(found)
+    assert str(found).splitlines()[-1] == f"fg.fit(frames, {call})"
+    assert "--" not in str(found)
+    with pytest.raises(ConfigError, match="test is 'latent'"):
+        fg.fit(odd, test="latent")
+
+
+def test_completion_offers_public_names():
+    assert dir(fg) == sorted(fg.__all__)
+    assert dir(fg.plot) == sorted(fg.plot.__all__)
+
+
+def test_times_are_in_the_zone_of_the_frames_or_say_utc(frames):
+    berlin = {n: f.tz_localize("UTC").tz_convert("Europe/Berlin") for n, f in frames.items()}
+    panel = fg.Panel.from_frames(berlin)
+    assert repr(panel).startswith("Panel of 400 steps, 2026-03-01T01:00:00+01:00 to 2026-03-02T")
+    assert "from 2026-03-01T00:00:00 UTC to " in str(fg.check(berlin))
+    assert " UTC, 400 steps of 5 min" in fg.fit(panel, **QUICK).summary()
+    assert panel.prepared().time_zone == "Europe/Berlin"
+    assert panel.slice(0, 9).time_index.equals(panel.time_index[:9])
+    naive = fg.Panel.from_frames(frames)
+    assert naive.time_index.tz is None
+
+
+def test_root_causes_of_frames(frames, result):
+    panel = fg.Panel.from_frames(frames)
+    evidence = [fg.rca.gather(result, data) for data in (frames, panel)]
+    np.testing.assert_array_equal(evidence[0].smoothed(), evidence[1].smoothed())
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -7,6 +7,7 @@ polars and xarray come through their `to_pandas`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,11 +26,13 @@ from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import finished_panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map
-from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.reading_options import AS_MEASURED, PanelOptions
 from fedgranger.data.reading_remedies import Source, joined
-from fedgranger.data.trial_reading import read_or_propose
+from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
 from fedgranger.errors import DataError, ReadingError
 
+FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
+SAID_TWICE = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
 INDEX = "time"
 """Name of an index that has none."""
 
@@ -59,6 +62,37 @@ def as_panel(
     return frames_panel(data, clients, PanelOptions.from_mapping(reading))
 
 
+def new_panel(data: Any, reading: Mapping[str, Any]) -> Panel:
+    """New data for a run that exists, as measured: its monitors treat them like its training data.
+
+    `reading` are `clients` and options of reading, for data that are no panel.
+    """
+    options = dict(reading)
+    clients = options.pop("clients", None)
+    return as_panel(data, clients, options if isinstance(data, Panel) else AS_MEASURED | options)
+
+
+def try_frames(
+    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+) -> Trial[Panel]:
+    """Read frames with what they need beside the options given."""
+    named = _named(data, clients, options)
+    return try_reading(partial(_read, named), options, sorted(named))
+
+
+def in_keywords(sentence: str) -> str:
+    """Options of the command line in a sentence as keywords of Python.
+
+    >>> in_keywords("leave it out (--leave-out a.b); in all: --leave-out a.b --missing mask")
+    "leave it out (leave_out='a.b'); in all: leave_out='a.b', missing='mask'"
+    """
+
+    def keyword(found: re.Match[str]) -> str:
+        return f"{found[1].replace('-', '_')}='{found[2].strip(chr(39))}'"
+
+    return re.sub(r"' (?=\w+=')", "', ", FLAG.sub(keyword, SAID_TWICE.sub(r"\1", sentence)))
+
+
 def is_frame(data: Any) -> bool:
     """Whether this is a data frame, or can become one."""
     return isinstance(data, pd.DataFrame) or hasattr(data, "to_pandas")
@@ -72,6 +106,19 @@ def frames_panel(
     Raises:
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
+    named = _named(data, clients, options)
+    try:
+        return read_or_propose(partial(_read, named), options, sorted(named))
+    except ReadingError as error:
+        raise ReadingError(in_keywords(str(error)), error.proposal) from None
+    except DataError as error:
+        raise DataError(in_keywords(str(error))) from None
+
+
+def _named(
+    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+) -> dict[str, pd.DataFrame]:
+    """One frame per client."""
     if is_frame(data):
         data = _split(_as_frame(data), clients, options.map)
     elif clients is not None:
@@ -79,7 +126,7 @@ def frames_panel(
     named = {_name(name): _as_frame(frame) for name, frame in data.items()}
     if len(named) < 2:
         raise DataError(f"{len(named)} client was given; at least two are needed")
-    return read_or_propose(partial(_read, named), options, sorted(named))
+    return named
 
 
 def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:

@@ -122,7 +122,9 @@ class Panel:
     def __repr__(self) -> str:
         """Clients with their numbers of sensors, and the period."""
         sizes = ", ".join(f"{client.name} ({client.num_sensors})" for client in self.clients)
-        ends = f", {self.time[0]} to {self.time[-1]}" if self.num_steps else ""
+        ends = self.time_index[[0, -1]] if self.num_steps else []
+        shown = [str(end).replace(" ", "T") for end in ends]
+        ends = f", {shown[0]} to {shown[1]}" if shown else ""
         return f"Panel of {self.num_steps} steps{ends}: {sizes}"
 
     @property

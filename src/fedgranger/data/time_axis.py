@@ -221,11 +221,14 @@ def period_text(grid: TimeGrid) -> str:
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
 
 
-def period_facts(grid: TimeGrid) -> dict[str, Any]:
-    """The common axis for the manifest; seconds only where it has time stamps."""
+def period_facts(grid: TimeGrid, time_zone: str = "") -> dict[str, Any]:
+    """The common axis for the manifest; seconds only where it has time stamps.
+
+    Where the data have a zone, the text says that its own times are in UTC.
+    """
     is_stamped = grid.time_kind == "stamps"
     return {
-        "text": period_text(grid),
+        "text": period_text(grid).replace(", ", " UTC, ", 1) if time_zone else period_text(grid),
         "step_seconds": float(grid.interval) / 1e9 if is_stamped else None,
     }
 

@@ -13,4 +13,10 @@ from fedgranger.plot.heatmap import heatmap
 from fedgranger.plot.rca import rca
 from fedgranger.plot.trace import trace
 
+
+def __dir__() -> list[str]:
+    """The pictures; what an editor proposes."""
+    return sorted(__all__)
+
+
 __all__ = ["bands", "calibration", "forest", "graph", "heatmap", "qq", "rca", "trace"]

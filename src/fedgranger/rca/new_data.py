@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedgranger.client.own_normal import CHECKED_STEPS, PAST_STEPS, OwnNormal, check_interval
+from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
@@ -42,8 +44,13 @@ def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
     return own, reference
 
 
-def gather(result: Result, panel: Panel) -> Evidence:
+def gather(result: Result, data: Any, **reading: Any) -> Evidence:
     """Let every client report on new data, and combine the reports as the server would.
+
+    Args:
+        result: of a run on normal data.
+        data: whatever `fit` takes.
+        reading: `clients` and options of `Panel.read`, for data that are no panel.
 
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals than those of
@@ -51,6 +58,7 @@ def gather(result: Result, panel: Panel) -> Evidence:
         RunError: the run does not know what is normal.
     """
     normals, reference = require_normal(result)
+    panel = new_panel(data, reading)
     check_clients(normals, panel)
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))

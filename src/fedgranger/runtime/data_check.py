@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
 from fedgranger.data.finishing import with_findings
+from fedgranger.data.frames import in_keywords, try_frames
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
@@ -52,7 +54,7 @@ class ClientCheck:
     repeats: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DataCheck:
     """What `fedgranger check` shows.
 
@@ -102,8 +104,14 @@ class DataCheck:
         """One screen."""
         return "\n".join(screen_lines(self))
 
+    def __repr__(self) -> str:
+        """The same, so that a notebook shows it."""
+        return str(self)
 
-def check_data(source: str | Path | Panel, **options: Any) -> DataCheck:
+
+def check_data(
+    source: Any, clients: Mapping[str, Sequence[str]] | None = None, **options: Any
+) -> DataCheck:
     """Look at data before any fit; what cannot be read is read with proposed options instead.
 
     Raises:
@@ -111,6 +119,8 @@ def check_data(source: str | Path | Panel, **options: Any) -> DataCheck:
     """
     if isinstance(source, Panel):
         return _checked("panel", with_findings(source))
+    if not isinstance(source, str | Path):
+        return _check_frames(source, clients, PanelOptions.from_mapping(options))
     path, chosen = Path(source), PanelOptions.from_mapping(options)
     try:
         trial = try_reading(partial(read_once, path), chosen, client_names(path))
@@ -127,16 +137,38 @@ def check_data(source: str | Path | Panel, **options: Any) -> DataCheck:
     return _checked(str(path), trial.found, refused=refused, needed=trial.flags, command=command)
 
 
+def _check_frames(
+    frames: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+) -> DataCheck:
+    """The same of data frames, with keywords instead of options of the command line."""
+    trial = try_frames(frames, clients, options)
+    refused = "" if trial.refused is None else in_keywords(str(trial.refused))
+    needed = in_keywords(trial.flags)
+    if trial.found is None:
+        stopped = refused if trial.stopped is None else in_keywords(str(trial.stopped))
+        return DataCheck("frames", refused=refused, stopped=stopped, needed=needed)
+    keywords = in_keywords(changed_flags(PanelOptions(), trial.options))
+    who = ["frames", "clients=clients"] if clients is not None else ["frames"]
+    command = f"fg.fit({', '.join([*who, keywords] if keywords else who)})"
+    found = _checked("frames", trial.found, refused=refused, needed=needed, command=command)
+    return replace(
+        found,
+        notes=tuple(map(in_keywords, found.notes)),
+        suggested=tuple(map(in_keywords, found.suggested)),
+    )
+
+
 def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
     regular = regular_panel(panel)
     on_grid, findings = regular.panel, panel.findings or ()
     complete = np.logical_and.reduce([client.row_observed for client in on_grid], axis=0)
     pairs = complete[1:] & complete[:-1] & ~on_grid.segment_starts[1:]
+    zone = " UTC" if panel.time_zone else ""
     return DataCheck(
         source,
         tuple(_client(client, regular) for client in on_grid),
-        shown_time(on_grid.time[0]),
-        shown_time(on_grid.time[-1]),
+        shown_time(on_grid.time[0]) + zone,
+        shown_time(on_grid.time[-1]) + zone,
         _interval(regular),
         on_grid.num_steps,
         int(on_grid.segment_starts.sum()) - 1,

@@ -19,9 +19,8 @@ import pandas as pd
 
 from fedgranger.client.own_normal import OwnNormal, check_interval
 from fedgranger.client.season import apply_season
-from fedgranger.data.frames import as_panel
+from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns, step_lengths
-from fedgranger.data.reading_options import AS_MEASURED
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.normal_operation import Monitor
@@ -64,9 +63,8 @@ def forecast_table(
     if not sensors:
         return pd.DataFrame(states, index, _state_columns(result))
     parts = {name: _predicted_sensors(result, seen, name, states) for name in result.clients}
-    return pd.concat(
-        {name: part.set_axis(index) for name, part in parts.items()}, axis=1
-    ).rename_axis(columns=["client", "sensor"])
+    # columns without names of their levels, as those of pd.concat(frames, axis=1)
+    return pd.concat({name: part.set_axis(index) for name, part in parts.items()}, axis=1)
 
 
 def residual_table(
@@ -97,10 +95,7 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals.
     """
-    options = dict(reading)
-    clients = options.pop("clients", None)
-    is_panel = isinstance(data, Panel)
-    panel = as_panel(data, clients, options if is_panel else AS_MEASURED | options)
+    panel = new_panel(data, reading)
     normals, _ = require_normal(result)
     check_clients(normals, panel)
     interval = training_interval(result)

@@ -268,7 +268,7 @@ class _LocalRun:
             timings,
         )
         clients = manifest["data"]["clients"]
-        manifest["data"]["period"] = period_facts(found.grid)
+        manifest["data"]["period"] = period_facts(found.grid, self._panel.time_zone)
         add_sensor_units(found.facts, self._models, clients)
         if found.inference is not None and found.inference.responses:
             panel = self._seasonless

@@ -108,6 +108,7 @@ def test_sensors_are_predicted_in_their_units(result, frames):
     assert residuals["turbine", "E [MWh]"].std() < 2
     assert residuals["boiler", "P [bar]"].std() < 0.8 * frames["boiler"]["P [bar]"].std()
     assert (residuals.mean().abs() < 0.15 * residuals.std()).all()
+    assert (residuals.std() / pd.concat(frames, axis=1).std()).notna().all()
 
 
 def test_loadings_are_slopes_of_sensors_on_states(result, frames):
