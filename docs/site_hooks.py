@@ -51,7 +51,8 @@ def _output(output):
         return f'<p><img alt="output" src="data:image/png;base64,{picture}"></p>'
     if "text/html" in data:  # no line may be blank or indented: Markdown would read it
         lines = STYLE.sub("", data["text/html"]).splitlines()
-        return "<div>" + " ".join(line.strip() for line in lines) + "</div>"
+        table = " ".join(line.strip() for line in lines)
+        return f'<div style="overflow-x: auto">{table}</div>'
     return _fenced(data["text/plain"], "text")
 
 

@@ -80,5 +80,5 @@ def test_pages_have_code_tables_and_pictures():
     assert "<style" not in page
     tables = [line for line in page.splitlines() if "<table" in line]
     assert len(tables) >= 4
-    assert all(line.startswith("<div>") and line.endswith("</div>") for line in tables)
+    assert all(line.startswith("<div style") and line.endswith("</div>") for line in tables)
     assert "boiler -> turbine, 2 min" in page

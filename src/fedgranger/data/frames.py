@@ -32,7 +32,7 @@ from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
 from fedgranger.errors import DataError, ReadingError
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
-SAID_TWICE = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
+REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
 INDEX = "time"
 """Name of an index that has none."""
 
@@ -90,7 +90,7 @@ def in_keywords(sentence: str) -> str:
     def keyword(found: re.Match[str]) -> str:
         return f"{found[1].replace('-', '_')}='{found[2].strip(chr(39))}'"
 
-    return re.sub(r"' (?=\w+=')", "', ", FLAG.sub(keyword, SAID_TWICE.sub(r"\1", sentence)))
+    return re.sub(r"' (?=\w+=')", "', ", FLAG.sub(keyword, REPEATED_FLAG.sub(r"\1", sentence)))
 
 
 def is_frame(data: Any) -> bool:

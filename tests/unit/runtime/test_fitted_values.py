@@ -58,9 +58,8 @@ def test_states_have_the_datas_own_clock_and_names(result, frames):
     pd.testing.assert_frame_equal(result.states(whole), states, check_freq=False, atol=1e-9)
 
 
+@pytest.mark.parametrize("result", ["readings"], indirect=True)
 def test_residuals_are_those_of_least_squares(result, frames):
-    if result.manifest["inference"]["test"] != "readings":
-        pytest.skip("the latent test takes noise out of the moments")
     states, residuals = result.states(frames), result.residuals(frames)
     lags = {k: states.shift(k) for k in range(1, 31)}
     used = result.coefficients(within=True)
@@ -76,9 +75,8 @@ def test_residuals_are_those_of_least_squares(result, frames):
         np.testing.assert_allclose(found[rows], by_hand, atol=1e-9)
 
 
+@pytest.mark.parametrize("result", ["debiased"], indirect=True)
 def test_residuals_of_the_latent_test_are_its_equation(result, frames):
-    if result.manifest["inference"]["test"] != "debiased":
-        pytest.skip("the readings' test is compared with least squares")
     facts, states = result.manifest["inference"], result.states(frames).to_numpy()
     A, centred = result.inference.transition, states - facts["mean"]
     by_hand = centred[2:] - centred[1:-1] @ A[:, :2].T - centred[:-2] @ A[:, 2:4].T
