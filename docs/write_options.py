@@ -91,9 +91,9 @@ def _types(kind):
 
 
 def _type(one):
-    choices = option_of(one).allowed
-    if choices:
-        words = ", ".join(f'"{word}"' for word in choices)
+    allowed = option_of(one).allowed
+    if allowed and one.type == "str":
+        words = ", ".join(f'"{word}"' for word in allowed)
         return f"Literal[{words}]"
     written = "int | str" if one.name in ROWS else one.type
     for kept, given in SHORT.items():
