@@ -148,6 +148,17 @@ def many_sensors(folder: Path) -> Path:
     return folder
 
 
+def many_sensors_with_holes(folder: Path) -> Path:
+    """200 sensors that follow two states, 1 % of the samples missing: 13 % of rows are complete."""
+    states = fg.simulate(3, 600, clients=CLIENTS, edges=[CLIENTS[:2]], sensor_dims=200, seed=1)[0]
+    for seed, client in enumerate(states):
+        values = np.round(client.values, 4)
+        values[np.random.default_rng(seed).random(values.shape) < 0.01] = np.nan
+        data = pd.DataFrame(values, columns=[f"s{k:03}" for k in range(200)])
+        data.to_csv(folder / f"{client.name}.csv", index=False)
+    return folder
+
+
 def _local(start: str) -> pd.DatetimeIndex:
     return pd.date_range(start, periods=NUM_ROWS, freq="5min", tz="Europe/Berlin")
 

@@ -171,7 +171,8 @@ class StateHello(eqx.Module):
     """Sent once, before the states of the edge tests.
 
     Attributes:
-        error_cov: E = (CᵀR⁻¹C)⁻¹, what measurement noise adds to the states below.
+        error_cov: E = (CᵀR⁻¹C)⁻¹, what measurement noise adds to the states below; where rows
+            lack sensors, the mean over the rows that are there. When they lacked which is not sent.
         own_lags: how many steps back its own past matters to the client.
         periods: whole steps after which what the client took out of its data repeats, so that
             the server can shift clocks by whole periods; empty when it took nothing out.
@@ -199,7 +200,7 @@ class StateMessage(eqx.Module):
     Attributes:
         states: least-squares states (CᵀR⁻¹C)⁻¹CᵀR⁻¹y, in a private run shortened and with noise;
             zero where missing.
-        is_observed: the measurement was there.
+        is_observed: the measurement was there, or enough of its sensors to tell the state.
     """
 
     states: Float[Array, "*batch window state_dim"]
@@ -213,7 +214,7 @@ class MonitorMessage(eqx.Module):
         states: least-squares states; zero where a step was not observed.
         surprise: energy of its own prediction error, 1 on average in normal operation; NaN for a
             step without a predecessor (on the wire 0: the flags tell).
-        is_observed: the step was complete.
+        is_observed: the step was there, or enough of its sensors to tell the state.
     """
 
     states: Float[Array, "time state_dim"]

@@ -32,8 +32,9 @@ class Monitor:
         usual_energy: mean energy over training.
         threshold: upper end of the client's normal range of smoothed surprise.
         treatment: what was done to the training data, and is done to new data.
-        observation_matrix: C of the local model, in the units of `model_scale`; None at the sites
-            of a federation, where no table of it is asked for, and in runs of older versions.
+        observation_matrix: C of the local model, in the units of `model_scale`; None in runs of
+            older versions, where a row that lacks a sensor is missing.
+        measurement_cov: R, likewise.
     """
 
     sensors: tuple[str, ...]
@@ -48,32 +49,32 @@ class Monitor:
     threshold: float
     treatment: Treatment = NO_TREATMENT
     observation_matrix: np.ndarray | None = None
+    measurement_cov: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """One array per field; of names arrays of text."""
-        arrays = {name: np.array(getattr(self, name)) for name in _monitor_fields()}
+        known = {name: getattr(self, name) for name in _monitor_fields()}
+        arrays = {name: np.array(value) for name, value in known.items() if value is not None}
         if self.treatment != NO_TREATMENT:
             arrays |= {name: np.array(value) for name, value in self.treatment._asdict().items()}
-        if self.observation_matrix is not None:
-            arrays["observation_matrix"] = self.observation_matrix
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Monitor:
         """Undo `to_arrays`."""
-        parts: dict[str, Any] = {name: arrays[name] for name in _monitor_fields()}
+        later = ("observation_matrix", "measurement_cov")
+        names = (name for name in _monitor_fields() if name in arrays or name not in later)
+        parts: dict[str, Any] = {name: arrays[name] for name in names}
         parts["sensors"] = tuple(parts["sensors"].tolist())
         parts |= {name: float(parts[name]) for name in ("usual_energy", "threshold")}
         if "differenced" in arrays:
             columns = (tuple(arrays[name].tolist()) for name in Treatment._fields)
             parts["treatment"] = Treatment(*columns)
-        parts["observation_matrix"] = arrays.get("observation_matrix")
         return cls(**parts)
 
 
 def _monitor_fields() -> list[str]:
-    own_way = ("treatment", "observation_matrix")
-    return [part.name for part in fields(Monitor) if part.name not in own_way]
+    return [part.name for part in fields(Monitor) if part.name != "treatment"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,8 @@ def test_json_has_the_same_facts(tmp_path):
     assert facts == json.loads(json.dumps(fg.check(tmp_path).to_mapping()))
     assert [client["name"] for client in facts["clients"]] == list(made.CLIENTS)
     assert facts["clients"][0]["complete_rows"] == 119  # the first change of a counter is missing
-    assert facts["num_pairs"] == 118
+    assert facts["clients"][0]["lacking"] == {"energy_MWh": 1}
+    assert facts["num_pairs"] == 119
     assert any("energy_MWh counts" in text for text in facts["findings"])
 
 
@@ -113,9 +114,11 @@ def test_gaps_and_missing_samples(tmp_path):
     found = fg.check(tmp_path)
     assert found.needed == "--missing mask"
     assert found.num_gaps == 1
-    assert found.clients[0].longest_gap == 4
-    assert found.clients[1].longest_gap == 0
-    assert found.num_pairs == 100 - 1 - 1 - 5
+    assert [one.longest_gap for one in found.clients] == [0, 0, 0]
+    assert (found.clients[0].complete_rows, found.clients[0].half_rows) == (96, 100)
+    assert found.clients[0].lacking == {"p": 4}
+    assert found.num_pairs == 100 - 1 - 1  # one of two sensors may be enough
+    assert "96 complete rows, 4 more lack some sensors and are used" in str(found)
     assert found.clients[0].missing_share == pytest.approx(4 / 200)
 
 

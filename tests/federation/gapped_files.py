@@ -1,4 +1,4 @@
-"""Files of clients that begin and end at other times and lack rows, and the models behind them."""
+"""Files of clients that begin and end at other times and lack rows and single cells, and models."""
 
 import numpy as np
 
@@ -8,6 +8,8 @@ from fedgranger.client.params import known_models
 
 def write_tables(folder, seed):
     """Three clients of one simulation, each with rows, and sometimes a clock, of its own.
+
+    From seed 4 on, 3 % of the cells are empty.
 
     Returns their local models.
     """
@@ -31,9 +33,12 @@ def write_tables(folder, seed):
             rows = rows[rows % 2 == 0]  # every other step
         stamps = start + rows * np.timedelta64(10, "s")
         header = ",".join(["time", *client.sensors])
+        empty = np.random.default_rng([seed, k]).random(client.values.shape) < 0.03 * (seed > 3)
         lines = [
-            f"{stamp},{','.join(map(repr, values.tolist()))}"
-            for stamp, values in zip(stamps, client.values[rows], strict=True)
+            f"{stamp},{','.join('' if hole else repr(cell) for cell, hole in cells)}"
+            for stamp, cells in zip(
+                stamps, map(zip, client.values[rows].tolist(), empty[rows].tolist()), strict=True
+            )
         ]
         (folder / f"{client.name}.csv").write_text("\n".join([header, *lines]) + "\n")
     return known_models(truth)

@@ -27,11 +27,12 @@ ROUNDS = "rounds = 100_000\nquestions = 9\n"
 
 @pytest.mark.slow
 def test_the_simulator_finds_what_one_process_finds(tmp_path):
-    """On files with gaps and missing rows, with declared local models."""
+    """On files with gaps, missing rows and empty cells, with declared local models."""
     (tmp_path / "data").mkdir()
     models = write_tables(tmp_path / "data", 5)
     write_models(tmp_path / "models.json", models)
     words = ["--runtime", "flare", "--models", str(tmp_path / "models.json"), "--period", "none"]
+    words += ["--missing", "mask"]
     command = ["fit", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *words]
     done = subprocess.run(
         [*FEDGRANGER, *command, "--solver", "newton", "--seed", "3"],
@@ -40,7 +41,7 @@ def test_the_simulator_finds_what_one_process_finds(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    panel = Panel.read(tmp_path / "data")
+    panel = Panel.read(tmp_path / "data", missing="mask")
     read = read_models(tmp_path / "models.json")
     found = same_as_alone(panel, tmp_path / "run", "newton", read, seed=3, period="none")
     assert found.manifest["runtime"] == "flare"

@@ -1,7 +1,8 @@
 """One rule for time: a folder in one process and sites that read their own file find the same bits.
 
-Random panels: clients that begin and end at other times, lack single rows and long stretches, all
-of them or one alone, and sample at other intervals; sites that declare their local model.
+Random panels: clients that begin and end at other times, lack single cells and rows and long
+stretches, all of them or one alone, and sample at other intervals; sites that declare their local
+model.
 """
 
 import numpy as np
@@ -26,11 +27,11 @@ def test_a_folder_and_separate_sites_find_the_same_bits(tmp_path, seed):
     known = {name: model for name, model in models.items() if seed % 2 or name == "client2"}
     known = {} if seed % 4 == 0 else known
     config = formula_config(solver="newton", state_dim=2, period="none")
-    panel = Panel.read(data)
+    panel = Panel.read(data, missing="mask")
     alone = fg.fit(panel, config=config, models=known)
     federation = Federation(panel, tmp_path / "run", config)
     for name in models:
-        client, time, _ = read_client(name, data / f"{name}.csv", ReadingOptions())
+        client, time, _ = read_client(name, data / f"{name}.csv", ReadingOptions(missing="mask"))
         federation.give(LocalSeries(client, time, model=known.get(name)))
     found = federation.run()
     assert found.grid.num_steps == alone.manifest["data"]["num_steps"]
@@ -49,7 +50,10 @@ def test_the_random_panels_have_what_they_are_for(tmp_path):
         folder = tmp_path / str(seed)
         folder.mkdir()
         write_tables(folder, seed)
-        panels.append(Panel.read(folder))
+        panels.append(Panel.read(folder, missing="mask"))
+    partial = [sum((c.observed.any(axis=1) & ~c.row_observed).sum() for c in p) for p in panels]
+    assert not any(partial[:4])
+    assert min(partial[4:]) > 200
     assert sum(panel.segment_starts.sum() > 1 for panel in panels) >= 2
     assert sum(not all(c.row_observed.all() for c in panel) for panel in panels) >= 6
     steps = {float(np.median(np.diff(panel.time)) / np.timedelta64(1, "s")) for panel in panels}

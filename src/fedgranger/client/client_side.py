@@ -12,6 +12,7 @@ from fedgranger.client.learner_choice import make_learner, make_neural_learner
 from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
+from fedgranger.client.present_sensors import FilledRows, fill_rows, sensor_model
 from fedgranger.client.private_learner import PrivateLearner
 from fedgranger.client.private_states import PrivateStates, protect_states
 from fedgranger.client.season import period_steps, take_out
@@ -29,21 +30,23 @@ class ClientSide(NamedTuple):
 
     Attributes:
         data: on the common axis, without what repeats.
+        rows: the same, filled where the sensors that are there tell the state of a row.
         model: the local model; stays here.
         states: least-squares states as they are sent, in a private run with noise; zero where
             missing.
-        is_observed: the measurement was there.
+        is_observed: the measurement was there, or enough of its sensors.
         hello: what it sends before them.
         season: what repeats and was removed; of it only the whole steps leave.
         starts: steps that do not follow their predecessor.
         interval: ticks per step.
-        notes: sentences on the season, for the people at the site.
+        notes: sentences on the season and on missing sensors, for the people at the site.
         for_rounds: filtered states and step sizes, for FedGC's rounds; None when the run has none.
         learner: its part of the rounds, with its θ⁰; None until it is made.
         protected: how the states were clipped and what noise they got; None without privacy.
     """
 
     data: ClientData
+    rows: FilledRows
     model: LocalModel
     states: np.ndarray
     is_observed: np.ndarray
@@ -76,10 +79,11 @@ def set_up_client(
     """
     data, season, notes = take_out(data, time, config, interval=interval)
     model = model or identify_client(data, starts, config)
-    states, observed = _states(data, model)
+    rows = fill_rows(data, sensor_model(model))
+    states, observed = _states(rows.data, model)
     terms, sent = config.client_terms, None
     if terms is None:
-        share = noise_share(data, starts, model)
+        share = noise_share(rows, starts, model)
     else:  # from here on nothing sees the states without noise
         sizes = terms.sizes(
             model.state_dim,
@@ -99,22 +103,24 @@ def set_up_client(
     window = resolve_window(config, len(time) - 1)
     return ClientSide(
         data,
+        rows,
         model,
         states,
         observed,
         hello=state_hello(
             whole,
-            model,
+            rows.error_cov,
             starts,
             period_steps(season),
             share,
-            None if sent is None else sent.added_cov,
-            0.0 if sent is None else sent.clipped_share,
+            is_declared=model.is_declared,
+            added_cov=None if sent is None else sent.added_cov,
+            clipped_share=0.0 if sent is None else sent.clipped_share,
         ),
         season=season,
         starts=starts,
         interval=float(np.median(step_lengths(time))),
-        notes=notes,
+        notes=(*notes, rows.note) if rows.note else notes,
         for_rounds=prepare_client(data, starts, config, window, model) if is_filtered else None,
         protected=sent,
     )
@@ -140,7 +146,9 @@ def with_learner(
         return side._replace(learner=make_learner(prepared, config, window, message_steps, start))
     if noise is None:
         raise RuntimeError("a private run needs a source of noise")
-    learner = PrivateLearner(side.data, side.starts, prepared, config, message_steps, start, noise)
+    learner = PrivateLearner(
+        side.rows.data, side.starts, prepared, config, message_steps, start, noise
+    )
     prepared = prepared._replace(hello=learner.hello())
     return side._replace(learner=learner, for_rounds=prepared)
 

@@ -8,7 +8,8 @@ from fedgranger.client.loadings import Loadings
 from fedgranger.client.model_selection import choose_loadings, select_state_dim
 from fedgranger.client.noise_limit import client_noise_floor, limited_noise, share_in_words
 from fedgranger.client.params import LocalModel
-from fedgranger.client.sensor_moments import MeasurementMoments, measurement_moments
+from fedgranger.client.present_sensors import SensorModel, fill_rows
+from fedgranger.client.sensor_moments import MeasurementMoments, measurement_moments, with_pairs
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
@@ -33,10 +34,11 @@ def identify(
 ) -> LocalModel:
     """Find C and R from the sensors' covariance, A and Q from the states' lag-one moments.
 
-    Only complete rows are used, with every sensor divided by its standard deviation when they are
-    to be standardised. Of R only as much is kept in the directions of the states as can be white
-    noise. The method is one of `loadings.METHODS`, or `"auto"`; with it, and for the number of
-    states, the Bayesian information criterion decides.
+    Complete rows are used or, where rows lack single sensors, all samples (`incomplete_rows`),
+    with every sensor divided by its standard deviation when they are to be standardised. Of R only
+    as much is kept in the directions of the states as can be white noise. The method is one of
+    `loadings.METHODS`, or `"auto"`; with it, and for the number of states, the Bayesian information
+    criterion decides.
 
     Raises:
         ModelError: names the client and the remedy.
@@ -69,7 +71,11 @@ def _limited(
     more than their first; with the mean of both it does not. What is left grows.
     """
     C, R = loadings.observation_matrix, loadings.measurement_cov
-    floor = client_noise_floor(client, segment_starts, C, R, moments.centre, moments.scale)
+    sensors = SensorModel(C, R, moments.centre, moments.scale, state_readout(C, R).error_cov)
+    rows = fill_rows(client, sensors)
+    if not moments.num_pairs:
+        moments = with_pairs(moments, rows.data, segment_starts)
+    floor = client_noise_floor(rows, segment_starts, sensors)
     fewer = (floor.largest * 0.5**k for k in range(1, 8))
     shares = [floor.share, floor.largest, *fewer, SMALLEST_SHARE] if R.any() else [1.0]
     mean_cov = 0.5 * (moments.cov_before + moments.cov_after)
@@ -79,7 +85,8 @@ def _limited(
         for share in shares:
             all_notes = notes + ((share_in_words(client.name, share),) if share < 1 else ())
             try:
-                models.append(_add_dynamics(used, loadings, share, all_notes))
+                E = share * rows.error_cov
+                models.append(_add_dynamics(used, loadings, E, share, all_notes))
             except ModelError as error:
                 refusals.append(error)
                 continue
@@ -94,20 +101,23 @@ def _limited(
 
 
 def _add_dynamics(
-    moments: MeasurementMoments, loadings: Loadings, share: float, notes: tuple[str, ...]
+    moments: MeasurementMoments,
+    loadings: Loadings,
+    error_cov: np.ndarray,
+    share: float,
+    notes: tuple[str, ...],
 ) -> LocalModel:
     r"""A and Q by least squares on the states, corrected for their measurement error.
 
     $$G_0 = E[ss^\top] - cE, \quad A = E[s^+ s^\top] G_0^{-1}, \quad
       Q = \mathrm{Cov}(s^+ - A s) - cE - c A E A^\top$$
 
-    with c the share of the noise that can be white. All moments are over the same pairs: with
-    the covariance of all rows in \(G_0\) an exploding series would appear stable, its largest row
-    being no pair's first.
+    with c the share of the noise that can be white, E its mean over the rows. All moments are over
+    the same pairs: with the covariance of all rows in \(G_0\) an exploding series would appear
+    stable, its largest row being no pair's first.
     """
     C, method = loadings.observation_matrix, loadings.method
-    W, E = state_readout(C, loadings.measurement_cov)
-    E = share * E
+    W, E = state_readout(C, loadings.measurement_cov).weights, error_cov
     before = W @ moments.cov_before @ W.T
     G0 = before - E
     if not is_positive_definite(G0):

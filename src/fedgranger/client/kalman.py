@@ -3,11 +3,16 @@ r"""Steady-state Kalman filter of one client, and its data filtered once and cut
 $$h^{t|t-1} = A h^{t-1}, \qquad h^t = h^{t|t-1} + K (y^t - C h^{t|t-1})$$
 
 with the stationary gain \(K = P C^\top (C P C^\top + R)^{-1}\) and P the solution of the discrete
-Riccati equation. A missing sample is a predict-only step; a segment start restarts at the mean.
+Riccati equation. A missing row is a predict-only step; a segment start restarts at the mean. A row
+of which some sensors are missing (`present_sensors`) is brought in by its least-squares state and
+with the gain of its own error, P being the stationary one at every step:
+
+$$h^t = h^{t|t-1} + K_t (s_t - h^{t|t-1}), \qquad K_t = P (P + E_t)^{-1}.$$
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,9 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from fedgranger.client.params import LocalModel
+from fedgranger.client.present_sensors import FilledRows, fill_rows, sensor_model
 from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
@@ -99,6 +105,29 @@ def run(
     return states
 
 
+@jax.jit
+def run_varying(
+    self_transition: Float[Array, "state_dim state_dim"],
+    gains: Float[Array, "num_patterns state_dim state_dim"],
+    initial: Float[Array, " state_dim"],
+    states: Float[Array, "time state_dim"],
+    pattern: Int[Array, " time"],
+    is_observed: Bool[Array, " time"],
+    is_start: Bool[Array, " time"],
+) -> Float[Array, "time state_dim"]:
+    """The same from least-squares states, every step with the gain of the sensors it has."""
+
+    def advance(previous: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
+        seen, which, is_observed, is_start = inputs
+        predicted = jnp.where(is_start, 0.0, self_transition @ previous)
+        corrected = predicted + gains[which] @ (seen - predicted)
+        state = jnp.where(is_observed, corrected, predicted)
+        return state, state
+
+    _, filtered = lax.scan(advance, initial, (states, pattern, is_observed, is_start))
+    return filtered
+
+
 class WindowArrays(NamedTuple):
     """The fields of `augment.ClientWindow` for a stretch of time steps, as NumPy arrays."""
 
@@ -114,10 +143,10 @@ class FilteredData(NamedTuple):
     """Private data of one client, ready for training.
 
     Attributes:
-        values: raw measurements (time, sensor), not copied.
+        values: raw measurements (time, sensor); rows that lack sensors are filled by the others.
         filtered_states: h_c for every time step.
-        is_observed: the row is complete; incomplete rows count as missing.
-        has_next: the row and its successor are complete and consecutive.
+        is_observed: the row is complete or filled; others count as missing.
+        has_next: the row and its successor are observed and consecutive.
     """
 
     name: str
@@ -162,22 +191,54 @@ def state_moments(data: FilteredData, window: int) -> WindowMoments:
 
 def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarray) -> FilteredData:
     """Filter a client's data in chunks of bounded size."""
-    complete = client.row_observed
+    rows = fill_rows(client, sensor_model(model))
+    there = rows.data.row_observed
     num_steps = len(client.values)
     states = np.empty((num_steps, model.state_dim))
     has_next = np.zeros(num_steps, dtype=np.bool_)
-    has_next[:-1] = complete[:-1] & complete[1:] & ~segment_starts[1:]
-    data = FilteredData(client.name, model, client.values, states, complete, has_next)
-    params, last = filter_params(model), jax_array(np.zeros(model.state_dim))
+    has_next[:-1] = there[:-1] & there[1:] & ~segment_starts[1:]
+    data = FilteredData(client.name, model, rows.data.values, states, there, has_next)
+    advance = _chunk_filter(model, rows)
+    last = jax_array(np.zeros(model.state_dim))
     for start in range(0, num_steps, CHUNK_STEPS):
         stop = min(start + CHUNK_STEPS, num_steps)
-        filtered = run(
-            params,
+        filtered = advance(
             last,
-            jax_array(data.scaled(start, stop)),
-            jax_array(complete[start:stop]),
+            slice(start, stop),
+            data.scaled(start, stop),
+            jax_array(there[start:stop]),
             jax_array(segment_starts[start:stop]),
         )
         states[start:stop] = np.asarray(filtered)
         last = jax_array(states[stop - 1])
     return data
+
+
+def _chunk_filter(model: LocalModel, rows: FilledRows) -> Callable[..., Array]:
+    """How a stretch is filtered: with one gain, or with the gains of the sensors that are there."""
+    if not rows.num_filled:
+        params = filter_params(model)
+
+        def steady(
+            last: Array, _: slice, y: np.ndarray, is_observed: Array, starts: Array
+        ) -> Array:
+            return run(params, last, jax_array(y), is_observed, starts)
+
+        return steady
+    W, E = state_readout(model.observation_matrix, model.measurement_cov)
+    A, gains = jax_array(model.self_transition), jax_array(state_gains(model, E, rows.error_covs))
+
+    def varying(last: Array, at: slice, y: np.ndarray, is_observed: Array, starts: Array) -> Array:
+        which = jax_array(rows.pattern[at] + 1)
+        return run_varying(A, gains, last, jax_array(y @ W.T), which, is_observed, starts)
+
+    return varying
+
+
+def state_gains(model: LocalModel, error_cov: np.ndarray, error_covs: np.ndarray) -> np.ndarray:
+    """K = P (P + E)⁻¹ of a complete row, then of every set of present sensors."""
+    covs = np.concatenate([error_cov[None], error_covs])
+    if not error_cov.any():
+        return np.broadcast_to(np.eye(model.state_dim), covs.shape).copy()
+    P = steady_gain(model).predicted_cov
+    return np.linalg.solve(P + covs, np.broadcast_to(P, covs.shape)).transpose(0, 2, 1)

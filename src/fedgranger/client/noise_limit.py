@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedgranger.client.params import LocalModel
+from fedgranger.client.present_sensors import FilledRows, SensorModel, sensor_model
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
 from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.linalg.unbroken_steps import unbroken_steps
@@ -28,45 +28,34 @@ CHUNK_STEPS = 16_384
 
 
 def client_noise_floor(
-    client: ClientData,
-    segment_starts: np.ndarray,
-    observation_matrix: np.ndarray,
-    measurement_cov: np.ndarray,
-    centre: np.ndarray,
-    scale: np.ndarray,
+    rows: FilledRows, segment_starts: np.ndarray, sensors: SensorModel
 ) -> NoiseFloor:
     """Share of E that the spectrum of the client's least-squares states allows.
 
-    Too short a recording contradicts nothing: the share is then 1.
+    Of rows that lack sensors E is the mean (`present_sensors`). Too short a recording contradicts
+    nothing: the share is then 1.
     """
-    W, E = state_readout(observation_matrix, measurement_cov)
-    complete = client.row_observed
-    states = np.zeros((len(client.values), len(E)))
+    W = state_readout(sensors.observation_matrix, sensors.measurement_cov).weights
+    E, values, there = rows.error_cov, rows.data.values, rows.data.row_observed
+    states = np.zeros((len(values), len(E)))
     for k in range(0, len(states), CHUNK_STEPS):
-        rows = slice(k, k + CHUNK_STEPS)
-        y = np.where(complete[rows, None], (client.values[rows] - centre) / scale, 0.0)
-        states[rows] = y @ W.T
-    lags = order_for(int(complete.sum()), len(E))
+        at = slice(k, k + CHUNK_STEPS)
+        y = np.where(there[at, None], (values[at] - sensors.centre) / sensors.scale, 0.0)
+        states[at] = y @ W.T
+    lags = order_for(int(there.sum()), len(E))
     while lags > 0:
-        moments = state_lag_moments(states, complete, segment_starts, lags)
+        moments = state_lag_moments(states, there, segment_starts, lags)
         if order_for(moments.num_windows, len(E)) >= lags:
             return noise_floor(moments, E)
         lags -= 1  # gaps leave too few unbroken stretches of that length
     return NoiseFloor(1.0, 1.0, 1.0)
 
 
-def noise_share(client: ClientData, segment_starts: np.ndarray, model: LocalModel) -> float:
+def noise_share(rows: FilledRows, segment_starts: np.ndarray, model: LocalModel) -> float:
     """What a client says of its noise: `messages.StateHello`."""
     if not model.is_declared:
         return model.noise_share
-    return client_noise_floor(
-        client,
-        segment_starts,
-        model.observation_matrix,
-        model.measurement_cov,
-        model.centre,
-        model.scale,
-    ).share
+    return client_noise_floor(rows, segment_starts, sensor_model(model)).share
 
 
 def state_lag_moments(

@@ -24,24 +24,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.params import LocalModel
+from fedgranger.client.monitor_fit import energy_of, fit_monitor
+from fedgranger.client.present_sensors import fill_partial
 from fedgranger.client.season import apply_season
-from fedgranger.client.state_noise import state_readout
 from fedgranger.data.panel import ClientData, sensor_columns, step_lengths
 from fedgranger.data.time_axis import interval_text
 from fedgranger.data.treatment import NO_TREATMENT, treat_columns
 from fedgranger.errors import DataError
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms
 from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor, Season
 
-RIDGE = 1e-2
-"""Of the regression and of the errors' covariance, in units of a sensor's variance."""
-MOST_STEPS = 200_000
-"""Of longer training data the last steps are used."""
-MARGIN = 1.2
-"""Out of range: above this many times the largest smoothed surprise of the training data."""
 PAST_STEPS = 2
 """A report on a step needs the one before, and the change at that one needs one more."""
 INTERVAL_TOLERANCE = 0.05
@@ -83,17 +76,18 @@ class OwnNormal(NamedTuple):
     ) -> np.ndarray:
         """Per step and sensor the energy of its error, in units of its usual one; stays here.
 
-        NaN for a step without a predecessor.
+        NaN for a step without a predecessor, and where the sensor is missing.
         """
         with threadpool_limits(1):
             client = treat(self.monitor, client, starts)
             if self.season is not None:
                 client = apply_season(self.season, client, time)
-            z, previous, follows = _standardised(self.monitor, client, starts)
+            seen = _standardised(self.monitor, client, starts)
         regression = self.monitor.regression
-        errors = z - previous @ regression[:-1] - regression[-1]
+        errors = seen.z - seen.previous @ regression[:-1] - regression[-1]
         usual = np.diag(np.linalg.inv(self.monitor.precision))
-        return np.where(follows[:, None], errors**2 / usual, np.nan)[skip:]
+        is_known = seen.follows[:, None] & seen.observed
+        return np.where(is_known, errors**2 / usual, np.nan)[skip:]
 
 
 def learn_own_normal(side: ClientSide) -> OwnNormal:
@@ -134,33 +128,62 @@ def monitor_message(
     Raises:
         DataError: a sensor is absent, or the data were treated in another way.
     """
-    client = treat(monitor, client, starts)
-    columns = sensor_columns(client, monitor.sensors)
-    values, observed = client.values[:, columns], np.all(client.observed[:, columns], axis=1)
-    states = ((values - monitor.model_centre) / monitor.model_scale) @ monitor.readout.T
-    z, previous, follows = _standardised(monitor, client, starts)
-    surprise = _energy(z, previous, monitor.regression, monitor.precision) / monitor.usual_energy
-    surprise = np.where(follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
-    states = np.clip(np.where(observed[:, None], states, 0.0), -LARGEST_NUMBER, LARGEST_NUMBER)
+    seen = _standardised(monitor, treat(monitor, client, starts), starts)
+    surprise = _surprise(monitor, seen)
+    surprise = np.where(seen.follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
+    states = np.where(seen.is_there[:, None], seen.scaled @ monitor.readout.T, 0.0)
+    states = np.clip(states, -LARGEST_NUMBER, LARGEST_NUMBER)
     with jax.enable_x64(True):
         return MonitorMessage(
             jax_array(states[skip:]),
             jax_array(surprise[skip:]),
-            jax_array(observed[skip:]),
+            jax_array(seen.is_there[skip:]),
         )
 
 
-def _standardised(
-    monitor: Monitor, client: ClientData, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+class _Seen(NamedTuple):
+    """New samples as a monitor sees them.
+
+    Attributes:
+        scaled: in the local model's units; rows that lack sensors are filled by the others.
+        z: in the sensors' usual units, likewise.
+        previous: z of the step before.
+        observed: which samples were there.
+        is_there: which rows have a state.
+        follows: which have one, and so has the step before.
+    """
+
+    scaled: np.ndarray
+    z: np.ndarray
+    previous: np.ndarray
+    observed: np.ndarray
+    is_there: np.ndarray
+    follows: np.ndarray
+
+
+def _standardised(monitor: Monitor, client: ClientData, starts: np.ndarray) -> _Seen:
     """Sensors in their usual units, those of the step before, and which steps have both."""
     columns = sensor_columns(client, monitor.sensors)
-    z = (client.values[:, columns] - monitor.centre) / monitor.scale
-    observed = np.all(client.observed[:, columns], axis=1)
-    follows = ~starts & observed
-    follows[1:] &= observed[:-1]
+    values, observed = client.values[:, columns], client.observed[:, columns]
+    scaled = (values - monitor.model_centre) / monitor.model_scale
+    z = (values - monitor.centre) / monitor.scale
+    is_there = np.all(observed, axis=1)
+    C, R = monitor.observation_matrix, monitor.measurement_cov
+    if C is not None and R is not None and (observed.any(axis=1) & ~is_there).any():
+        found = fill_partial(np.where(observed, scaled, 0.0), observed, C, R)
+        cells = found.is_filled[:, None] & ~observed
+        scaled, is_there = np.where(cells, found.values, scaled), is_there | found.is_filled
+        raw = monitor.model_centre + monitor.model_scale * scaled
+        z = np.where(cells, (raw - monitor.centre) / monitor.scale, z)
+    follows = ~starts & is_there
+    follows[1:] &= is_there[:-1]
     follows[:1] = False
-    return z, np.concatenate([z[:1], z[:-1]]), follows
+    return _Seen(scaled, z, np.concatenate([z[:1], z[:-1]]), observed, is_there, follows)
+
+
+def _surprise(monitor: Monitor, seen: _Seen) -> np.ndarray:
+    energy = energy_of(seen.z, seen.previous, monitor.regression, monitor.precision, seen.observed)
+    return energy / monitor.usual_energy
 
 
 def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:
@@ -180,55 +203,3 @@ def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientDat
     observed = ~np.isnan(values)
     values[~observed] = 0.0
     return ClientData(client.name, client.sensors, values, observed, wanted)
-
-
-def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Monitor:
-    """Learn what is normal from training data.
-
-    Raises:
-        DataError: too few complete pairs of samples.
-    """
-    recent = slice(max(0, len(client.values) - MOST_STEPS), None)
-    samples, starts = client.values[recent], starts[recent]
-    observed = np.all(client.observed[recent], axis=1)
-    paired = observed[1:] & observed[:-1] & ~starts[1:]
-    if paired.sum() < 2:
-        raise DataError(
-            f"client '{client.name}': {int(paired.sum())} pairs of complete consecutive samples "
-            "are too few to learn what is normal; give more data"
-        )
-    values = samples[observed]
-    centre, scale = values.mean(axis=0), values.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    z = (samples - centre) / scale
-    before, after = z[:-1][paired], z[1:][paired]
-    x = np.concatenate([before, np.ones((len(before), 1))], axis=1)
-    gram = x.T @ x / len(x) + RIDGE * np.eye(x.shape[1])
-    regression = np.linalg.solve(gram, x.T @ after / len(x))
-    errors = after - x @ regression
-    error_cov = (errors - errors.mean(axis=0)).T @ (errors - errors.mean(axis=0)) / len(errors)
-    precision = np.linalg.inv(error_cov + RIDGE * np.eye(len(error_cov)))
-    energy = _energy(after, before, regression, precision)
-    usual = max(float(energy.mean()), 1e-12)
-    surprise = np.full((len(paired), 1), np.nan)
-    surprise[paired, 0] = energy / usual
-    return Monitor(
-        client.sensors,
-        state_readout(model.observation_matrix, model.measurement_cov).weights,
-        model.centre,
-        model.scale,
-        centre,
-        scale,
-        regression,
-        precision,
-        usual,
-        MARGIN * float(smooth(surprise, 1.0, MEMORY).max()),
-        client.treatment,
-    )
-
-
-def _energy(
-    after: np.ndarray, before: np.ndarray, regression: np.ndarray, precision: np.ndarray
-) -> np.ndarray:
-    errors = after - before @ regression[:-1] - regression[-1]
-    return squared_norms(errors, precision)

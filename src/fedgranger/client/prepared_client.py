@@ -135,13 +135,15 @@ def augment_params(prepared: PreparedClient, config: RunConfig) -> AugmentParams
     )
 
 
-def check_length(client: ClientData, model: LocalModel, num_other_states: int) -> None:
+def check_length(
+    client: str, is_observed: np.ndarray, model: LocalModel, num_other_states: int
+) -> None:
     """Refuse data that are too short for the row's equations."""
     needed = model.num_sensors + num_other_states
-    usable = int(client.row_observed[:-1].sum())
+    usable = int(is_observed[:-1].sum())
     if usable <= needed:
         raise DataError(
-            f"client '{client.name}': {usable} usable rows for {needed} parameters per "
+            f"client '{client}': {usable} usable rows for {needed} parameters per "
             f"equation ({model.num_sensors} sensors and {num_other_states} states of the "
             "other clients); give more rows, fewer sensors or fewer states"
         )

@@ -23,7 +23,8 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.own_normal import MARGIN, OwnNormal, monitor_message
+from fedgranger.client.monitor_fit import MARGIN
+from fedgranger.client.own_normal import OwnNormal, monitor_message
 from fedgranger.client.private_states import moved_steps
 from fedgranger.data.treatment import Treatment
 from fedgranger.errors import DataError

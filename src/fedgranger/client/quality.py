@@ -32,7 +32,8 @@ def local_fit(data: FilteredData, client: ClientData) -> dict[str, Any]:
     model = data.model
     last = len(data.values)
     first = max(0, last - MOST_STEPS)
-    y, ok = data.scaled(first, last), data.is_observed[first:last]
+    complete = client.row_observed
+    y, ok = data.scaled(first, last), complete[first:last]
     h = data.filtered_states[first:last]
     C = model.observation_matrix
 
@@ -41,7 +42,7 @@ def local_fit(data: FilteredData, client: ClientData) -> dict[str, Any]:
         total, left = y[ok].var(axis=0), (y - h @ C.T)[ok].var(axis=0)
         explained[total > 0] = (1 - left / np.maximum(total, 1e-300))[total > 0]
 
-    paired = data.has_next[first : last - 1]
+    paired = data.has_next[first : last - 1] & complete[first + 1 : last]
     innovation = y[1:] - h[:-1] @ model.predicted_observation.T
     whitened = np.where(paired[:, None], innovation @ _whitener(data).T, 0.0)
     used = whitened[paired]

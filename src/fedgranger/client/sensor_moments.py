@@ -6,14 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedgranger.client.incomplete_rows import own_means, row_moments, rows_together
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 
 CHUNK_STEPS = 65_536
+PAIRED = ("lag_cov", "cov_before", "cov_after", "num_pairs")
 
 
 class MeasurementMoments(NamedTuple):
     """Moments of the scaled, centred measurements over complete rows and complete pairs.
+
+    Where rows lack single sensors, mean and covariance are of all rows (`incomplete_rows`), the
+    number of rows is the mean over pairs of sensors, and what is over pairs of rows is added when
+    the states are known (`with_pairs`).
 
     Attributes:
         centre: mean per sensor, in raw units.
@@ -49,6 +55,59 @@ def _fewer_missing(client: ClientData) -> str:
     )
 
 
+def _check_spread(
+    client: ClientData, varies: np.ndarray, squares: np.ndarray, scale: np.ndarray
+) -> None:
+    """Refuse sensors that stand still, or whose numbers are too large or too small to square."""
+    if not varies.all():
+        sensor = client.sensors[int(np.argmin(varies))]
+        raise DataError(
+            f"client '{client.name}': sensor '{sensor}' is constant over the rows that are used; "
+            "remove it or read the data with constant='drop'"
+        )
+    is_fine = np.isfinite(squares) & np.isfinite(1 / scale**2)
+    if not is_fine.all():
+        sensor = client.sensors[int(np.argmin(is_fine))]
+        raise DataError(
+            f"client '{client.name}': the values of sensor '{sensor}' are too large or too small "
+            "for their squares to be computed; change its unit"
+        )
+
+
+def _from_incomplete(client: ClientData, *, standardise: bool) -> MeasurementMoments:
+    """The moments where rows lack single sensors."""
+    centre, squares = own_means(client)
+    high = np.max(np.where(client.observed, client.values, -np.inf), axis=0)
+    low = np.min(np.where(client.observed, client.values, np.inf), axis=0)
+    scale = np.sqrt(squares) if standardise else np.ones(client.num_sensors)
+    _check_spread(client, low < high, squares, np.where(low < high, scale, 1.0))
+    counts, needed = rows_together(client), client.num_sensors + 2
+    if counts.min() < needed:
+        one, other = np.unravel_index(int(np.argmin(counts)), counts.shape)
+        raise DataError(
+            f"client '{client.name}': sensors '{client.sensors[one]}' and "
+            f"'{client.sensors[other]}' are there together in {int(counts.min())} rows; "
+            f"at least {needed} are needed, so {_fewer_missing(client)}"
+        )
+    found = row_moments(client, centre, np.sqrt(squares))
+    scale = np.sqrt(np.diag(found.cov)) if standardise else np.ones(client.num_sensors)
+    cov = found.cov / np.outer(scale, scale)
+    none = np.zeros_like(cov)
+    return MeasurementMoments(found.mean, scale, cov, none, none, none, int(counts.mean()), 0)
+
+
+def with_pairs(
+    moments: MeasurementMoments, filled: ClientData, segment_starts: np.ndarray
+) -> MeasurementMoments:
+    """Add what is over pairs of rows, from rows that are filled by the sensors that are there.
+
+    Raises:
+        DataError: too few pairs.
+    """
+    sums = _sums(filled, segment_starts, moments.centre, moments.scale)
+    return moments._replace(**{name: getattr(sums, name) for name in PAIRED})
+
+
 def measurement_moments(
     client: ClientData, segment_starts: np.ndarray, *, standardise: bool
 ) -> MeasurementMoments:
@@ -58,6 +117,8 @@ def measurement_moments(
         DataError: too few complete rows to estimate a covariance.
     """
     values, complete = client.values, client.row_observed
+    if (client.observed.any(axis=1) & ~complete).any():
+        return _from_incomplete(client, standardise=standardise)
     d, num_rows = client.num_sensors, int(complete.sum())
     if num_rows <= d + 1:
         raise DataError(
@@ -66,23 +127,22 @@ def measurement_moments(
         )
     chunks = [slice(k, k + CHUNK_STEPS) for k in range(0, len(values), CHUNK_STEPS)]
     centre = np.sum([values[c][complete[c]].sum(axis=0) for c in chunks], axis=0) / num_rows
-    squares = sum(((values[c][complete[c]] - centre) ** 2).sum(axis=0) for c in chunks)
+    away = [((values[c][complete[c]] - centre) ** 2).sum(axis=0) for c in chunks]
+    squares = np.asarray(sum(away))
     scale = np.sqrt(squares / num_rows) if standardise else np.ones(d)
     first_row = values[np.argmax(complete)]
     # Compared exactly: the rounded mean of a constant differs from it, so its variance is not zero.
     varies = np.any([(values[c][complete[c]] != first_row).any(axis=0) for c in chunks], axis=0)
-    if not varies.all():
-        sensor = client.sensors[int(np.argmin(varies))]
-        raise DataError(
-            f"client '{client.name}': sensor '{sensor}' is constant over the complete rows; "
-            "remove it or read the data with constant='drop'"
-        )
-    if not np.isfinite(1 / scale**2).all() or not np.isfinite(squares).all():
-        sensor = client.sensors[int(np.argmin(np.isfinite(squares) & np.isfinite(1 / scale**2)))]
-        raise DataError(
-            f"client '{client.name}': the values of sensor '{sensor}' are too large or too small "
-            "for their squares to be computed; change its unit"
-        )
+    _check_spread(client, varies, squares, scale)
+    return _sums(client, segment_starts, centre, scale)
+
+
+def _sums(
+    client: ClientData, segment_starts: np.ndarray, centre: np.ndarray, scale: np.ndarray
+) -> MeasurementMoments:
+    """The moments over rows that are complete, and pairs of them."""
+    values, complete = client.values, client.row_observed
+    d, num_rows = client.num_sensors, int(complete.sum())
     follows = complete[1:] & complete[:-1] & ~segment_starts[1:]
     num_pairs = int(follows.sum())
     if num_pairs <= d + 1:

@@ -50,25 +50,28 @@ def state_readout(observation_matrix: np.ndarray, measurement_cov: np.ndarray) -
 
 def state_hello(
     message: StateMessage,
-    model: LocalModel,
+    error_cov: np.ndarray,
     starts: np.ndarray,
     periods: np.ndarray,
     noise_share: float,
+    *,
+    is_declared: bool,
     added_cov: np.ndarray | None = None,
     clipped_share: float = 0.0,
 ) -> StateHello:
     """What a client sends once before its least-squares states, which are all in `message`.
 
-    `periods` are the whole steps after which what it took out of its data repeats; `added_cov` is
-    the covariance of the noise that it added to the states, None: none.
+    `error_cov` is the mean over the rows that are there (`present_sensors`); `periods` are the
+    whole steps after which what it took out of its data repeats; `added_cov` is the covariance of
+    the noise that it added to the states, None: none.
     """
-    E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
+    E = error_cov
     order = own_order(np.asarray(message.states), np.asarray(message.is_observed), starts)
     return StateHello(
         jax_array(E),
         jax_array(order),
         jax_array(periods),
-        jax_array(model.is_declared),
+        jax_array(is_declared),
         jax_array(noise_share),
         jax_array(np.zeros_like(E) if added_cov is None else added_cov),
         jax_array(clipped_share),
@@ -76,7 +79,7 @@ def state_hello(
 
 
 def state_message(client: ClientData, model: LocalModel, start: int, stop: int) -> StateMessage:
-    """Least-squares states of the time steps `start:stop`; a row with a gap is missing."""
+    """Least-squares states of the time steps `start:stop`; rows are filled already, or missing."""
     W = state_readout(model.observation_matrix, model.measurement_cov).weights
     observed = np.all(client.observed[start:stop], axis=1)
     y = np.where(observed[:, None], model.scaled(client.values[start:stop]), 0.0)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ MERE_NOISE = -0.4
 LEAST_MOVING = 0.5
 """Share of rows in which a sensor must change to be tested for wandering."""
 COSTLY = 0.05
-"""A sensor is named when its client loses this share of its rows to missing samples."""
+"""A sensor is named when this share of its client's rows lacks some sensor."""
 MOST_NAMES = 8
 
 
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: "code" (a number stands for a missing sample), "clock", "counter", "integrated"
-            (wanders without coming back), "slow" (may wander), "stuck", "missing" (costs rows).
+            (wanders without coming back), "slow" (may wander), "stuck", "missing" (lacks samples).
         client: whose sensor it is.
         sensor: the column.
         rows: rows concerned.
@@ -165,27 +165,30 @@ def _wandering(table: ClientTable, sensor: str, column: np.ndarray) -> Finding |
     return _finding(table, sensor, "slow", f"may be wandering ({test})", remedy, value=count)
 
 
-def lost_rows(table: ClientTable, is_missing: np.ndarray) -> Finding | None:
-    """Name the sensor that costs a client the most rows, when it loses many.
-
-    A row counts for a sensor when it would be complete without it.
-    """
+def lacking_sensor(table: ClientTable, is_missing: np.ndarray) -> Finding | None:
+    """Name the sensor that lacks the most samples, when many rows lack some sensors but not all."""
     is_missing = is_missing & ~is_missing.all(axis=1, keepdims=True)  # nobody's fault
-    per_row = is_missing.sum(axis=1)
-    lost = int((per_row > 0).sum())
-    if len(is_missing) < LEAST_ROWS or lost < COSTLY * len(is_missing) or len(table.sensors) < 2:
+    num_partial = int(is_missing.any(axis=1).sum())
+    is_rare = num_partial < COSTLY * len(is_missing)
+    if len(is_missing) < LEAST_ROWS or is_rare or len(table.sensors) < 2:
         return None
-    alone = (is_missing & (per_row == 1)[:, None]).sum(axis=0)
-    worst = int(np.argmax(alone)) if alone.any() else int(np.argmax(is_missing.sum(axis=0)))
+    worst = int(np.argmax(is_missing.sum(axis=0)))
     rows, sensor = int(is_missing[:, worst].sum()), table.sensors[worst]
-    share = rows / len(is_missing)
     sentence = (
-        f"costs {100 * share:.0f} % of the client's rows, in which it has no sample ({lost} of "
-        f"{len(is_missing)} rows are lost in all, {int(alone[worst])} of them to it alone)"
+        f"has no sample in {100 * rows / len(is_missing):.0f} % of the client's rows, where its "
+        f"other sensors must do ({num_partial} of {len(is_missing)} rows lack some sensor)"
     )
-    remedy = f"leave it out with --leave-out {quote(table.label(sensor))}"
+    remedy = f"if it is dead, leave it out with --leave-out {quote(table.label(sensor))}"
     first_row = int(np.argmax(is_missing[:, worst]))
     return _finding(table, sensor, "missing", sentence, remedy, rows=rows, first_row=first_row)
+
+
+def missing_counts(sensors: Sequence[str], is_missing: np.ndarray) -> str:
+    """Sensors that lack samples and how many, the three with most of them."""
+    counts = np.add.reduce(is_missing, axis=0)
+    order = [k for k in np.argsort(-counts, kind="stable") if counts[k]]
+    rest = f" and {len(order) - 3} more" if len(order) > 3 else ""
+    return ", ".join(f"'{sensors[k]}' {counts[k]}" for k in order[:3]) + rest
 
 
 def _finding(

@@ -7,7 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from fedgranger.data.align import align
-from fedgranger.data.findings import Finding, examine, lost_rows, quoted_list
+from fedgranger.data.findings import (
+    Finding,
+    examine,
+    lacking_sensor,
+    missing_counts,
+    quoted_list,
+)
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.reading_options import ReadingOptions
@@ -42,7 +48,7 @@ def _time_zone(tables: list[ClientTable], plan: SensorPlan) -> str:
 
 
 def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
-    """Mask missing samples, see to constant sensors; name the sensor that costs most rows.
+    """Mask missing samples, see to constant sensors; name the sensor that lacks most samples.
 
     Constant sensors are refused ("error"), dropped ("drop") or kept ("keep": new data for a model
     that exists, where a sensor that stands still is news).
@@ -63,13 +69,13 @@ def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
     if total:
         plan.notes.append(
             f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
-            "missing and were masked"
+            f"missing and were masked ({missing_counts(table.sensors, is_missing)})"
         )
-        costly = lost_rows(table, is_missing)
-        if costly is not None:
-            plan.findings.append(costly)
+        worst = lacking_sensor(table, is_missing)
+        if worst is not None:
+            plan.findings.append(worst)
             plan.notes.append(
-                f"client '{name}': sensor '{costly.sensor}' {costly.sentence}; {costly.remedy}"
+                f"client '{name}': sensor '{worst.sensor}' {worst.sentence}; {worst.remedy}"
             )
     values[is_missing] = 0.0
     observed = np.logical_not(is_missing, out=is_missing)

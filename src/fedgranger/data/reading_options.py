@@ -140,7 +140,8 @@ class ReadingOptions(FileOptions):
     missing: str = choice(
         "error",
         ("error", "mask"),
-        '"error", or "mask" to treat empty cells and codes such as -9999 as missing samples',
+        '"error", or "mask" to treat empty cells and codes such as -9999 as missing samples; '
+        "the client's other sensors of that row are used all the same",
         everyday=True,
     )
     constant: str = choice(

@@ -25,7 +25,7 @@ from fedgranger.errors import ConfigError, ReadingError
 
 WANDERING = (*DIFFERENCED, "slow")
 DEAD = 0.5
-"""A sensor that lacks a larger share of its samples would cost its client as many rows."""
+"""A sensor that lacks a larger share of its samples is better left out."""
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
 
 

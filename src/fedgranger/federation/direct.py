@@ -55,7 +55,8 @@ class LocalClient:
             return answers.hello(self.prepared)
         if kind == "join":
             others = int(values["total_dim"]) - self.prepared.model.state_dim
-            check_length(self.prepared.data, self.prepared.model, others)
+            own = self.prepared
+            check_length(own.data.name, own.is_observed, own.model, others)
         if kind == "train":
             return answers.model(self.prepared)
         if kind == "step":

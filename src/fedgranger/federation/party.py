@@ -123,7 +123,7 @@ class Party:
         if packet.kind == "join":
             if prepared.learner is not None:  # without rounds the number of sensors is nobody's
                 others = int(packet.values["total_dim"]) - prepared.model.state_dim
-                check_length(prepared.data, prepared.model, others)
+                check_length(self.name, prepared.is_observed, prepared.model, others)
             return answers.DONE
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))

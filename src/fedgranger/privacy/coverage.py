@@ -7,7 +7,8 @@ from typing import Any
 
 ALWAYS = (
     "when a client measured and when not, its clock and version: taken as known",
-    "which samples count as missing because they hold a code, or because a counter was reset",
+    "which samples count as missing because they hold a code, or because a counter was reset, and "
+    "how missing sensors change the mean measurement error of the states",
     "which sensors are used by their change per row, where the data were looked at to choose them "
     "(name them with --difference, or use 'none')",
     "that a client refuses or fails, and how long it takes to answer",

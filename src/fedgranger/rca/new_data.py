@@ -81,12 +81,10 @@ def surprising_sensors(
 def _largest(normal: OwnNormal, energy: np.ndarray) -> list[tuple[str, float]]:
     """The sensors with the largest mean energy over the steps that count, and those energies."""
     energy = energy[:HORIZON]
-    known = np.isfinite(energy).all(axis=1)
-    if not known.any():
-        return []
-    mean = energy[known].mean(axis=0)
-    first = np.argsort(-mean, kind="stable")[:SHOWN_SENSORS]
-    return [(normal.monitor.sensors[k], float(mean[k])) for k in first]
+    known = np.isfinite(energy)
+    mean = np.where(known, energy, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    first = np.argsort(-np.where(known.any(axis=0), mean, -1.0), kind="stable")[:SHOWN_SENSORS]
+    return [(normal.monitor.sensors[k], float(mean[k])) for k in first if known[:, k].any()]
 
 
 def training_interval(result: Result) -> float | None:

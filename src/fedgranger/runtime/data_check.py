@@ -21,7 +21,7 @@ from fedgranger.data.frames import in_keywords, try_frames
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
-from fedgranger.data.sensor_preparation import propose
+from fedgranger.data.sensor_preparation import DEAD, propose
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
@@ -40,8 +40,10 @@ class ClientCheck:
         sensors: the columns that are used.
         rows: time steps at which it has at least one sample.
         complete_rows: of them, those at which no sensor lacks its sample.
+        half_rows: of them, those at which at least half of the sensors have one.
+        lacking: samples that each sensor lacks, for sensors that lack some.
         missing_share: samples that are missing, of all.
-        longest_gap: most time steps in a row at which it is not complete.
+        longest_gap: most time steps in a row at which it lacks more than half of its sensors.
         repeats: periods after which its sensors repeat, in time or in steps.
     """
 
@@ -49,6 +51,8 @@ class ClientCheck:
     sensors: tuple[str, ...]
     rows: int
     complete_rows: int
+    half_rows: int
+    lacking: dict[str, int]
     missing_share: float
     longest_gap: int
     repeats: tuple[str, ...]
@@ -66,7 +70,8 @@ class DataCheck:
         interval: of time steps, as text; "" where the rows lie on no grid.
         num_steps: time steps of the common axis.
         num_gaps: places where that axis jumps.
-        num_pairs: consecutive time steps at which every client is complete: what tests use.
+        num_pairs: consecutive time steps at which every client has at least half of its sensors:
+            what tests use, but for rows whose sensors turn out too few for the state.
         findings: odd sensors, in words.
         duplicates: sensors that hold the same values, in pairs.
         notes: what reading does to the data.
@@ -161,8 +166,8 @@ def _check_frames(
 def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
     regular = regular_panel(panel)
     on_grid, findings = regular.panel, panel.findings or ()
-    complete = np.logical_and.reduce([client.row_observed for client in on_grid], axis=0)
-    pairs = complete[1:] & complete[:-1] & ~on_grid.segment_starts[1:]
+    usable = np.logical_and.reduce([_has_half(client) for client in on_grid], axis=0)
+    pairs = usable[1:] & usable[:-1] & ~on_grid.segment_starts[1:]
     zone = " UTC" if panel.time_zone else ""
     return DataCheck(
         source,
@@ -183,9 +188,10 @@ def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
 
 
 def _client(client: ClientData, regular: RegularPanel) -> ClientCheck:
-    complete = client.row_observed
+    usable = _has_half(client)
     any_sample = np.logical_or.reduce(client.observed, axis=1)
-    ends = np.flatnonzero(np.concatenate([[True], complete, [True]]))
+    ends = np.flatnonzero(np.concatenate([[True], usable, [True]]))
+    lacking = zip(client.sensors, (~client.observed).sum(axis=0).tolist(), strict=True)
     steps = find_periods(
         client.values, client.observed, regular.panel.time, interval=regular.interval
     )
@@ -193,11 +199,18 @@ def _client(client: ClientData, regular: RegularPanel) -> ClientCheck:
         client.name,
         client.sensors,
         int(any_sample.sum()),
-        int(complete.sum()),
+        int(client.row_observed.sum()),
+        int(usable.sum()),
+        {sensor: count for sensor, count in lacking if count},
         float(1 - client.observed.mean()),
         int(np.diff(ends).max()) - 1,
         tuple(_span(step, regular) for step in steps),
     )
+
+
+def _has_half(client: ClientData) -> np.ndarray:
+    """Rows with at least half of the sensors; which suffice for the state only a fit knows."""
+    return 2 * np.add.reduce(client.observed, axis=1) >= client.num_sensors
 
 
 def _span(step: float, regular: RegularPanel) -> str:
@@ -244,11 +257,11 @@ def _duplicates(panel: Panel) -> list[tuple[str, str]]:
 
 
 def _suggested(findings: tuple[Finding, ...]) -> list[str]:
-    """What is left to the user: sensors that stand still, cost rows, or may wander."""
+    """What is left to the user: sensors that stand still, lack most samples, or may wander."""
     out = [
         f"--leave-out {shlex.quote(one.label)}"
         for one in findings
-        if one.kind in ("stuck", "missing")
+        if one.kind == "stuck" or (one.kind == "missing" and one.share > DEAD)
     ]
     slow = propose(findings)
     return [*dict.fromkeys(out), *([slow] if slow else [])]
@@ -273,15 +286,17 @@ def screen_lines(check: DataCheck) -> list[str]:
     )
     for one in check.clients:
         missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
-        gap = f", at most {one.longest_gap} incomplete rows in a row" if one.longest_gap else ""
+        partial = one.half_rows - one.complete_rows
+        saved = f", {partial} more lack some sensors and are used" if partial else ""
+        gap = f", at most {one.longest_gap} rows in a row missing" if one.longest_gap else ""
         season = f", repeats every {' and '.join(one.repeats)}" if one.repeats else ""
         count = "1 sensor" if len(one.sensors) == 1 else f"{len(one.sensors)} sensors"
         lines.append(
-            f"  {one.name}: {count}, {one.complete_rows} complete rows{missing}{gap}{season}"
+            f"  {one.name}: {count}, {one.complete_rows} complete rows{saved}{missing}{gap}{season}"
         )
     few = " (few: only strong influences can be found)" if check.num_pairs < FEW_PAIRS else ""
     lines.append(
-        f"the tests have {check.num_pairs} pairs of time steps complete at all clients{few}"
+        f"the tests have {check.num_pairs} pairs of time steps at which all clients are there{few}"
     )
     alone = [one.name for one in check.clients if len(one.sensors) == 1]
     if alone:

@@ -241,10 +241,7 @@ class _LocalRun:
             return {}, None, facts
         try:
             monitors = {
-                name: replace(
-                    learn_own_normal(client.prepared).monitor,
-                    observation_matrix=client.prepared.model.observation_matrix,
-                )
+                name: learn_own_normal(client.prepared).monitor
                 for name, client in self._clients.items()
             }
         except DataError as error:

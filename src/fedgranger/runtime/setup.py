@@ -105,7 +105,7 @@ def set_up(
     total = sum(client.data.model.state_dim for client in clients)
     for client in clients:
         model = client.data.model
-        check_length(panel[client.data.name], model, total - model.state_dim)
+        check_length(client.data.name, client.data.is_observed, model, total - model.state_dim)
     return assemble(clients, config, window)
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from fedgranger.client.noise_limit import noise_share
 from fedgranger.client.params import LocalModel
+from fedgranger.client.present_sensors import FilledRows, fill_rows, sensor_model
 from fedgranger.client.state_noise import state_hello, state_message
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 from fedgranger.messages import StateHello
 
@@ -17,14 +18,15 @@ from fedgranger.messages import StateHello
 def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
     """Every client's `StateMessage`s side by side, sorted by name; `panel` is without seasons."""
     names, starts = tuple(sorted(panel.names)), panel.segment_starts
+    rows = {name: fill_rows(panel[name], sensor_model(models[name])) for name in names}
     chunks = []
     for start in range(0, panel.num_steps, CHUNK_STEPS):
         stop = min(start + CHUNK_STEPS, panel.num_steps)
-        messages = [state_message(panel[name], models[name], start, stop) for name in names]
+        messages = [state_message(rows[name].data, models[name], start, stop) for name in names]
         states = np.concatenate([np.asarray(message.states) for message in messages], axis=1)
         observed = np.stack([np.asarray(message.is_observed) for message in messages], axis=1)
         chunks.append(StateChunk(states, observed, starts[start:stop]))
-    hellos = [_hello(panel[name], models[name], starts) for name in names]
+    hellos = [_hello(rows[name], models[name], starts) for name in names]
     return StateSource(
         names,
         tuple(models[name].state_dim for name in names),
@@ -37,7 +39,8 @@ def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
     )
 
 
-def _hello(client: ClientData, model: LocalModel, starts: np.ndarray) -> StateHello:
-    message = state_message(client, model, 0, len(client.values))
-    none = np.zeros(0, dtype=np.int64)
-    return state_hello(message, model, starts, none, noise_share(client, starts, model))
+def _hello(rows: FilledRows, model: LocalModel, starts: np.ndarray) -> StateHello:
+    message = state_message(rows.data, model, 0, len(rows.data.values))
+    none, share = np.zeros(0, dtype=np.int64), noise_share(rows, starts, model)
+    declared = model.is_declared
+    return state_hello(message, rows.error_cov, starts, none, share, is_declared=declared)

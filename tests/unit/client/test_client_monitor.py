@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 
-from fedgranger.client.own_normal import fit_monitor, monitor_message
+from fedgranger.client.monitor_fit import fit_monitor
+from fedgranger.client.own_normal import monitor_message
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.smoothing import smooth
+from fedgranger.normal_operation import Monitor
+
+OLDER_FIELDS = {
+    "sensors", "readout", "model_centre", "model_scale", "centre", "scale", "regression",
+    "precision", "usual_energy", "threshold",
+}  # fmt: skip
 
 MODEL = LocalModel(
     np.array([[0.5]]),
@@ -116,3 +123,55 @@ def test_wrong_data_are_refused_in_a_sentence():
     monitor = fit_monitor(made(300), starts_of(300), MODEL)
     with pytest.raises(DataError, match=r"lack sensor 'z' \(they have x, y, w\)"):
         monitor_message(monitor, made(10, sensors=("x", "y", "w")), starts_of(10))
+
+
+def holed(client, share, seed=9):
+    observed = client.observed & (np.random.default_rng(seed).random(client.values.shape) > share)
+    return ClientData("a", client.sensors, np.where(observed, client.values, 0.0), observed)
+
+
+def test_a_row_that_lacks_a_sensor_is_judged_by_the_others():
+    """The energy of the present errors by their own covariance, and one for the missing one."""
+    monitor = fit_monitor(made(2000), starts_of(2000), MODEL)
+    new = made(60, seed=5)
+    observed = new.observed.copy()
+    observed[30, 1] = False
+    told = monitor_message(
+        monitor, ClientData("a", new.sensors, new.values, observed), starts_of(60)
+    )
+    z = (new.values - monitor.centre) / monitor.scale
+    errors = (z[30] - z[29] @ monitor.regression[:-1] - monitor.regression[-1])[[0, 2]]
+    cov = np.linalg.inv(monitor.precision)[np.ix_([0, 2], [0, 2])]
+    expected = (errors @ np.linalg.solve(cov, errors) + 1) / monitor.usual_energy
+    assert float(told.surprise[30]) == pytest.approx(expected)
+    seen = ((new.values - MODEL.centre) / MODEL.scale)[30, [0, 2]]
+    np.testing.assert_allclose(told.states[30], [seen.mean()])  # equal loadings and noise
+    whole = monitor_message(monitor, new, starts_of(60))
+    others = np.delete(np.arange(60), [30, 31])
+    np.testing.assert_array_equal(
+        np.asarray(told.surprise)[others], np.asarray(whole.surprise)[others]
+    )
+    np.testing.assert_array_equal(told.states[31], whole.states[31])
+
+
+def test_missing_samples_in_training_leave_the_normal_range_where_it_was():
+    whole = fit_monitor(made(4000), starts_of(4000), MODEL)
+    monitor = fit_monitor(holed(made(4000), 0.1), starts_of(4000), MODEL)
+    np.testing.assert_allclose(monitor.centre, whole.centre, atol=0.4)
+    np.testing.assert_allclose(monitor.scale, whole.scale, rtol=0.05)
+    np.testing.assert_allclose(np.diag(monitor.precision), np.diag(whole.precision), rtol=0.25)
+    assert monitor.threshold == pytest.approx(whole.threshold, rel=0.3)
+    told = monitor_message(monitor, holed(made(4000, seed=1), 0.1, 3), starts_of(4000))
+    assert np.nanmean(np.asarray(told.surprise)) == pytest.approx(1.0, abs=0.1)
+    assert np.asarray(told.is_observed).mean() > 0.95
+
+
+def test_a_monitor_of_an_older_version_takes_such_a_row_as_missing():
+    monitor = fit_monitor(made(300), starts_of(300), MODEL)
+    arrays = monitor.to_arrays()
+    again = Monitor.from_arrays(arrays)
+    np.testing.assert_array_equal(again.measurement_cov, MODEL.measurement_cov)
+    older = {name: value for name, value in arrays.items() if name in OLDER_FIELDS}
+    new = holed(made(60, seed=5), 0.1)
+    told = monitor_message(Monitor.from_arrays(older), new, starts_of(60))
+    np.testing.assert_array_equal(told.is_observed, new.row_observed)

@@ -9,10 +9,12 @@ from fedgranger.client.kalman import filter_data, steady_gain
 from fedgranger.client.noise_limit import (
     client_noise_floor,
     limited_noise,
+    noise_share,
     share_in_words,
     state_lag_moments,
 )
 from fedgranger.client.params import known_models
+from fedgranger.client.present_sensors import fill_rows, sensor_model
 from fedgranger.client.quality import local_fit
 from fedgranger.client.state_noise import state_hello, state_message, state_readout
 from fedgranger.linalg.spectral import spectral_radius
@@ -63,7 +65,10 @@ def test_slow_sensors_are_no_white_noise():
     assert spectral_radius(naive) > 1
     message = state_message(make(y), model, 0, 2000)
     none = np.zeros(0, dtype=np.int64)
-    told = state_hello(message, model, first_only(2000), none, model.noise_share)
+    rows = fill_rows(make(y), sensor_model(model))
+    share = noise_share(rows, first_only(2000), model)
+    told = state_hello(message, rows.error_cov, first_only(2000), none, share, is_declared=False)
+    assert told.noise_share == model.noise_share
     np.testing.assert_allclose(told.error_cov, E)
 
 
@@ -91,14 +96,9 @@ def test_simulated_data_keep_all_of_their_noise(noise):
             model = identify(panel[name], panel.segment_starts, state_dim=2)
             assert model.noise_share == 1.0
             given = known[name]
-            floor = client_noise_floor(
-                panel[name],
-                panel.segment_starts,
-                given.observation_matrix,
-                given.measurement_cov,
-                given.centre,
-                given.scale,
-            )
+            sensors = sensor_model(given)
+            rows = fill_rows(panel[name], sensors)
+            floor = client_noise_floor(rows, panel.segment_starts, sensors)
             assert floor.share == 1.0
 
 
@@ -107,11 +107,10 @@ def test_gaps_shorten_the_autoregression_and_end_it():
     observed[::4] = False  # no stretch of more than three steps
     limited = identify(make(y, observed), first_only(2000), state_dim=1)
     assert limited.noise_share < 0.5
-    C, R = limited.observation_matrix, limited.measurement_cov
     observed[::2] = False  # no two steps in a row
-    floor = client_noise_floor(
-        make(y, observed), first_only(2000), C, R, limited.centre, limited.scale
-    )
+    sensors = sensor_model(limited)
+    rows = fill_rows(make(y, observed), sensors)
+    floor = client_noise_floor(rows, first_only(2000), sensors)
     assert floor.share == 1.0
 
 

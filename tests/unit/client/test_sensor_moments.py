@@ -54,9 +54,9 @@ def plain(client, starts, standardise):
 
 
 def gapped(seed):
-    """Single sensors missing here and there, two later segment starts."""
+    """Rows missing here and there, two later segment starts."""
     values = ar_data(seed)
-    observed = np.random.default_rng(seed + 1).random(values.shape) > 0.1
+    observed = np.repeat(np.random.default_rng(seed + 1).random((len(values), 1)) > 0.1, 3, axis=1)
     starts = first_only(len(values))
     starts[[60, 150]] = True
     return make(values, observed), starts
@@ -98,15 +98,23 @@ def test_values_behind_a_missing_sample_do_not_matter():
 
 def test_too_few_complete_rows():
     observed = np.ones((20, 3), dtype=np.bool_)
-    observed[4:, 1] = False
+    observed[4:] = False
     with pytest.raises(DataError, match=r"'pump': 4 complete rows for 3 sensors; at least 5"):
         measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
 
 
-def test_what_costs_the_rows_is_named():
+def test_sensors_that_are_rarely_there_together():
+    observed = np.ones((20, 3), dtype=np.bool_)
+    observed[4:, 1] = False
+    words = r"'pump': sensors 's1' and 's2' are there together in 4 rows; at least 5 are needed"
+    with pytest.raises(DataError, match=words):
+        measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
+
+
+def test_what_lacks_samples_is_named():
     rng = np.random.default_rng(0)
     observed = rng.random((300, 40)) > 0.1
-    observed[:, 7] = rng.random(300) > 0.6
+    observed[:, 7] = rng.random(300) > 0.9
     client = make(rng.standard_normal((300, 40)), observed)
     lacking = 300 - observed[:, 7].sum()
     words = rf"leave out the sensors that lack most samples \('s8' {lacking}, .*--resample"
@@ -138,7 +146,7 @@ def test_constant_sensor_is_named(monkeypatch, standardise, value):
     values = ar_data(0)
     values[:, 1] = value
     observed = np.ones(values.shape, dtype=np.bool_)
-    values[3, 1], observed[3, 0] = 77.0, False  # varies only in a row that is not complete
+    values[3, 1], observed[3] = 77.0, False  # varies only in a row that is missing
     monkeypatch.setattr(sensor_moments, "CHUNK_STEPS", 100)
     with pytest.raises(DataError, match=r"client 'pump': sensor 's2' is constant"):
         measurement_moments(make(values, observed), first_only(211), standardise=standardise)

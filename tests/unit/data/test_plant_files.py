@@ -239,10 +239,21 @@ def test_right_at_once_or_with_what_the_message_names(tmp_path, name):
     holds(Panel.read(path, **options_of(flags)))
 
 
-def test_a_dead_sensor_that_is_kept_is_named_with_what_it_costs(tmp_path):
+def test_a_dead_sensor_that_is_kept_is_named(tmp_path):
     panel = Panel.read(made.dead_sensor(tmp_path), missing="mask")
     assert panel["boiler"].row_observed.sum() == 10
-    noted(panel, "sensor 'p' costs 92 % of the client's rows", "--leave-out boiler.p")
+    noted(panel, "sensor 'p' has no sample in 92 % of the client's rows", "--leave-out boiler.p")
+
+
+def test_many_sensors_with_one_percent_missing_just_work(tmp_path):
+    """No pair of rows was complete often enough: the fit was refused."""
+    panel = Panel.read(made.many_sensors_with_holes(tmp_path), missing="mask")
+    assert max(client.row_observed.mean() for client in panel) < 0.2
+    result = fg.fit(panel, solver="none", test="debiased", state_dim=2)
+    edges = result.edges(sort=True)
+    assert edges.loc[0, ["cause", "effect"]].tolist() == list(CLIENTS[:2])
+    assert edges.loc[0, "is_edge"]
+    assert result.manifest["data"]["clients"]["boiler"]["notes"][-1].startswith("in ")
 
 
 def test_a_wide_table_can_have_a_partition_file(tmp_path):

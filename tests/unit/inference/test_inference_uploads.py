@@ -109,7 +109,8 @@ def test_messages_hold_what_the_source_shows(panel_and_models):
     np.testing.assert_array_equal(np.asarray(message.is_observed), chunk.observed[50:90, 1])
     whole = state_message(panel["pump"], models["pump"], 0, panel.num_steps)
     none = np.zeros(0, dtype=np.int64)
-    told = state_hello(whole, models["pump"], panel.segment_starts, none, 1.0)
+    E = state_readout(models["pump"].observation_matrix, models["pump"].measurement_cov).error_cov
+    told = state_hello(whole, E, panel.segment_starts, none, 1.0, is_declared=True)
     np.testing.assert_array_equal(told.error_cov, state_source(panel, models).error_covs[1])
 
 
