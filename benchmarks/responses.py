@@ -1,13 +1,14 @@
 """Responses of edges and their delays, against the truth of simulated data.
 
-    python -m benchmarks.responses cover [--sets N] [--steps T]
-    python -m benchmarks.responses delays [--sets N] [--steps T]
+    python -m benchmarks.responses cover [--sets N] [--steps T] [--out FILE.jsonl]
+    python -m benchmarks.responses delays [--sets N] [--steps T] [--out FILE.jsonl]
 
 cover: share of bands (95 %) that hold the true response at each of the first ten steps, along the
 direction that the fit chose; states as in the truth, the latent test, three clients in a chain.
 delays: links with a dead time of 0 to 9 steps beyond the usual one, defaults of `fit` with
 `max_lags` 12; share of true links that are found, and of found ones whose delay is right within one
-step. `--sets` data sets are spread over the ten delays. Monte Carlo errors by data set.
+step. `--sets` data sets are spread over the ten delays. Monte Carlo errors by data set. With --out
+every finished data set is kept: the same command continues where it was interrupted.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from functools import partial
 import numpy as np
 
 import fedgranger as fg
+from benchmarks.resumed import resumed, seconds_per_set
 from fedgranger.client.params import known_models
 from fedgranger.errors import InferenceWarning
 from fedgranger.inference.edge_responses import edge_responses
@@ -75,19 +77,26 @@ def main():
     parser.add_argument("what", choices=("cover", "delays"))
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--out")
     given = parser.parse_args()
     warnings.simplefilter("ignore", InferenceWarning)
+    question = {"what": given.what, "steps": given.steps}
+    one = covered if given.what == "cover" else delayed
+    records = resumed(
+        given.out,
+        question,
+        [str(seed) for seed in range(given.sets)],
+        lambda key: {"found": np.asarray(one(int(key), given.steps), dtype=float).tolist()},
+    )
+    made = np.array([record["found"] for record in records])
+    print(f"{given.sets} data sets, T = {given.steps}, {seconds_per_set(records)}")
     if given.what == "cover":
-        made = np.array([covered(seed, given.steps) for seed in range(given.sets)])
         error = np.nanmean(made, axis=1).std(ddof=1) / np.sqrt(given.sets)
-        print(
-            f"{given.sets} data sets, T = {given.steps}: cover {np.nanmean(made):.3f}({error:.3f})"
-        )
+        print(f"cover {np.nanmean(made):.3f}({error:.3f})")
         print("by step", np.nanmean(made, axis=0).round(3).tolist())
         return
-    made = np.array([delayed(seed, given.steps) for seed in range(given.sets)], dtype=float)
     found, right, links = made.T
-    print(f"{given.sets} data sets, T = {given.steps}: links found {share(found, links)}, ", end="")
+    print(f"links found {share(found, links)}, ", end="")
     print(f"delay right within one step {share(right, found)}")
     print("found, right and links by delay 1 to 10:")
     print([made[k::10].sum(axis=0).astype(int).tolist() for k in range(10)])

@@ -15,7 +15,7 @@ from fedgranger.option_fields import did_you_mean
 
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),
-    *("step", "change", "low", "high"),
+    *("step", "change", "low", "high", "variance_share", "r2_gained"),
 )
 COEFFICIENT_COLUMNS = ("cause", "effect", "lag", "row", "col", "estimate", "std_error")
 
@@ -84,7 +84,8 @@ def response_table(facts: Mapping[str, Any]) -> pd.DataFrame:
         pair = tuple(edge.split(" -> ", 1))
         names = (shown.get("cause_sensor"), shown.get("effect_sensor"))
         curve = zip(*(shown[name] for name in ("value", "low", "high")), strict=True)
-        rows += [(*pair, *names, step, *values) for step, values in enumerate(curve)]
+        sizes = (found.get("variance_share"), found.get("r2_gained"))
+        rows += [(*pair, *names, step, *values, *sizes) for step, values in enumerate(curve)]
     return pd.DataFrame(rows, columns=list(RESPONSE_COLUMNS))
 
 

@@ -175,7 +175,10 @@ class Result:
 
         In the units of the two sensors that show the edge best, for one unit more at the cause's;
         where no sensors are known (in a federation) in standard deviations of the states. `low` and
-        `high` bound the change at each step at the run's confidence.
+        `high` bound the change at each step at the run's confidence. `variance_share` (of the
+        effect's forecast error, what the cause's shocks make up) and `r2_gained` (what the cause's
+        past takes off the effect's one-step prediction error, given all other pasts) are the same
+        in all rows of an edge; NaN in runs of older versions.
 
         Args:
             cause: only edges from this client.

@@ -12,6 +12,7 @@ from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
+from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.states import StateSource
 
 NUM_BLOCKS = 20
@@ -28,14 +29,35 @@ def add_responses(
     edges = list(zip(table["cause"], table["effect"], strict=True))
     shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
     made = edge_responses(source, found.transition, shocks, without_blocks, edges, report)
-    confidence = found.facts["confidence"]
+    confidence, gains = found.facts["confidence"], _gains(found, source, shocks, made)
     found.facts["responses"] = {
         f"{cause} -> {effect}": response.curve(confidence).facts()
         | {"variance_share": round(float(response.variance_share), 6)}
+        | {"r2_gained": gains.get((cause, effect))}
         for (cause, effect), response in made.items()
     }
     movements = edge_movements(source, made, state_covs(source) if made else [])
     return found._replace(responses=made, movements=movements)
+
+
+def _gains(
+    found: EdgeInference,
+    source: StateSource,
+    shocks: dict[str, np.ndarray],
+    edges: Iterable[tuple[str, str]],
+) -> dict[tuple[str, str], float]:
+    """R² gained of these edges; none where the states' moments do not fit together."""
+    names, lags = source.names, found.transition.shape[1] // source.total_dim
+    is_latent = found.facts["test"] == "debiased"
+    G = past_cov(source, lags, with_errors=is_latent) if edges else None
+    if G is None:
+        return {}
+    covs = [shocks[name] for name in names]
+    gains = prediction_gains(found.transition, G, covs, state_covs(source))
+    return {
+        (cause, effect): round(float(gains[names.index(effect), names.index(cause)]), 6)
+        for cause, effect in edges
+    }
 
 
 def _innovations(found: EdgeInference) -> dict[str, list[list[float]]]:

@@ -24,6 +24,12 @@ def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) ->
     for edge, response in (inference.get("responses") or {}).items():
         cause, effect = edge.split(" -> ", 1)
         share = f"{100 * response['variance_share']:.0f} % of {effect}'s variance is from {cause}"
+        gained = response.get("r2_gained")
+        if gained is not None:
+            share += (
+                f", whose past takes {100 * gained:.0f} % off the error of predicting {effect} one "
+                "step ahead"
+            )
         if edge in sensors:
             course = _sensor_course(cause, effect, sensors[edge], step)
         else:

@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.linalg import solve_discrete_lyapunov
+from statsmodels.regression.linear_model import OLS
+from statsmodels.tools import add_constant
 from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess
 
 import fedgranger as fg
@@ -14,8 +17,10 @@ from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band
 from fedgranger.inference.edge_responses import edge_responses
+from fedgranger.inference.estimate import estimate
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
+from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.response_words import response_sentences, unit_of
 from fedgranger.runtime.sensor_responses import (
     closest_sensor,
@@ -71,6 +76,52 @@ def test_shares_do_not_depend_on_the_units_of_states():
     np.testing.assert_allclose(
         variance_shares(moved, *scaled), variance_shares(Psi, covs, states), rtol=1e-9
     )
+
+
+def test_r2_gained_is_that_of_two_regressions():
+    """Of states without noise, by statsmodels: with and without the cause's past."""
+    rng = np.random.default_rng(3)
+    x = np.zeros((3000, 3))
+    for t in range(2, 3000):
+        x[t] = A @ x[t - 1] + 0.2 * A.T @ x[t - 2] + rng.standard_normal(3)
+    dims, own = (2, 1), [[0, 1], [2]]
+    source = source_of(x, dims)
+    fit, covs = estimate(source, 2), [np.cov(x[:, k].T).reshape(len(k), -1) for k in own]
+    shocks = [fit.process_cov[np.ix_(k, k)] for k in own]
+    G = past_cov(source, 2, with_errors=True)
+    found = prediction_gains(fit.transition, G, shocks, covs)
+    past = np.hstack([x[1:-1], x[:-2]])
+    for m, n in ((0, 1), (1, 0)):
+        kept = [k for k in range(6) if k % 3 not in own[n]]
+        W, errors = np.linalg.inv(covs[m]), []
+        for columns in (list(range(6)), kept):
+            design = add_constant(past[:, columns])
+            left = np.stack([OLS(x[2:, k], design).fit().resid for k in own[m]])
+            errors.append(np.trace(W @ left @ left.T))
+        assert found[m, n] == pytest.approx(1 - errors[0] / errors[1], rel=0.01, abs=1e-4)
+    assert 0.02 < found[1, 0] < 0.9
+
+
+def test_r2_gained_is_that_of_true_states_after_the_noise_correction():
+    """The truth by formula: strong noise hides most of it from a regression on readings."""
+    panel, truth = fg.simulate(
+        2, 20_000, edges=[("client1", "client2")], seed=2, measurement_var=20.0
+    )
+    fit = fit_latent(state_source(panel, known_models(truth)), fg.RunConfig(lags=1))
+    rows = [truth.rows(name) for name in truth.clients]
+    Q, T = truth.process_cov, truth.transition
+    S = solve_discrete_lyapunov(T, Q)
+    parts = [[cov[k, k] for k in rows] for cov in (Q, S)]
+    expected = prediction_gains(T, S, *parts)[1, 0]
+    shocks = [fit.fit.process_cov[k, k] for k in rows]
+    found, seen = (
+        prediction_gains(
+            fit.fit.transition, past_cov(fit.source, 1, with_errors=used), shocks, parts[1]
+        )[1, 0]
+        for used in (True, False)
+    )
+    assert found == pytest.approx(expected, rel=0.1)
+    assert abs(seen - expected) > 0.2 * expected
 
 
 def test_band_of_a_mean_is_its_t_interval():
