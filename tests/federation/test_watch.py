@@ -20,7 +20,7 @@ from fedgranger.federation.watch_records import load_normal
 from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
 from fedgranger.rca.knowledge import knowledge_of
-from fedgranger.rca.new_data import require_normal
+from fedgranger.rca.new_data import require_normal, surprising_sensors
 from tests.anomalies import NAMES, made_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
@@ -127,8 +127,13 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
     give(federation, NEW)
     found = federation.watch(knowledge_of(result))
     (alarm,) = found.alarms
+    window = slice(alarm.step, alarm.step + 200)
+    known = surprising_sensors(alone(), NEW, window)  # in one process, where all sensors are known
     for name in NAMES:
         last = federation.alarms[name][-1]
+        own = last.pop("own_sensors")
+        assert [sensor for sensor, _ in own] == [sensor for sensor, _ in known[name]]
+        np.testing.assert_allclose([size for _, size in own], [size for _, size in known[name]])
         assert last == {
             "step": alarm.step,
             "time": str(NEW.time[alarm.step]),

@@ -294,6 +294,17 @@ def test_alarms_are_checked_before_anybody_sees_them(tmp_path, text):
     assert federation.alarms["a"] == []
 
 
+@pytest.mark.parametrize("step", [-1, 10**30, NEW.num_steps])
+def test_an_alarm_outside_the_watched_steps_names_no_sensors(tmp_path, step):
+    federation, _ = trained(tmp_path)
+    give(federation, NEW)
+    server = Server(federation)
+    server.watch(pieces=())
+    text = json.dumps({**ALARM, "step": step})
+    assert server.ask("alarm", {"epoch": server.epoch, "alarm": text}).kind == "done"
+    assert federation.alarms["a"][-1]["own_sensors"] == []
+
+
 def test_a_site_keeps_every_alarm_once_with_its_last_ranking(tmp_path):
     assert read_alarms(tmp_path) == []
     alarm = read_alarm(json.dumps(ALARM))

@@ -35,6 +35,7 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import LARGEST_NUMBER, MonitorMessage
 from fedgranger.normal_operation import Monitor, Season
 
+SHOWN_SENSORS = 3
 PAST_STEPS = 2
 """A report on a step needs the one before, and the change at that one needs one more."""
 INTERVAL_TOLERANCE = 0.05
@@ -88,6 +89,14 @@ class OwnNormal(NamedTuple):
         usual = np.diag(np.linalg.inv(self.monitor.precision))
         is_known = seen.follows[:, None] & seen.observed
         return np.where(is_known, errors**2 / usual, np.nan)[skip:]
+
+    def most_surprising(self, energy: np.ndarray) -> list[tuple[str, float]]:
+        """The sensors with the largest mean of `sensor_surprise` over some steps, and that mean."""
+        known = np.isfinite(energy)
+        mean = np.where(known, energy, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        order = np.argsort(-mean, kind="stable")
+        first = [k for k in order if known[:, k].any()][:SHOWN_SENSORS]
+        return [(self.monitor.sensors[k], float(mean[k])) for k in first]
 
 
 def learn_own_normal(side: ClientSide) -> OwnNormal:

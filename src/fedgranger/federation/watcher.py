@@ -39,6 +39,8 @@ from fedgranger.privacy.sensitivity import Neighbours
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
+MOST_STEPS = 200
+"""Of an alarm; later steps show where it has spread."""
 AlarmText = dict[str, Any]
 """An alarm as `requests.read_alarm` gives it."""
 
@@ -72,7 +74,8 @@ class Watcher:
         read: reads the site's new data, as measured; None: the site has none to watch.
         site: whose it is; it keeps what is normal on its disk (`watch_records`).
         on_alarm: told every alarm, and again when its ranking has changed; a late message may
-            bring an earlier ranking.
+            bring an earlier ranking. `own_sensors` are those of this site that were most
+            surprising, and how much; the server never knows them.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Watcher:
         if packet.values["epoch"] != session.epoch:
             raise RefusalError("stale", f"the watch goes on with epoch {session.epoch}")
         if packet.kind == "alarm":
-            return self._alarm(str(packet.values["alarm"]))
+            return self._alarm(session, str(packet.values["alarm"]))
         return _report(session, int(packet.values["piece"]), SecretNoise(self._site.secret))
 
     def _offer(self, run: str) -> Answer:
@@ -186,12 +189,16 @@ class Watcher:
         ledger = ReleaseLedger(self._site.store, self._site.policy)
         ledger.charge(offered.run, [Release(kind, content, size)], period, now)
 
-    def _alarm(self, text: str) -> Answer:
+    def _alarm(self, session: _Session, text: str) -> Answer:
+        """Tell the site, with the names of its own most surprising sensors, which stay here."""
         alarm = read_alarm(text)
+        own = _own_sensors(session, alarm)
+        alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]
+        named = ", ".join(f"{sensor} ({energy:.1f})" for sensor, energy in own)
         line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
         if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
             self._lines[alarm["time"]] = line
-            self._site.log(line)
+            self._site.log(f"{line}; here most surprising: {named}" if named else line)
         self._on_alarm(alarm)
         return answers.DONE
 
@@ -201,6 +208,22 @@ def _first(alarm: AlarmText) -> str:
         return "the clients cannot be told apart"
     row = alarm["ranking"][0]
     return f"'{row['client']}' comes first in {100 * (row['probability'] or 0):.0f} % of resamples"
+
+
+def _own_sensors(session: _Session, alarm: AlarmText) -> list[tuple[str, float]]:
+    """This site's most surprising sensors over the steps of an alarm, at most `MOST_STEPS`.
+
+    Nothing where the alarm lies outside the steps that are watched.
+    """
+    first, stop = alarm["step"], min(alarm["step"] + alarm["num_steps"], session.grid.num_steps)
+    stop = min(stop, first + MOST_STEPS)
+    if not 0 <= first < stop:
+        return []
+    begin = max(0, first - PAST_STEPS)
+    rows, data, own = slice(begin, stop), session.data, session.normal.own
+    part = replace(data, values=data.values[rows], observed=data.observed[rows])
+    energy = own.sensor_surprise(part, session.time[rows], session.starts[rows], first - begin)
+    return own.most_surprising(energy)
 
 
 def _report(session: _Session, piece: int, secret: SecretNoise) -> Answer:

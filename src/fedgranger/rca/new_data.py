@@ -21,8 +21,6 @@ from fedgranger.rca.ranking import with_sensors
 from fedgranger.rca.scorers import HORIZON
 from fedgranger.results import Result
 
-SHOWN_SENSORS = 3
-
 
 def require_normal(result: Result) -> tuple[dict[str, OwnNormal], Reference]:
     """What a run learned about normal operation: every client's own, and the server's.
@@ -73,18 +71,11 @@ def surprising_sensors(
     normals, _ = require_normal(result)
     starts = segment_starts(panel.time, training_interval(result))
     return {
-        name: _largest(normal, normal.sensor_surprise(panel[name], panel.time, starts)[window])
+        name: normal.most_surprising(
+            normal.sensor_surprise(panel[name], panel.time, starts)[window][:HORIZON]
+        )
         for name, normal in normals.items()
     }
-
-
-def _largest(normal: OwnNormal, energy: np.ndarray) -> list[tuple[str, float]]:
-    """The sensors with the largest mean energy over the steps that count, and those energies."""
-    energy = energy[:HORIZON]
-    known = np.isfinite(energy)
-    mean = np.where(known, energy, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    first = np.argsort(-np.where(known.any(axis=0), mean, -1.0), kind="stable")[:SHOWN_SENSORS]
-    return [(normal.monitor.sensors[k], float(mean[k])) for k in first if known[:, k].any()]
 
 
 def training_interval(result: Result) -> float | None:
@@ -204,8 +195,9 @@ class OnlineAnalysis:
 
     def _sensors(self, alarm: Alarm) -> dict[str, list[tuple[str, float]]]:
         first = alarm.step - self._kept_from
+        steps = slice(first, first + min(alarm.num_steps, HORIZON))
         return {
-            name: _largest(normal, self._energy[name][first : first + alarm.num_steps])
+            name: normal.most_surprising(self._energy[name][steps])
             for name, normal in self._normals.items()
         }
 
