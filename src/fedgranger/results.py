@@ -307,7 +307,8 @@ class Result:
                 return found
         if self.inference is None:
             reason = self.manifest["inference"].get("reason")
-            raise RunError("nothing was tested" + (f": {reason}" if reason else ""))
+            remedy = f": {reason}" if reason else "; fit with test='auto'"
+            raise RunError(f"nothing was tested{remedy}")
         raise RunError(f"this run has no {estimate} estimate; fit with test='{estimate}'")
 
     def _untested_edges(self) -> pd.DataFrame:
