@@ -74,6 +74,7 @@ class AuditFacts(TypedDict):
     by_cause: dict[str, list[float | None]]
     quantiles: NotRequired[dict[str, list[float]]]
     clients: NotRequired[dict[str, Any]]
+    unsearched: NotRequired[list[str]]
 
 
 class ChangeFacts(TypedDict):

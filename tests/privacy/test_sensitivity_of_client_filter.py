@@ -37,7 +37,6 @@ def trajectory(model, scaled, observed, starts):
     """What the client's own code makes of measurements in the model's units."""
     values = np.where(observed[:, None], scaled * model.scale + model.centre, 0.0)
     mask = np.tile(observed[:, None], (1, model.num_sensors))
-    mask[~observed, 1:] = True  # one missing sensor makes a row missing
     names = tuple(f"s{i}" for i in range(model.num_sensors))
     return filter_data(ClientData("a", names, values, mask), model, starts).filtered_states
 

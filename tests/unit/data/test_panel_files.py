@@ -238,7 +238,10 @@ def test_missing_is_masked_and_noted(tmp_path):
     panel = Panel.read(fill(tmp_path, a=FOUR, b=HOLES), missing="mask")
     np.testing.assert_array_equal(panel["b"].values, [[2, 7], [0, 8], [0, 9], [1, 0]])
     np.testing.assert_array_equal(panel["b"].observed, [[1, 1], [0, 1], [0, 1], [1, 0]])
-    assert panel.notes == ("client 'b': 3 of 8 samples (37.50%) are missing and were masked",)
+    (note,) = panel.notes
+    assert note == (
+        "client 'b': 3 of 8 samples (37.50%) are missing and were masked ('x' 2, 'y' 1)"
+    )
 
 
 @pytest.mark.parametrize("missing", ["error", "mask"])
