@@ -30,6 +30,7 @@ from fedgranger.inference.shifts import StateTable, tabulate
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened, bounded, whiten
 from fedgranger.linalg.cusum import cusum_test
+from fedgranger.linalg.unbroken_steps import rows_at
 
 LEVEL = 0.01
 FEWEST_ROWS = 100
@@ -68,7 +69,7 @@ def find_drift(table: StateTable) -> Drift:
     tests: list[Change] = []
     for m, name in enumerate(source.names):
         rows = np.flatnonzero(left.known[:, m])
-        e, x = _of_client(left.bounded, source, m)[rows], _states_before(table, m, rows)
+        e, x = rows_at(_of_client(left.bounded, source, m), rows), _states_before(table, m, rows)
         upper = np.triu_indices(e.shape[1])
         squares = (e[:, :, None] * e[:, None])[:, upper[0], upper[1]]
         parts = {"level": e, "dynamics": _products(e, x), "variability": squares}
@@ -208,7 +209,9 @@ def _influence(left: Whitened, source: StateSource, effect: int, cause: int) -> 
     rows = 1 + np.flatnonzero(known)
     e, before = (_of_client(left.bounded, source, k) for k in (effect, cause))
     what = f"the influence of '{source.names[cause]}' on the states"
-    return _test(source.names[effect], what, _products(e[rows], before[rows - 1]), rows)
+    return _test(
+        source.names[effect], what, _products(rows_at(e, rows), rows_at(before, rows - 1)), rows
+    )
 
 
 def _of_client(
@@ -221,7 +224,7 @@ def _of_client(
 def _states_before(
     table: StateTable, client: int, rows: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "row client_state"]:
-    states = _of_client(table.states, table.source, client)[rows - 1]
+    states = rows_at(_of_client(table.states, table.source, client), rows - 1)
     return bounded(states - states.mean(axis=0)) if len(rows) else states
 
 

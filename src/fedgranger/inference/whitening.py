@@ -15,7 +15,7 @@ from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, large_zeros
 from fedgranger.linalg.triangle import triangle
-from fedgranger.linalg.unbroken_steps import unbroken_steps
+from fedgranger.linalg.unbroken_steps import rows_at, unbroken_steps
 
 BOUND = 0.99
 BOUNDING_STEPS = 5
@@ -71,17 +71,19 @@ def _own_residuals(
     """What least squares on the own lags leave of these rows."""
 
     def window(t: np.ndarray) -> np.ndarray:
-        return np.hstack([np.ones((len(t), 1)), *(states[t - k] for k in range(1, lags + 1))])
+        return np.hstack(
+            [np.ones((len(t), 1)), *(rows_at(states, t - k) for k in range(1, lags + 1))]
+        )
 
     p = states.shape[1]
     q = 1 + lags * p
     R, parts = np.zeros((0, q + p)), np.array_split(rows, max(-(-len(rows) // STEPS_AT_ONCE), 1))
     for t in parts:
-        R = triangle(np.vstack([R, np.hstack([window(t), states[t]])]))
+        R = triangle(np.vstack([R, np.hstack([window(t), rows_at(states, t)])]))
     size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
     size[size == 0] = 1.0
     b = np.linalg.lstsq(R[:, :q] / size, R[:, q:], rcond=None)[0] / size[:, None]
-    return np.concatenate([states[t] - window(t) @ b for t in parts])
+    return np.concatenate([rows_at(states, t) - window(t) @ b for t in parts])
 
 
 def unit_covariance(

@@ -9,6 +9,13 @@ LONGEST_GAP = 5
 Monte Carlo behind the number is in docs/theory/inference.md."""
 
 
+def rows_at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """These rows, increasing; where they follow each other a view, which copies nothing."""
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return values[rows[0] : rows[-1] + 1]
+    return values[rows]
+
+
 def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Unbroken observed steps that end at each step, (time, client); 0 where one is missing.
 
