@@ -22,8 +22,19 @@ def command(*words):
         [*FEDGRANGER, *map(str, words)],
         env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (4 if words[0] == "rca" else 0), done.stderr  # 4: an alarm
     return done.stdout
+
+
+def shared(text):
+    """An analysis without the names of sensors, which a server does not know."""
+    found = json.loads(text)
+    for window in found["windows"]:
+        for row in window["ranking"]:
+            row.pop("sensors", None)
+        words = window["evidence"]
+        window["evidence"] = [one for one in words if not one.startswith("Its most surprising")]
+    return found
 
 
 @pytest.mark.slow
@@ -32,7 +43,7 @@ def test_the_simulator_finds_the_root_cause_that_one_process_finds(tmp_path):
     NEW.write(tmp_path / "new")
     command("fit", tmp_path / "data", "--out", tmp_path / "run", "--runtime", "flare", *FIT)
     one = ("rca", tmp_path / "run", "--data", tmp_path / "new", "--json")
-    assert command(*one, "--runtime", "flare") == command(*one)
+    assert shared(command(*one, "--runtime", "flare")) == shared(command(*one))
 
 
 @pytest.mark.slow
@@ -52,7 +63,7 @@ def test_provisioned_sites_watch_their_new_data_and_are_told_the_alarm(tmp_path)
     command("fit", tmp_path / "data", "--out", tmp_path / "alone", *FIT)
     command("rca", tmp_path / "alone", "--data", tmp_path / "new")
     texts = [(tmp_path / name / "rca.json").read_text() for name in ("run", "alone")]
-    assert texts[0] == texts[1]
+    assert shared(texts[0]) == shared(texts[1])
     assert 'id="root-cause"' in (tmp_path / "run" / "report.html").read_text()
 
 
