@@ -230,7 +230,7 @@ def test_sensors_are_named_however_many_there_are():
         np.ones(300),
     )
     values = impulse_responses(A[[2, 0, 1]][:, [2, 0, 1]], 9)[None, :, :1, 1:].repeat(3, axis=0)
-    response = EdgeResponse(values, np.eye(2), np.eye(1), np.array(0.1))
+    response = EdgeResponse(values, np.eye(2), np.array([[4.0]]), np.array(0.1))
     sensors = {"a": [f"a{k}" for k in range(4)], "b": [f"b{k}" for k in range(300)]}
     found = response_facts(
         {("a", "b"): response}, {"a": cause, "b": many}, sensors, {"a": (), "b": {"b7"}}, 0.95
@@ -238,7 +238,7 @@ def test_sensors_are_named_however_many_there_are():
     most = np.argsort(-np.abs(many.observation_matrix[:, 0]))[:1]
     assert found["effect_sensor"] == f"b{most[0]}"
     # one state, so a sensor's correlation with it is that of signal and signal with noise
-    c = many.observation_matrix[most[0], 0]
+    c = 2 * many.observation_matrix[most[0], 0]  # for a state of variance 4
     name, correlation = found["effect_sensors"][0]
     assert (name, abs(correlation)) == (
         f"b{most[0]}",
@@ -251,8 +251,9 @@ def test_movements_are_of_the_stretch_in_which_the_cause_moves_most(chunk):
     rng = np.random.default_rng(6)
     states = rng.standard_normal((1000, 3))
     states[500:560, :2] *= 6
+    states[120:240, :2] *= 20
     observed = np.ones((1000, 2), dtype=bool)
-    states[130, 0], observed[130, 0] = 1e6, False  # the whole stretch does not count
+    observed[130, 0] = False  # so the whole stretch does not count
     source = source_of(states, (2, 1), observed=observed, chunk=chunk)
     values = np.zeros((2, 3, 1, 2))
     values[:, 1] = [[0.5, 0.2]]
