@@ -49,7 +49,8 @@ def simulate(
         panel, truth = simulate_panel(**given)
         write_simulation(out_folder, panel, truth, format, factor)
     print_line(
-        f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} edges written to "
+        f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} true "
+        f"{'edge' if len(truth.edges) == 1 else 'edges'} written to "
         f"{out_folder}"
     )
 
