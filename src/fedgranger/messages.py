@@ -9,6 +9,8 @@
 | `join` | down | at every start | how many states all clients have |
 | `upload` | down | edge tests | which time steps are wanted |
 | `states` | up | answer | `StateMessage` |
+| `translate` | down | after the tests, for each side | `EdgeMessage` of the edges it is a side of |
+| `sensors` | up | answer | nothing; where its policy shares sensors: `ShownSensor` of each edge |
 | `finish` | down | at the end | the edges that were found |
 | `done` | up | answer | nothing |
 | `refusal` | up | answer | why the client does not answer, one sentence |
@@ -41,11 +43,12 @@ policy) add:
 question again gets the same numbers, another one none.
 
 No message holds measurements, sensor names, the observation matrix, noise covariances or the
-augmentation, and none brings a client another client's states. `CONTENTS` lists every field; what
-it does not list is refused on both sides. All numbers are float64, counts int64. With a leading
-client axis the array types carry the messages of all clients at once. A run in one process also
-keeps what a server would not see (θ, losses, step sizes, notes on sensors, how well local models
-fit, what repeats in every sensor and what is normal for it) in its run folder.
+augmentation, and none brings a client another client's states; only a site whose policy has
+`share_sensors` tells names, scales and rows of the sensors behind its edges. `CONTENTS` lists every
+field; what it does not list is refused on both sides. All numbers are float64, counts int64. With a
+leading client axis the array types carry the messages of all clients at once. A run in one process
+also keeps what a server would not see (θ, losses, step sizes, notes on sensors, how well local
+models fit, what repeats in every sensor and what is normal for it) in its run folder.
 """
 
 from __future__ import annotations
@@ -54,11 +57,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 """Raised whenever a kind or a field changes."""
-OLDEST_PROTOCOL = 7
+OLDEST_PROTOCOL = 8
 """The oldest version of the other side that this side understands."""
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
@@ -119,6 +123,16 @@ CONTENTS: Mapping[str, Content] = {
     ),
     "upload": Content({"epoch": int, "piece": int}),
     "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
+    "translate": Content(
+        {"epoch": int, "side": str, "edges": str, "blocks": int, "confidence": float},
+        {
+            "cov": ("f8", 2),
+            "directions": ("f8", 2),
+            "courses": ("f8", 3),
+            "course_covs": ("f8", 4),
+        },
+    ),
+    "sensors": Content({"sensors": str}, {"rows": ("f8", 2)}),
     "finish": Content({"epoch": int, "edges": str}),
     "watch": Content({"nonce": str}),
     "news": Content({**_OWN_TIME, "threshold": float}, {"stretches": ("i8", 2)}),
@@ -205,6 +219,50 @@ class StateMessage(eqx.Module):
 
     states: Float[Array, "*batch window state_dim"]
     is_observed: Bool[Array, "*batch window"]
+
+
+class EdgeMessage(NamedTuple):
+    """Sent down after the tests: what the edges of a client do, along its own states.
+
+    Beside it goes, for every edge, the client at its other side, how much of the effect's variance
+    and prediction the cause makes up, and that client's sensor where its site shares it.
+
+    Attributes:
+        cov: of what is new in a cause's states; of an effect's states.
+        directions: covariance of these with the edge's strongest shock, or with its response.
+        courses: of a cause, by step: how far the effect moves for every unit of a state, in its
+            standard deviations or its sensor's; of an effect: how its states move after the
+            strongest shock of the cause, or after one in its sensor.
+        course_covs: their errors.
+    """
+
+    cov: Float[np.ndarray, "state_dim state_dim"]
+    directions: Float[np.ndarray, "edge state_dim"]
+    courses: Float[np.ndarray, "edge step state_dim"]
+    course_covs: Float[np.ndarray, "edge step state_dim state_dim"]
+
+
+class Sensor(NamedTuple):
+    """A sensor as others are told of it: its name, whether its changes were taken, its s.d."""
+
+    name: str
+    is_change: bool
+    scale: float
+
+
+class ShownSensor(NamedTuple):
+    """The sensor that shows an edge best; leaves a site only where its policy shares sensors.
+
+    Attributes:
+        sensor: its name, whether its changes were taken, and its standard deviation.
+        row: of a cause: what the states do when the sensor rises by that; of an effect: how it
+            follows its states, in units of that.
+        behind: names of the sensors that follow the edge most closely, and their correlations.
+    """
+
+    sensor: Sensor
+    row: np.ndarray
+    behind: tuple[tuple[str, float], ...]
 
 
 class MonitorMessage(eqx.Module):

@@ -1,5 +1,6 @@
 """All parties of one run over loopback: with a log, a tap on the wire and a slow clock."""
 
+from dataclasses import replace
 from functools import partial
 
 from fedgranger.data.time_axis import LocalSeries
@@ -16,8 +17,8 @@ from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import watch_protocol
 from tests.federation.loopback import LoopbackEngine
 
-OPEN = SitePolicy(**UNLIMITED)
-"""Sites that allow every option and any number of rounds."""
+OPEN = replace(SitePolicy(**UNLIMITED), share_sensors=False)
+"""Sites that allow every option and any number of rounds, and keep their sensors to themselves."""
 
 
 class Federation:

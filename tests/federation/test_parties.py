@@ -37,7 +37,7 @@ def tested(panel, tmp_path_factory):
     )
     told = {}
     for name, party in federation.parties.items():
-        party._on_finish = lambda edges, name=name: told.__setitem__(name, edges)
+        party._on_finish = lambda edges, _, name=name: told.__setitem__(name, edges)
     return federation, federation.run(), told
 
 
@@ -91,8 +91,11 @@ def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_onc
         assert found.inference.entries.equals(other.inference.entries)
     assert found.training.granger is alone.granger is None
     for name in panel.names:
-        kinds = [decode(answer).kind for who, _, answer in federation.wire if who == name]
-        assert kinds == ["range", "hello", "done", *["states"] * 9, "done"]
+        answers = [decode(answer) for who, _, answer in federation.wire if who == name]
+        kinds = [answer.kind for answer in answers]
+        sides = kinds.count("sensors")  # of its edges: it is a cause, an effect or both
+        assert kinds == ["range", "hello", "done", *["states"] * 9, *["sensors"] * sides, "done"]
+        assert all(set(a.values["sensors"]) <= set("[]nul, ") for a in answers[-1 - sides : -1])
     sent = sum(len(answer) for _, _, answer in federation.wire)
     assert sent < 3 * (301 * (2 * 8 + 1) + 13 * 800)
 

@@ -16,6 +16,7 @@ from fedgranger.messages import CONTENTS
 from fedgranger.privacy.accounting import epsilon_of
 from fedgranger.privacy.release import SecretNoise
 from fedgranger.rca.knowledge import knowledge_of
+from tests.federation.loopback_run import OPEN
 from tests.federation.watched import give
 from tests.privacy.private_parties import (
     MODELS,
@@ -40,13 +41,15 @@ LEARNED = {"threshold"}
 PRESENCE = {"is_observed"}
 UNUSED = {"change", "size"}
 """Of step-wise training, which a private run does not have: zero."""
-UP = ("range", "hello", "model", "message", "states", "news", "monitor", "done")
+NEVER = {"sensors", "rows"}
+"""Which sensors show an edge; a private run answers with none, whatever the policy shares."""
+UP = ("range", "hello", "model", "message", "states", "sensors", "news", "monitor", "done")
 
 
 def test_every_field_that_leaves_a_client_is_accounted_for():
     """A new field must be a decision here: noise, computed from noise, declared, or known."""
     groups = (TIMES, COUNTS, HASHED, WITH_NOISE, FROM_NOISE, DECLARED, LEARNED, PRESENCE, UNUSED)
-    known = set().union(*groups)
+    known = NEVER.union(*groups)
     for kind in UP:
         assert {*CONTENTS[kind].values, *CONTENTS[kind].arrays} <= known, kind
 
@@ -65,7 +68,8 @@ def test_no_path_leads_around_the_noise(tmp_path, monkeypatch, solver):
     other = with_event(PANEL, "client1", slice(0, 300), 3 * PANEL["client2"].values)
     left = []
     for k, panel in enumerate((PANEL, other)):
-        found = federation(tmp_path / str(k), config, panel)
+        policy = replace(OPEN, share_sensors=True)
+        found = federation(tmp_path / str(k), config, panel, policy=policy)
         found.run()
         left.append(answers(found))
     assert len(left[0]) == len(left[1]) > 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.data.time_axis import TimeRange
+from fedgranger.federation.edge_fields import sensor_fields
 from fedgranger.federation.time_fields import axis_fields
-from fedgranger.messages import MonitorMessage
+from fedgranger.messages import MonitorMessage, ShownSensor
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
@@ -71,6 +73,11 @@ def states(prepared: ClientSide, piece: int, message_steps: int) -> Answer:
     rows = slice(piece * message_steps, (piece + 1) * message_steps)
     arrays = {"states": prepared.states[rows], "is_observed": prepared.is_observed[rows]}
     return "states", {"piece": piece}, arrays
+
+
+def sensors(shown: Sequence[ShownSensor | None], dim: int) -> Answer:
+    """The sensors behind edges, as far as they are told."""
+    return "sensors", *sensor_fields(shown, dim)
 
 
 def monitor(message: MonitorMessage, piece: int) -> Answer:

@@ -19,6 +19,8 @@ from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet
+from fedgranger.federation.edge_fields import read_side
+from fedgranger.federation.own_edges import sensors_behind
 from fedgranger.federation.protocol import ServerProtocol, ServerResult
 
 
@@ -63,7 +65,13 @@ class LocalClient:
             return self._step(values, arrays)
         if kind == "upload":
             return answers.states(self.prepared, int(values["piece"]), len(self.prepared.states))
+        if kind == "translate":
+            return self._translate(Packet(kind, "", self.name, values, arrays))
         return answers.DONE
+
+    def _translate(self, packet: Packet) -> Answer:
+        shown = sensors_behind(self.prepared, read_side(packet))
+        return answers.sensors(shown, self.prepared.model.state_dim)
 
     def _step(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Answer:
         learner, round_index = self.prepared.learner, int(values["round"])

@@ -22,7 +22,7 @@ class Request(NamedTuple):
         kind: of the request.
         values: its scalars, per client.
         arrays: its arrays, per client; none for a client that is not named.
-        shapes: (time steps, states) that each client's answer must have, where known.
+        shapes: (time steps or edges, states) that each client's answer must have, where known.
     """
 
     kind: str

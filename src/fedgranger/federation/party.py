@@ -20,13 +20,29 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import Learner
 from fedgranger.client.prepared_client import check_length
-from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
+from fedgranger.data.time_axis import (
+    LocalSeries,
+    TimeGrid,
+    period_facts,
+    period_text,
+    range_of,
+)
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation import answers
 from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet, decode, digest, encode
+from fedgranger.federation.edge_fields import check_side, read_sensors, read_side
 from fedgranger.federation.followed_run import FollowedRun, load_run
+from fedgranger.federation.own_edges import (
+    OwnEdges,
+    keep_edges,
+    kept_edges,
+    own_edges,
+    sensors_behind,
+    shared_names,
+    shared_sensors,
+)
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import BudgetError, period_of
@@ -42,7 +58,8 @@ class Party:
     """State machine of one client.
 
     `audit` is told what is about to leave or was refused; when it fails, nothing leaves.
-    `on_finish` is told the edges when the run has ended; without a `watcher` nothing is watched.
+    `on_finish` is told all edges when the run has ended, and the site's own in its sensors; without
+    a `watcher` nothing is watched.
     """
 
     def __init__(
@@ -52,7 +69,7 @@ class Party:
         prepare: Preparation,
         *,
         audit: Callable[..., None] = lambda *_, **__: None,
-        on_finish: Callable[[Edges], None] = lambda _: None,
+        on_finish: Callable[[Edges, OwnEdges], None] = lambda *_: None,
         watcher: Watcher | None = None,
     ) -> None:
         self.name = series.client.name
@@ -88,6 +105,8 @@ class Party:
         asks: dict[str, Any] = {}
         if asked.kind == "begin":
             asks = {"options": self._followed.options, "period": self._period}
+        if kind == "sensors":
+            asks = {"sensors": shared_names(read_sensors(decode(answer)))}
         if asked.kind in WATCH_KINDS:
             asks = {"period": self._watcher.period, "piece": asked.values.get("piece")}
         return {
@@ -113,7 +132,7 @@ class Party:
             raise RefusalError("unknown", "it has not been told of this run")
         if packet.kind == "begin":
             return self._begin(packet)
-        if packet.kind not in ("join", "train", "step", "upload", "finish"):
+        if packet.kind not in ("join", "train", "step", "upload", "translate", "finish"):
             raise RefusalError("invalid", f"'{packet.kind}' is not a request")
         if packet.values["epoch"] != self._followed.epoch:
             raise RefusalError("stale", f"the run goes on with epoch {self._followed.epoch}")
@@ -127,6 +146,8 @@ class Party:
             return answers.DONE
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
+        if packet.kind == "translate":
+            return self._translate(prepared, packet)
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
@@ -232,6 +253,20 @@ class Party:
             raise RefusalError("invalid", f"there is no piece {piece}")
         return answers.states(prepared, piece, options.message_steps)
 
+    def _translate(self, prepared: ClientSide, packet: Packet) -> Answer:
+        """See its own edges in its sensors, and tell of these what its policy lets it."""
+        now = self._followed
+        config = ClientOptions.from_text(now.options).config
+        if config.test == "none" or now.grid is None:
+            raise RefusalError("invalid", "the run has no edge tests")
+        check_side(packet, self.name, prepared.model.state_dim)
+        own = read_side(packet)
+        shown = sensors_behind(prepared, own)
+        found = own_edges(self.name, own, shown, period_facts(now.grid)["step_seconds"])
+        keep_edges(self._site.store, now.run, now.epoch, found)
+        shared = shared_sensors(self._site, config, shown)
+        return answers.sensors(shared, prepared.model.state_dim)
+
     def _finish(self, edges: Edges) -> Answer:
         """Keep what is normal, for a watch over new data; then tell the site the edges."""
         run = self._followed.run
@@ -242,7 +277,7 @@ class Party:
                 learn_and_keep(self._site, run, prepared, self._followed.grid, config)
             except DataError as error:
                 self._site.log(f"run '{run}': new data cannot be watched: {error}")
-        self._on_finish(edges)
+        self._on_finish(edges, kept_edges(self._site.store, run, self._followed.epoch))
         return answers.DONE
 
     def _ready(self, grid: TimeGrid | None = None) -> ClientSide:

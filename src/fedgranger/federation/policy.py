@@ -34,6 +34,7 @@ UNLIMITED: Mapping[str, Any] = {
     "runs_per_day": 10**6,
     "largest_message_steps": 10**9,
     "watch": True,
+    "share_sensors": True,
 }
 """For simulations, in which nobody has anything to protect."""
 NANOSECOND_YEARS = range(1678, 2262)
@@ -62,6 +63,7 @@ class SitePolicy:
     ask: bool = False
     largest_message_steps: int = 50_000
     watch: bool = False
+    share_sensors: bool = False
     epsilon: float | int = math.inf
     delta: float | int = 1e-5
     neighbours: str = "event"
@@ -81,7 +83,7 @@ class SitePolicy:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number >= {least}")
-        for name in ("standardise", "ask", "watch", "covered_only"):
+        for name in ("standardise", "ask", "watch", "share_sensors", "covered_only"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false")
         ratio = self.smallest_sensors_per_state

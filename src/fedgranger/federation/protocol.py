@@ -33,6 +33,7 @@ from fedgranger.federation.privacy_facts import clipping_warnings, privacy_facts
 from fedgranger.federation.store import Store
 from fedgranger.federation.time_fields import check_clocks, read_time_range
 from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Training, train
+from fedgranger.federation.translation import translate
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.inference.noise_warnings import declared_noise_warnings, noiseless_warnings
@@ -164,6 +165,9 @@ def server_protocol(
     facts["warnings"] += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)
     shown = None if config.privacy == "to-clients" else inference
+    if inference is not None and (shown is not None or plan.options.is_local):
+        sensors = yield from translate(participants, inference)
+        facts |= {"sensor_responses": sensors} if sensors else {}
     yield participants.request("finish", {"edges": _edges_text(shown)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return ServerResult(

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, Packet, digest, encode
+from fedgranger.federation.edge_fields import CLIENT_NAME
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import WaitingError
 from fedgranger.federation.release_ledger import BudgetError
 from fedgranger.federation.time_fields import read_fraction, read_stretches
 
 CANNOT = "it cannot take part; its own log says why"
-NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LARGEST_EPOCH_JUMP = 10_000
 """A server starts again with the next epoch; another client may have seen more starts."""
 ALARM_KEYS = frozenset({"step", "time", "num_steps", "name", "is_defined", "ranking", "evidence"})
@@ -113,7 +112,7 @@ def read_edges(text: str) -> list[tuple[str, str, float, float]]:
         raise MessageError("the edges cannot be read") from None
     for cause, effect, *_ in found:
         for name in (cause, effect):
-            if not isinstance(name, str) or not NAME.fullmatch(name):
+            if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
                 raise MessageError("the edges name a client that cannot be one")
     return found
 
@@ -129,7 +128,7 @@ def read_alarm(text: str) -> dict[str, Any]:
         raise MessageError("the alarm cannot be read")
     for row in alarm["ranking"]:
         named = [row["client"], *([] if row["explained_by"] is None else [row["explained_by"]])]
-        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in named):
+        if not all(isinstance(name, str) and CLIENT_NAME.fullmatch(name) for name in named):
             raise MessageError("the alarm names a client that cannot be one")
     for sentence in (alarm["name"], alarm["time"], *alarm["evidence"]):
         is_text = isinstance(sentence, str) and len(sentence) <= LONGEST_SENTENCE

@@ -15,12 +15,13 @@ import numpy as np
 
 from fedgranger.data.time_axis import MOST_STRETCHES
 from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.edge_fields import SENSOR_BYTES, check_sensors
 from fedgranger.federation.time_fields import read_time_range
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.periods import MOST_PERIODS
 
 Shape = tuple[int, int] | None
-"""(time steps, states) of the arrays in an answer, where that is known."""
+"""(time steps or edges, states) of the arrays in an answer, where that is known."""
 ANSWERS = {
     "offer": "range",
     "begin": "hello",
@@ -28,6 +29,7 @@ ANSWERS = {
     "train": "model",
     "step": "message",
     "upload": "states",
+    "translate": "sensors",
     "finish": "done",
     "watch": "news",
     "follow": "done",
@@ -50,7 +52,8 @@ def check_length(kind: str, shape: Shape, payload: bytes) -> None:
         largest = ENVELOPE_BYTES + arrays.get(kind, 0)
     else:
         steps, dim = shape
-        largest = ENVELOPE_BYTES + steps * (2 * 8 * dim + 1)
+        texts = steps * SENSOR_BYTES if kind == "translate" else 0
+        largest = ENVELOPE_BYTES + texts + steps * (2 * 8 * dim + 1)
     _demand(len(payload) <= largest, f"it has {len(payload)} bytes, more than {largest}")
 
 
@@ -83,6 +86,8 @@ def check_answer(kind: str, asked: Mapping[str, Any], shape: Shape, packet: Pack
         _demand(0 < threshold <= LARGEST_NUMBER, "its normal range does not end above 0")
     elif expected == "monitor":
         _check_monitor(asked, shape, packet)
+    elif expected == "sensors" and shape is not None:
+        check_sensors(packet, *shape)
 
 
 def _check_range(packet: Packet) -> None:

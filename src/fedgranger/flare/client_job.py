@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import weakref
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,7 +16,7 @@ from nvflare.collab import collab
 
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import decode
-from fedgranger.federation.party import Edges, Party
+from fedgranger.federation.party import Party
 from fedgranger.federation.policy import POLICY_FILE, UNLIMITED, SitePolicy, read_policy
 from fedgranger.federation.preparation import prepare_party, seeded_preparation
 from fedgranger.federation.questions import Site
@@ -24,7 +25,6 @@ from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.own_data import read_series
-from fedgranger.flare.private_files import write_private
 from fedgranger.flare.settings import (
     add_alarm,
     audit_log,
@@ -33,6 +33,7 @@ from fedgranger.flare.settings import (
     records_folder,
     site_log,
     state_folder,
+    write_edges,
 )
 
 SERVER = "server"
@@ -100,12 +101,6 @@ def _party(folder: Path) -> Party:
     for note in notes:
         site_log(folder, note)
 
-    def finish(edges: Edges) -> None:
-        rows = ["cause,effect,p_value,strength"]
-        rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
-        text = "\n".join(rows) + "\n"
-        write_private(folder / "edges.csv", text.encode())
-
     site = Site(
         Store(DiskFiles(records_folder(kit, name))),
         policy,
@@ -117,7 +112,9 @@ def _party(folder: Path) -> Party:
     watcher = Watcher(read, site, lambda alarm: add_alarm(folder, alarm))
     prepare = prepare_party if simulated is None else seeded_preparation(simulated)
     audit = audit_log(kit).add
-    return Party(series, site, prepare, audit=audit, on_finish=finish, watcher=watcher)
+    return Party(
+        series, site, prepare, audit=audit, on_finish=partial(write_edges, folder), watcher=watcher
+    )
 
 
 def _kit() -> Path:

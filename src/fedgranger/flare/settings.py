@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from fedgranger.config import RunConfig
 from fedgranger.data.reading_options import ReadingOptions
-from fedgranger.errors import ConfigError
+from fedgranger.errors import ConfigError, RunError
 from fedgranger.federation.audit_log import AuditLog
 from fedgranger.flare.private_files import write_private
 from fedgranger.option_fields import text
 
 FILE = "fedgranger.json"
 ALARMS_FILE = "alarms.json"
+EDGES_FILE, OWN_EDGES_FILE = "edges.csv", "own_edges.json"
 KEPT_ALARMS = 1000
 SIMULATED = "FEDGRANGER_SIMULATION"
 """Environment variable: a folder with the settings of every simulated client."""
@@ -128,6 +130,48 @@ def state_folder(kit: Path) -> Path:
     folder = kit / "fedgranger-state"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def write_edges(
+    folder: Path, edges: Sequence[tuple[str, str, float, float]], own: Mapping[str, Any]
+) -> None:
+    """Write what a run found into a site's files: all edges, and its own in its sensors."""
+    rows = ["cause,effect,p_value,strength"]
+    rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
+    write_private(folder / EDGES_FILE, ("\n".join(rows) + "\n").encode())
+    text = json.dumps(own, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_private(folder / OWN_EDGES_FILE, text.encode())
+
+
+def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What `write_edges` wrote: rows of all edges, and the site's own.
+
+    Raises:
+        RunError: no run has ended at this site, or its files cannot be read.
+    """
+    path, own = folder / EDGES_FILE, folder / OWN_EDGES_FILE
+    if not path.exists():
+        raise RunError(f"{folder}: no run has told this site its edges yet; wait for one to end")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [
+                {name: _number(row[name]) for name in ("p_value", "strength")} | _names(row)
+                for row in csv.DictReader(file)
+            ]
+        return rows, json.loads(own.read_text("utf-8")) if own.exists() else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunError(
+            f"{folder}: {EDGES_FILE} or {OWN_EDGES_FILE} cannot be read; the next run writes them "
+            "anew"
+        ) from None
+
+
+def _names(row: Mapping[str, str]) -> dict[str, str]:
+    return {name: row[name] for name in ("cause", "effect")}
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
 
 
 def add_alarm(folder: Path, alarm: AlarmText) -> None:

@@ -2,9 +2,9 @@ r"""What one edge does: the response of the effect's states to a shock in the ca
 
 States have no units and their signs are arbitrary: what an edge does is shown along the direction
 in which it is strongest, in standard deviations of the effect's states for a shock of one standard
-deviation. What that means for sensors is computed where the sensors are known
-(`sensor_responses`). Errors come from a jackknife over blocks of time: with \(\theta_{(g)}\) the
-value without block g of G
+deviation. What that means for sensors is computed where they are known: each side of an edge is
+told its course along its own states (`EdgeSide`). Errors come from a jackknife over blocks of time:
+with \(\theta_{(g)}\) the value without block g of G
 
 $$\operatorname{var} \hat\theta = \frac{G-1}{G} \sum_g (\theta_{(g)} - \bar\theta)^2, \qquad
   \hat\theta \pm t_{G-1} \operatorname{sd}$$
@@ -46,8 +46,11 @@ class Curve(NamedTuple):
         return after if after < len(self.value) else None
 
     def facts(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        columns = {name: part.round(6).tolist() for name, part in self._asdict().items()}
+        """Plain values for the manifest, of six digits: sensors have any unit."""
+        columns = {
+            name: [float(f"{number:.6g}") for number in part]
+            for name, part in self._asdict().items()
+        }
         return columns | {"peak": self.peak, "gone": self.gone}
 
 
@@ -84,6 +87,58 @@ class EdgeResponse(NamedTuple):
     def curve(self, confidence: float) -> Curve:
         """Along the strongest direction, which is estimated too."""
         return band(self.along(*self.directions()), confidence)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of time the errors come from."""
+        return len(self.values) - 1
+
+    def seen_by_cause(self, readout: Float[np.ndarray, " effect_state"]) -> EdgeSide:
+        """How far a combination of the effect's states moves for every unit of the cause's."""
+        _, shock = self.directions()
+        return _side(self.shock_cov, shock, np.einsum("i,bhij->bhj", readout, self.values))
+
+    def seen_by_effect(self, shock: Float[np.ndarray, " cause_state"]) -> EdgeSide:
+        """How the effect's states move after a shock in the cause's."""
+        readout, _ = self.directions()
+        return _side(self.state_cov, self.state_cov @ readout, self.values @ shock)
+
+
+class EdgeSide(NamedTuple):
+    """What an edge does along the states of one of its sides.
+
+    Attributes:
+        cov: of what is new in a cause's states; of an effect's states.
+        direction: covariance of these with the edge's strongest shock, or with its response.
+        course: by step after the shock.
+        course_cov: its errors, by the jackknife.
+    """
+
+    cov: Float[np.ndarray, "state state"]
+    direction: Float[np.ndarray, " state"]
+    course: Float[np.ndarray, "step state"]
+    course_cov: Float[np.ndarray, "step state state"]
+
+
+def _side(cov: np.ndarray, direction: np.ndarray, values: np.ndarray) -> EdgeSide:
+    G = len(values) - 1
+    spread = values[1:] - values[1:].mean(axis=0)
+    covs = (G - 1) / G * np.einsum("bhi,bhj->hij", spread, spread)
+    return EdgeSide(cov, direction, values[0], covs)
+
+
+def course_curve(
+    course: Float[np.ndarray, "step state"],
+    course_cov: Float[np.ndarray, "step state state"],
+    along: Float[np.ndarray, " state"],
+    blocks: int,
+    confidence: float,
+) -> Curve:
+    """Band of a combination of states, from the course and its errors as one side knows them."""
+    value = course @ along
+    variance = np.einsum("i,hij,j->h", along, course_cov, along)
+    half = stats.t.ppf((1 + confidence) / 2, blocks - 1) * np.sqrt(np.maximum(variance, 0.0))
+    return Curve(value, value - half, value + half)
 
 
 def band(values: Float[np.ndarray, "block step"], confidence: float) -> Curve:

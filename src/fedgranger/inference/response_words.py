@@ -20,22 +20,23 @@ def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) ->
     """
     sensors = inference.get("sensor_responses") or {}
     step = (data.get("period") or {}).get("step_seconds")
-    out = {}
-    for edge, response in (inference.get("responses") or {}).items():
-        cause, effect = edge.split(" -> ", 1)
-        share = f"{100 * response['variance_share']:.0f} % of {effect}'s variance is from {cause}"
-        gained = response.get("r2_gained")
-        if gained is not None:
-            share += (
-                f", whose past takes {100 * gained:.0f} % off the error of predicting {effect} one "
-                "step ahead"
-            )
-        if edge in sensors:
-            course = _sensor_course(cause, effect, sensors[edge], step)
-        else:
-            course = _state_course(cause, effect, response, step)
-        out[edge] = f"{course}; {share}"
-    return out
+    return {
+        edge: response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
+        for edge, response in (inference.get("responses") or {}).items()
+    }
+
+
+def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:
+    """What one edge does; sides whose sensor is not known are spoken of in standard deviations."""
+    cause, effect = edge.split(" -> ", 1)
+    share = f"{100 * found['variance_share']:.0f} % of {effect}'s variance is from {cause}"
+    gained = found.get("r2_gained")
+    if gained is not None:
+        share += (
+            f", whose past takes {100 * gained:.0f} % off the error of predicting {effect} one "
+            "step ahead"
+        )
+    return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 
 def unit_of(sensor: str) -> str:
@@ -49,32 +50,28 @@ def unit_of(sensor: str) -> str:
     return found.group(1) if found else ""
 
 
-def _sensor_course(cause: str, effect: str, found: Mapping[str, Any], step: float | None) -> str:
-    (one, other), peak = found["is_change"], found["peak"]
-    first, second = (
-        f"{'the change of ' if is_change else ''}{client}.{_UNIT.sub('', sensor)}"
-        for is_change, client, sensor in (
-            (one, cause, found["cause_sensor"]),
-            (other, effect, found["effect_sensor"]),
-        )
-    )
-    units = [_spaced(unit_of(found[side])) for side in ("cause_sensor", "effect_sensor")]
-    value, low, high = (found[name][peak] for name in ("value", "low", "high"))
-    return (
-        f"+1{units[0]} at {first} → {value:+.3g}{units[1]} ({low:+.3g} to {high:+.3g}) at {second} "
-        f"{_times(found, step)}"
-    )
-
-
-def _state_course(cause: str, effect: str, found: Mapping[str, Any], step: float | None) -> str:
-    peak = found["peak"]
-    value, low, high = (found[name][peak] for name in ("value", "low", "high"))
-    if value < 0:  # the sign of a state says nothing
+def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | None) -> str:
+    """By how much, how late and for how long the effect follows the cause."""
+    first, second = (found.get(f"{side}_sensor") for side in ("cause", "effect"))
+    is_change = found.get("is_change") or (False, False)
+    value, low, high = (found[name][found["peak"]] for name in ("value", "low", "high"))
+    if (first is None or second is None) and value < 0:  # the sign of a state says nothing
         value, low, high = -value, -high, -low
-    return (
-        f"a usual shock at {cause} (1 s.d.) → {value:.2f} s.d. ({low:.2f} to {high:.2f}) at "
-        f"{effect} {_times(found, step)}"
-    )
+    if first is None:
+        shock = f"a usual shock at {cause} (1 s.d.)"
+    else:
+        shock = f"+1{_spaced(unit_of(first))} at {_named(cause, first, is_change[0])}"
+    if second is None:
+        moved = f"{value:.2f} s.d. ({low:.2f} to {high:.2f}) at {effect}"
+    else:
+        sign, unit = "" if first is None else "+", _spaced(unit_of(second))
+        moved = f"{value:{sign}.3g}{unit} ({low:{sign}.3g} to {high:{sign}.3g}) at "
+        moved += _named(effect, second, is_change[1])
+    return f"{shock} → {moved} {_times(found, step)}"
+
+
+def _named(client: str, sensor: str, is_change: bool) -> str:
+    return f"{'the change of ' if is_change else ''}{client}.{_UNIT.sub('', sensor)}"
 
 
 def _times(found: Mapping[str, Any], step: float | None) -> str:

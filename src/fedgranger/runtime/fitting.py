@@ -50,7 +50,6 @@ from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.manifest import add_sensor_units, describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.sensor_responses import response_facts
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
 from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.runtime.uploads import state_source
@@ -267,15 +266,6 @@ class _LocalRun:
         clients = manifest["data"]["clients"]
         manifest["data"]["period"] = period_facts(found.grid, self._panel.time_zone)
         add_sensor_units(found.facts, self._models, clients)
-        if found.inference is not None and found.inference.responses:
-            panel = self._seasonless
-            found.facts["sensor_responses"] = response_facts(
-                found.inference.responses,
-                self._models,
-                {name: panel[name].sensors for name in clients},
-                {name: panel[name].treatment.differenced for name in clients},
-                self._config.confidence,
-            )
         manifest["inference"] = cast("InferenceFacts", found.facts)
         if found.privacy is not None:
             manifest["privacy"] = found.privacy

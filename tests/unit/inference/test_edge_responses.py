@@ -12,23 +12,16 @@ from statsmodels.tools import add_constant
 from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess
 
 import fedgranger as fg
-from fedgranger.client.params import LocalModel, known_models
+from fedgranger.client.params import known_models
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import edge_movements
-from fedgranger.inference.edge_response import Curve, EdgeResponse, band
+from fedgranger.inference.edge_response import Curve, EdgeResponse, band, course_curve
 from fedgranger.inference.edge_responses import edge_responses
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.response_words import response_sentences, unit_of
-from fedgranger.runtime.sensor_responses import (
-    closest_sensor,
-    response_between,
-    response_facts,
-    sensor_response,
-    unit_shock,
-)
 from fedgranger.runtime.uploads import state_source
 from fedgranger.text import elapsed
 from tests.state_sources import source_of
@@ -156,44 +149,40 @@ def test_a_block_without_which_there_is_no_estimate_is_passed_over():
     assert edge_responses(source, T, shocks, few, [edge]) == {}
 
 
-def models_of(rng):
-    def one(d, p):
-        C, scale = rng.standard_normal((d, p)), rng.uniform(1, 9, d)
-        return LocalModel(np.eye(p) / 2, C, np.eye(p), np.eye(d) / 5, np.zeros(d), scale)
-
-    return one(4, 2), one(3, 1)
-
-
-def test_sensors_respond_as_a_simulated_shock_makes_them():
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_each_side_finds_the_band_of_the_whole_response(confidence):
+    """From its own course and errors alone, for any direction of its own states."""
     rng = np.random.default_rng(4)
-    cause, effect = models_of(rng)
-    shock_cov = np.array([[1.0, 0.4], [0.4, 2.0]])
-    values = impulse_responses(A[[2, 0, 1]][:, [2, 0, 1]], 9)[None, :, :1, 1:]
-    response = EdgeResponse(values, shock_cov, np.eye(1), np.array(0.1))
-    delta = unit_shock(cause, shock_cov, 2)
-    lift = cause.scale * (cause.observation_matrix @ delta)
-    assert lift[2] == pytest.approx(1.0)
-    news = rng.multivariate_normal(np.zeros(2), shock_cov, 200_000)  # given that the sensor rose
-    seen = cause.scale[2] * news @ cause.observation_matrix[2]
-    np.testing.assert_allclose(news.T @ seen / (seen @ seen), delta, atol=0.01)
-    found = response_between(
-        response._replace(values=np.repeat(values, 3, 0)), cause, effect, 2, 1, 0.95
-    )
-    expected = effect.scale[1] * effect.observation_matrix[1, 0] * (values[0, :, 0] @ delta)
-    np.testing.assert_allclose(found.value, expected)
+    values = rng.standard_normal((13, 6, 2, 3))
+    response = EdgeResponse(values, np.eye(3), np.diag([2.0, 5.0]), np.array(0.1))
+    readout, shock = rng.standard_normal(2), rng.standard_normal(3)
+    whole = band(response.along(readout, shock), confidence)
+    for side, along in (
+        (response.seen_by_cause(readout), shock),
+        (response.seen_by_effect(shock), readout),
+    ):
+        found = course_curve(side.course, side.course_cov, along, response.blocks, confidence)
+        for part, expected in zip(found, whole, strict=True):
+            np.testing.assert_allclose(part, expected, rtol=1e-12)
 
 
-def test_the_sensors_shown_are_those_that_move_most():
+def test_directions_are_covariances_with_the_strongest_shock_and_response():
     rng = np.random.default_rng(5)
-    cause, effect = models_of(rng)
-    values = np.repeat(rng.standard_normal((1, 5, 1, 2)), 3, axis=0)
-    response = EdgeResponse(values, np.eye(2), np.eye(1), np.array(0.1))
-    found = sensor_response(response, cause, effect, 0.95)
-    assert found.effect_sensor == np.abs(effect.observation_matrix[:, 0]).argmax()
-    shock = response.directions()[1]
-    C = cause.observation_matrix
-    expected = np.abs(C @ shock) / np.sqrt((C**2).sum(axis=1) + 0.2)
-    assert found.cause_sensor == expected.argmax() == closest_sensor(cause, np.eye(2), shock)
+    shock_cov, state_cov = np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([[3.0, -0.5], [-0.5, 1.0]])
+    values = np.repeat(rng.standard_normal((1, 4, 2, 2)), 3, axis=0)
+    response = EdgeResponse(values, shock_cov, state_cov, np.array(0.1))
+    readout, shock = response.directions()
+    size = np.linalg.solve(shock_cov, shock)  # what is new, in units of the strongest shock
+    news = rng.multivariate_normal(np.zeros(2), shock_cov, 200_000)
+    states = rng.multivariate_normal(np.zeros(2), state_cov, 200_000)
+    assert np.var(news @ size) == pytest.approx(1, abs=0.02)
+    assert np.var(states @ readout) == pytest.approx(1, abs=0.02)
+    for side, drawn, one in (
+        (response.seen_by_cause(readout), news, news @ size),
+        (response.seen_by_effect(shock), states, states @ readout),
+    ):
+        np.testing.assert_allclose(drawn.T @ one / len(one), side.direction, atol=0.03)
+        np.testing.assert_allclose(np.cov(drawn.T), side.cov, atol=0.05)
 
 
 def test_words_name_sensors_units_and_times():
@@ -212,38 +201,18 @@ def test_words_name_sensors_units_and_times():
         "+1 bar at boiler.P03 → +3 rpm (+2 to +4) at the change of turbine.N1 after 1 step, gone "
         "after 2 steps; 12 % of turbine's variance is from boiler"
     )
+    del sensors["effect_sensor"]
+    assert response_sentences(facts, {})["boiler -> turbine"].startswith(
+        "+1 bar at boiler.P03 → 3.00 s.d. (2.00 to 4.00) at turbine after 1 step"
+    )
+    sensors |= {"effect_sensor": sensors.pop("cause_sensor"), "value": [0.0, -3.0, 0.0]}
+    assert response_sentences(facts, {})["boiler -> turbine"].startswith(
+        "a usual shock at boiler (1 s.d.) → 3 bar (-4 to -2) at the change of turbine.P03"
+    ), "the sign of a state says nothing"
     sensors["gone"] = None
     assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]
     assert unit_of("flow (of oil, not water)") == ""
     assert elapsed(1, 0.01) == "10 ms"
-
-
-def test_sensors_are_named_however_many_there_are():
-    rng = np.random.default_rng(5)
-    cause, _ = models_of(rng)
-    many = LocalModel(
-        np.eye(1) / 2,
-        rng.standard_normal((300, 1)),
-        np.eye(1),
-        np.eye(300),
-        np.zeros(300),
-        np.ones(300),
-    )
-    values = impulse_responses(A[[2, 0, 1]][:, [2, 0, 1]], 9)[None, :, :1, 1:].repeat(3, axis=0)
-    response = EdgeResponse(values, np.eye(2), np.array([[4.0]]), np.array(0.1))
-    sensors = {"a": [f"a{k}" for k in range(4)], "b": [f"b{k}" for k in range(300)]}
-    found = response_facts(
-        {("a", "b"): response}, {"a": cause, "b": many}, sensors, {"a": (), "b": {"b7"}}, 0.95
-    )["a -> b"]
-    most = np.argsort(-np.abs(many.observation_matrix[:, 0]))[:1]
-    assert found["effect_sensor"] == f"b{most[0]}"
-    # one state, so a sensor's correlation with it is that of signal and signal with noise
-    c = 2 * many.observation_matrix[most[0], 0]  # for a state of variance 4
-    name, correlation = found["effect_sensors"][0]
-    assert (name, abs(correlation)) == (
-        f"b{most[0]}",
-        pytest.approx(abs(c) / np.hypot(c, 1), abs=1e-3),
-    )
 
 
 @pytest.mark.parametrize("chunk", [10**9, 77])

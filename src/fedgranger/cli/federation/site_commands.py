@@ -1,4 +1,4 @@
-"""`federation start`, `preview`, `allow` and `log`: what a party does at its own site."""
+"""`federation start`, `preview`, `allow`, `edges`, `log`: what a party does at its own site."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
+    read_edges_of_site,
     state_folder,
     write_settings,
 )
@@ -41,6 +42,7 @@ DataFile = Annotated[
 Interval = Annotated[
     float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
 ]
+SHARED = "\nIt lets others know, of each of your edges, which of your sensors shows it best."
 LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason")
 
 
@@ -163,7 +165,8 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
         f"{format_bytes(found.bytes_default)}.\n"
         f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) "
         f"about these data, {policy.runs_per_day} runs per day"
-        + ("; every run waits for your word." if policy.ask else "."),
+        + ("; every run waits for your word." if policy.ask else ".")
+        + (SHARED if policy.share_sensors else ""),
         soft_wrap=True,
     )
     rows = (
@@ -230,6 +233,34 @@ def allow(
     audit_log(kit).add("allowed", run=run, **asks)
     store.save(ALLOWED, {"runs": {**allowed, run: asks["question"]}}, {})
     out.print(f"run '{escape(run)}' may go on")
+
+
+@federation.command()
+@friendly
+def edges(kit: Kit, json_output: Json = False) -> None:
+    """Show what the last run told this site: what its own edges do, in its sensors; all pairs."""
+    _client_of(kit)
+    pairs, own = read_edges_of_site(state_folder(kit))
+    if json_output:
+        print_json({"own_edges": own, "pairs": pairs})
+        return
+    for found in own.values():
+        print_line(found["sentence"])
+    if not own:
+        print_line("no edge from or to this site was found, or the run says nothing of its course")
+    columns = ("cause", "effect", "p-value", "strength")
+    tested = [pair for pair in pairs if pair["p_value"] is not None]
+    rows = (
+        (escape(pair["cause"]), escape(pair["effect"]), f"{pair['p_value']:.3g}", _short(pair))
+        for pair in sorted(tested, key=lambda pair: pair["p_value"])
+    )
+    out.print(make_table(columns, rows, left=("cause", "effect")))
+    if len(tested) < len(pairs):
+        print_line(f"pairs that were not tested: {len(pairs) - len(tested)}")
+
+
+def _short(pair: Mapping[str, Any]) -> str:
+    return "" if pair["strength"] is None else f"{pair['strength']:.3g}"
 
 
 @federation.command()

@@ -1,0 +1,108 @@
+"""What a site makes of its own edges: in its own sensors, and kept at the site.
+
+The server tells a client what its edges do along its states (`edge_fields.SideOfEdges`); here the
+client's own sensors come in, and those of the other side where that site shares them. What was
+made of one run's edges is kept until the run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedgranger.client.client_side import ClientSide
+from fedgranger.client.edge_sensors import shown_sensors
+from fedgranger.config import RunConfig
+from fedgranger.federation.edge_fields import MOST_EDGES, OtherSide, SideOfEdges, is_showable
+from fedgranger.federation.questions import Site
+from fedgranger.federation.requests import RefusalError
+from fedgranger.federation.store import Store
+from fedgranger.inference.edge_response import course_curve
+from fedgranger.inference.response_words import response_sentence
+from fedgranger.messages import ShownSensor
+
+OWN_EDGES = "own_edges"
+"""Name of the record."""
+OwnEdges = dict[str, dict[str, Any]]
+"""By "cause -> effect": the response, the sensors that are known, and a sentence."""
+
+
+def sensors_behind(prepared: ClientSide, own: SideOfEdges) -> list[ShownSensor]:
+    """The client's sensor that shows each of these edges best."""
+    is_cause = own.side == "cause"
+    return shown_sensors(prepared.data, prepared.model, own.message, is_cause=is_cause)
+
+
+def shared_sensors(
+    site: Site, config: RunConfig, shown: list[ShownSensor]
+) -> list[ShownSensor | None]:
+    """What the site tells of them: nothing without its policy's word, or beside its noise."""
+    if not site.policy.share_sensors or config.client_terms is not None:
+        return [None] * len(shown)
+    for one in shown:
+        if not is_showable(one):
+            site.log(
+                f"sensor {one.sensor.name[:100]!r} is not shared: its name, or that of one that "
+                "moves with it, cannot be printed"
+            )
+    return [one if is_showable(one) else None for one in shown]
+
+
+def shared_names(shown: Iterable[ShownSensor | None]) -> list[str]:
+    """Names of all sensors that an answer tells of, for the audit log."""
+    known = [one for one in shown if one is not None]
+    return sorted({name for one in known for name in (one.sensor.name, *dict(one.behind))})
+
+
+def own_edges(
+    client: str, own: SideOfEdges, shown: list[ShownSensor], step_seconds: float | None
+) -> OwnEdges:
+    """What the edges on one side of a client do, as far as it can say."""
+    out = {}
+    for k, (other, sensor) in enumerate(zip(own.others, shown, strict=True)):
+        facts = _facts(own, k, other, sensor)
+        ends = (client, other.client) if own.side == "cause" else (other.client, client)
+        edge = " -> ".join(ends)
+        out[edge] = facts | {"sentence": response_sentence(edge, facts, step_seconds)}
+    return out
+
+
+def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> dict[str, Any]:
+    """One edge; the response is per unit of the cause's sensor and in units of the effect's."""
+    scale = 1.0 if other.sensor is None else other.sensor.scale
+    if own.side == "cause":
+        sensors, along = (shown.sensor, other.sensor), shown.row * (scale / shown.sensor.scale)
+    else:
+        sensors, along = (other.sensor, shown.sensor), shown.row * (shown.sensor.scale / scale)
+    message = own.message
+    curve = course_curve(
+        message.courses[k], message.course_covs[k], along, own.blocks, own.confidence
+    )
+    names = {
+        f"{side}_sensor": sensor.name
+        for side, sensor in zip(("cause", "effect"), sensors, strict=True)
+        if sensor is not None
+    }
+    return curve.facts() | {
+        "variance_share": other.variance_share,
+        "r2_gained": other.r2_gained,
+        **names,
+        "is_change": [sensor is not None and sensor.is_change for sensor in sensors],
+        f"{own.side}_sensors": list(shown.behind),
+    }
+
+
+def keep_edges(store: Store, run: str, epoch: int, found: OwnEdges) -> None:
+    """Add what was made of some edges to the record of the run."""
+    edges = kept_edges(store, run, epoch) | found
+    if len(edges) > 2 * MOST_EDGES:  # as cause and as effect
+        raise RefusalError("invalid", "it describes more edges than a client can have")
+    store.save(OWN_EDGES, {"run": run, "epoch": epoch, "edges": edges}, {})
+
+
+def kept_edges(store: Store, run: str, epoch: int) -> OwnEdges:
+    """What was made of the edges of this start of a run; nothing of any other's."""
+    record = store.load(OWN_EDGES)
+    if record is None or (record[0]["run"], record[0]["epoch"]) != (run, epoch):
+        return {}
+    return record[0]["edges"]
