@@ -62,12 +62,12 @@ def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | Non
     else:
         shock = f"+1{_spaced(unit_of(first))} at {_named(cause, first, is_change[0])}"
     if second is None:
-        moved = f"{value:.2f} s.d. ({low:.2f} to {high:.2f}) at {effect}"
+        unit, where, shown = " s.d.", effect, ".2f" if first is None else ".3g"
     else:
-        sign, unit = "" if first is None else "+", _spaced(unit_of(second))
-        moved = f"{value:{sign}.3g}{unit} ({low:{sign}.3g} to {high:{sign}.3g}) at "
-        moved += _named(effect, second, is_change[1])
-    return f"{shock} → {moved} {_times(found, step)}"
+        unit, where = _spaced(unit_of(second)), _named(effect, second, is_change[1])
+        shown = ".3g" if first is None else "+.3g"
+    size = f"{value:{shown}}{unit} ({low:{shown}} to {high:{shown}})"
+    return f"{shock} → {size} at {where} {_times(found, step)}"
 
 
 def _named(client: str, sensor: str, is_change: bool) -> str:

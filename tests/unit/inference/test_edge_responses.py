@@ -203,7 +203,7 @@ def test_words_name_sensors_units_and_times():
     )
     del sensors["effect_sensor"]
     assert response_sentences(facts, {})["boiler -> turbine"].startswith(
-        "+1 bar at boiler.P03 → 3.00 s.d. (2.00 to 4.00) at turbine after 1 step"
+        "+1 bar at boiler.P03 → 3 s.d. (2 to 4) at turbine after 1 step"
     )
     sensors |= {"effect_sensor": sensors.pop("cause_sensor"), "value": [0.0, -3.0, 0.0]}
     assert response_sentences(facts, {})["boiler -> turbine"].startswith(
