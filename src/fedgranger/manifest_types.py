@@ -42,6 +42,7 @@ class DataFacts(TypedDict):
     notes: list[str]
     clients: dict[str, ClientFacts]
     findings: NotRequired[list[dict[str, Any]]]
+    reading: NotRequired[dict[str, Any]]
 
 
 class TrainingFacts(TypedDict):

@@ -223,7 +223,8 @@ class Result:
 
         Args:
             data: whatever `fit` takes, the training data or new ones; sensors are found by name.
-            reading: `clients` and options of `Panel.read`, for data that are no panel.
+            reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
+                run's own data need not be repeated.
         """
         return self._fitted("state_table")(self, data, reading)
 
@@ -244,7 +245,8 @@ class Result:
             data: whatever `fit` takes, the training data or new ones.
             sensors: predict measurements in their units, columns (client, sensor), instead of
                 states, columns (client, state).
-            reading: `clients` and options of `Panel.read`, for data that are no panel.
+            reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
+                run's own data need not be repeated.
         """
         return self._fitted("forecast_table")(
             self, self._tested("auto"), data, reading, sensors=sensors

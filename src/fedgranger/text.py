@@ -8,6 +8,8 @@ LONGEST_LINE = 16
 # Characters that XML 1.0 forbids, and lone surrogates, which UTF-8 cannot write.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e]")
+LONGEST_UNIT = 12
+_UNIT_AT_END = re.compile(rf"\s*[\[(]([^\[\]()]{{1,{LONGEST_UNIT}}})[\])]\s*$")
 
 
 def printable(text: object) -> str:
@@ -27,6 +29,22 @@ def shorten(name: object, max_chars: int = 28) -> str:
         return text
     tail = max_chars // 3
     return f"{text[: max_chars - tail - 1]}…{text[len(text) - tail :]}"
+
+
+def unit_of(sensor: str) -> str:
+    """The unit in brackets at the end of a sensor's name, "" when there is none.
+
+    Example:
+        >>> unit_of("P03 [bar]"), unit_of("P03")
+        ('bar', '')
+    """
+    found = _UNIT_AT_END.search(sensor)
+    return found.group(1) if found else ""
+
+
+def without_unit(sensor: str) -> str:
+    """A sensor's name without the unit at its end."""
+    return _UNIT_AT_END.sub("", sensor)
 
 
 def wrap(text: str) -> tuple[str, ...]:

@@ -48,9 +48,15 @@ def test_the_last_line_works(tmp_path):
     assert outcome.exit_code in (0, 3), outcome.output
     assert (tmp_path / "run" / "manifest.json").exists()
     written = command[5:-2]  # new data are not judged, but read alike
-    outcome = invoke("rca", tmp_path / "run", "--data", data, *written, "--json")
-    assert outcome.exit_code == 0, outcome.output
-    assert invoke("rca", tmp_path / "run", "--data", data).exit_code == 2
+    said = [
+        invoke("rca", tmp_path / "run", "--data", data, *options, "--json")
+        for options in (written, ())  # the run knows them
+    ]
+    assert [outcome.exit_code for outcome in said] == [0, 0]
+    assert said[0].output == said[1].output
+    wrong = invoke("rca", tmp_path / "run", "--data", data, "--decimal", "point")
+    assert wrong.exit_code == 2
+    assert "--delimiter semicolon" in wrong.output
 
 
 def test_json_has_the_same_facts(tmp_path):

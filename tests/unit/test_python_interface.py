@@ -147,6 +147,32 @@ def test_odd_frames_are_refused_in_one_sentence(frames, change, words):
     assert "\n" not in str(error.value)
 
 
+def test_a_run_remembers_how_its_data_were_read(frames, tmp_path):
+    odd = frames | {"client1": frames["client1"].assign(mode="auto")}
+    found = fg.fit(odd, leave_out="client1.mode", **QUICK)
+    found.save(tmp_path / "run")
+    found = fg.Result.load(tmp_path / "run")
+    assert found.manifest["data"]["reading"] == {"of": "frames", "leave_out": "client1.mode"}
+    states = found.states(odd)
+    pd.testing.assert_frame_equal(states, found.states(odd, leave_out="client1.mode"))
+    pd.testing.assert_frame_equal(states, found.states(frames))  # nothing to leave out: fine
+    with pytest.raises(DataError, match="client2.note"):
+        found.states(odd | {"client2": frames["client2"].assign(note="x")})
+    fg.Panel.from_frames(frames).write(tmp_path / "files")
+    np.testing.assert_allclose(found.states(tmp_path / "files"), states)  # files are written alike
+    wide = pd.concat([f.add_prefix(f"{name} ") for name, f in frames.items()], axis=1)
+    shares = {name: [c for c in wide if c.startswith(name)] for name in frames}
+    found = fg.fit(wide, clients=shares, **QUICK)
+    pd.testing.assert_frame_equal(found.states(wide), found.states(wide, clients=shares))
+
+
+def test_the_summary_says_which_rows_are_not_used(frames):
+    found = fg.fit(frames | {"client2": frames["client2"].iloc[::2]}, **QUICK)
+    (line,) = [line for line in found.summary().splitlines() if line.startswith("Data: ")]
+    assert "client 'client1': 200 of 400 rows are not on the common time axis" in line
+    assert "resample='10min' uses them all" in line
+
+
 def test_sentences_on_frames_name_keywords(frames):
     odd = frames | {"client1": frames["client1"].assign(mode="auto")}
     odd["client1"].iloc[3, 0] = np.nan

@@ -16,9 +16,9 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.progress_bars import progress_report
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
+from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import read_panel
-from fedgranger.data.reading_options import FileOptions, as_measured
+from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation.watch_options import WatchOptions
@@ -48,8 +48,11 @@ class Analysis(NamedTuple):
 
     def read(self) -> Panel:
         """Read the new data; short gaps are missing rows, as between parties."""
-        panel = read_panel(self.data, self.partition, as_measured(self.files))
-        return regular_panel(panel).panel
+        given = {k: v for k, v in kept_options(self.files, "files").items() if k != "of"}
+        if self.partition is not None:
+            given["partition"] = str(self.partition)
+        kept = self.result.manifest["data"].get("reading", {})
+        return regular_panel(new_panel(self.data, given, kept)).panel
 
 
 def show_suspects(

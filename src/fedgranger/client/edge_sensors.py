@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
+from fedgranger.data.units import with_unit
 from fedgranger.messages import EdgeMessage, Sensor, ShownSensor
 
 SHOWN_SENSORS = 3
@@ -41,9 +42,10 @@ def shown_sensors(
             row = C[place]
         order = np.argsort(-np.abs(found), kind="stable")[:SHOWN_SENSORS]
         name = data.sensors[place]
+        is_change, scale = name in data.treatment.differenced, float(model.scale[place])
         out.append(
             ShownSensor(
-                Sensor(name, name in data.treatment.differenced, float(model.scale[place])),
+                Sensor(with_unit(name, data.units), is_change, scale),
                 row,
                 tuple((data.sensors[k], round(float(found[k]), 3)) for k in order),
             )

@@ -71,7 +71,7 @@ def apply_season(season: Season, client: ClientData, time: np.ndarray) -> Client
         )
     observed = client.observed[:, columns]
     values = np.where(observed, client.values[:, columns] - pattern(season, time), 0.0)
-    return ClientData(client.name, season.sensors, values, observed, client.treatment)
+    return replace(client, sensors=season.sensors, values=values, observed=observed)
 
 
 def season_fact(season: Season, client: str) -> str:

@@ -36,6 +36,7 @@ class ReadTable(NamedTuple):
     time: np.ndarray | None
     has_zone: bool
     notes: tuple[str, ...]
+    units: Mapping[str, str] = {}
 
 
 def read_client_table(
@@ -61,7 +62,8 @@ def client_table(
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))
         notes.append(f"{source.where}: left out as asked for: {listed}")
-    return ClientTable(client, read.names, read.values, read.time, read.has_zone), notes
+    found = ClientTable(client, read.names, read.values, read.time, read.has_zone, units=read.units)
+    return found, notes
 
 
 def read_columns(
@@ -104,7 +106,7 @@ def read_columns(
         check_order(where, table.time_name, time, has_zone=has_zone)
         time, more = move_to_full_steps(where, time, options.align_tolerance)
         notes += more
-    return ReadTable(tuple(sensors), values, time, has_zone, tuple(notes))
+    return ReadTable(tuple(sensors), values, time, has_zone, tuple(notes), table.units)
 
 
 def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:

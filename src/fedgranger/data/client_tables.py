@@ -16,6 +16,7 @@ from fedgranger.data.excel_tables import read_sheet
 from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_tables import name_columns, not_utf8, read_text
+from fedgranger.data.units import units_in, with_unit
 from fedgranger.errors import DataError
 
 KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
@@ -24,7 +25,7 @@ KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
 class Table(NamedTuple):
     """One file. CSV columns are loaded and leave `columns` one by one; Parquet has none loaded.
 
-    Columns without a name are called "column 3" and listed in `unnamed`.
+    Columns without a name are called "column 3" and listed in `unnamed`; `units` are by name.
     """
 
     path: Path
@@ -35,6 +36,7 @@ class Table(NamedTuple):
     written: FileFormat
     unnamed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    units: Mapping[str, str] = {}
 
     def take(self, where: str, name: str) -> pa.ChunkedArray:
         """Return a column, which the table then no longer holds, so that memory stays low."""
@@ -145,13 +147,26 @@ def _not_the_time(where: str, name: str) -> str:
 
 
 def _load_excel(where: str, path: Path, written: FileFormat) -> Table:
-    headers, columns, num_rows = read_sheet(where, path, written)
-    return _finished(where, path, written, headers, dict(enumerate(columns)), num_rows, ())
+    headers, columns, num_rows, unit_cells = read_sheet(where, path, written)
+    table = _finished(where, path, written, headers, dict(enumerate(columns)), num_rows, ())
+    return _with_units(where, table, headers, unit_cells)
 
 
 def _load_text(where: str, path: Path, written: FileFormat) -> Table:
-    headers, columns, num_rows, notes = read_text(where, path, written)
-    return _finished(where, path, written, headers, columns, num_rows, notes)
+    headers, columns, num_rows, unit_cells, notes = read_text(where, path, written)
+    table = _finished(where, path, written, headers, columns, num_rows, notes)
+    return _with_units(where, table, headers, unit_cells)
+
+
+def _with_units(
+    where: str, table: Table, headers: Sequence[str], unit_cells: Sequence[Sequence[str]]
+) -> Table:
+    """The table with the units that stand between its header and its data."""
+    units = units_in(headers, unit_cells)
+    if not units:
+        return table
+    listed = ", ".join(with_unit(name, units) for name in units)
+    return table._replace(units=units, notes=(*table.notes, f"{where}: with units: {listed}"))
 
 
 def _finished(

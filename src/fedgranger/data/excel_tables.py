@@ -64,8 +64,8 @@ def _rows(sheet: Any) -> list[list[Any]]:
 
 def read_sheet(
     where: str, path: Path, written: FileFormat
-) -> tuple[list[str], list[pa.ChunkedArray], int]:
-    """Headers, columns and number of data rows."""
+) -> tuple[list[str], list[pa.ChunkedArray], int, list[list[str]]]:
+    """Headers, columns, number of data rows and cells of the unit rows."""
     rows = sheet_rows(where, path, written.sheet)[written.skip_rows :]
     if not rows:
         raise DataError(
@@ -73,11 +73,13 @@ def read_sheet(
             "smaller --skip-rows"
         )
     width = max(len(row) for row in rows)
-    headers = ["" if cell is None else str(cell) for cell in rows[0]]
+    headers, *units = (
+        ["" if cell is None else str(cell) for cell in row] for row in rows[: 1 + written.unit_rows]
+    )
     headers += [""] * (width - len(headers))
     data = [[*row, *[None] * (width - len(row))] for row in rows[1 + written.unit_rows :]]
     columns = [_column([row[k] for row in data], written.missing_text) for k in range(width)]
-    return headers, columns, len(data)
+    return headers, columns, len(data), units
 
 
 def _column(cells: Sequence[Any], missing_text: Sequence[str]) -> pa.ChunkedArray:

@@ -79,7 +79,7 @@ def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
             )
     values[is_missing] = 0.0
     observed = np.logical_not(is_missing, out=is_missing)
-    return ClientData(name, table.sensors, values, observed, table.treatment)
+    return ClientData(name, table.sensors, values, observed, table.treatment, table.units)
 
 
 def _varying_sensors(table: ClientTable, plan: SensorPlan) -> np.ndarray:
@@ -148,4 +148,4 @@ def with_findings(panel: Panel) -> Panel:
 
 def _as_table(client: ClientData, time: np.ndarray) -> ClientTable:
     values = np.where(client.observed, client.values, np.nan)
-    return ClientTable(client.name, client.sensors, values, time)
+    return ClientTable(client.name, client.sensors, values, time, units=client.units)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,10 @@ from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import finished_panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map
-from fedgranger.data.reading_options import AS_MEASURED, PanelOptions
+from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
 from fedgranger.data.reading_remedies import Source, joined
 from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
-from fedgranger.errors import DataError, ReadingError
+from fedgranger.errors import ConfigError, DataError, ReadingError
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
 REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
@@ -62,14 +63,25 @@ def as_panel(
     return frames_panel(data, clients, PanelOptions.from_mapping(reading))
 
 
-def new_panel(data: Any, reading: Mapping[str, Any]) -> Panel:
+def new_panel(data: Any, reading: Mapping[str, Any], kept: Mapping[str, Any]) -> Panel:
     """New data for a run that exists, as measured: its monitors treat them like its training data.
 
-    `reading` are `clients` and options of reading, for data that are no panel.
+    Args:
+        data: whatever `fit` takes.
+        reading: `clients` and options of reading, for data that are no panel.
+        kept: those of the training data (`Panel.reading`): they hold where nothing else is given
+            and data of the same kind can be read with them.
     """
     options = dict(reading)
     clients = options.pop("clients", None)
-    return as_panel(data, clients, options if isinstance(data, Panel) else AS_MEASURED | options)
+    if isinstance(data, Panel):
+        return as_panel(data, clients, options)
+    same = dict(kept)
+    if same.pop("of", "") == ("files" if isinstance(data, str | Path) else "frames"):
+        shares = same.pop("clients", None)
+        with suppress(DataError, ConfigError):
+            return as_panel(data, clients or shares, AS_MEASURED | same | options)
+    return as_panel(data, clients, AS_MEASURED | options)
 
 
 def try_frames(
@@ -107,8 +119,11 @@ def frames_panel(
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
     named = _named(data, clients, options)
+    shares = {} if clients is None else {"clients": {k: list(v) for k, v in clients.items()}}
     try:
-        return read_or_propose(partial(_read, named), options, sorted(named))
+        panel = read_or_propose(partial(_read, named), options, sorted(named))
+        notes = tuple(in_keywords(note) for note in panel.notes)
+        return replace(panel, notes=notes, reading=kept_options(options, "frames", **shares))
     except ReadingError as error:
         raise ReadingError(in_keywords(str(error)), error.proposal) from None
     except DataError as error:

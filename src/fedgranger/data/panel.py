@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -32,6 +32,7 @@ class ClientData:
         values: float64, shape (time, sensor); 0 where not observed.
         observed: bool, same shape; False marks a missing sample.
         treatment: what was done to the measurements; new data must be treated alike.
+        units: of sensors whose unit the file tells beside their names.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ClientData:
     values: np.ndarray
     observed: np.ndarray
     treatment: Treatment = NO_TREATMENT
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check shapes and types once, so that the inside need not."""
@@ -86,6 +88,7 @@ class Panel:
         findings: what is odd about single sensors; None when they were not examined.
         time_zone: of the clock that the data were written with, such as Europe/Berlin; empty when
             they named none. `time` is in UTC either way.
+        reading: options that it took to read the data, and whether "files" or "frames" (`of`).
 
     Example:
         >>> import numpy as np
@@ -99,6 +102,7 @@ class Panel:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] | None = None
     time_zone: str = ""
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that the clients are distinct and share the time axis."""

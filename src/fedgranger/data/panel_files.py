@@ -27,7 +27,7 @@ from fedgranger.data.finishing import finish_panel
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
-from fedgranger.data.reading_options import PanelOptions, ReadingOptions
+from fedgranger.data.reading_options import PanelOptions, ReadingOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
 from fedgranger.data.sensor_preparation import plan_sensors, prepare
 from fedgranger.data.text_structure import find_encoding, find_structure
@@ -48,7 +48,9 @@ def read_panel(path: Path, partition: Path | None, options: ReadingOptions) -> P
     chosen = {name: value for name, value in given.items() if name in PanelOptions.names()}
     if partition is not None:
         chosen["partition"] = str(partition)
-    return read_or_propose(partial(read_once, path), PanelOptions(**chosen), client_names(path))
+    asked = PanelOptions(**chosen)
+    panel = read_or_propose(partial(read_once, path), asked, client_names(path))
+    return replace(panel, reading=kept_options(asked, "files"))
 
 
 def client_names(path: Path) -> list[str]:
@@ -231,7 +233,7 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
             notes.append(f"client '{client}': left out as asked for: {listed}")
         kept = tuple(name for name in columns if name not in dropped[client])
         values = read.values[:, [place[name] for name in kept]]
-        tables.append(ClientTable(client, kept, values, read.time, read.has_zone))
+        tables.append(ClientTable(client, kept, values, read.time, read.has_zone, units=read.units))
     return tables, notes
 
 

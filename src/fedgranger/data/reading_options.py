@@ -82,7 +82,11 @@ class FileOptions(Options):
     encoding: str = text("utf-8", "how text files are encoded, such as utf-8, cp1252 or utf-16")
     skip_rows: str = special("0", "lines above the header that are not read", _lines, str)
     unit_rows: str = special(
-        "0", "lines between header and data (units, descriptions) that are not read", _lines, str
+        "0",
+        "lines between header and data (units, descriptions) that are no data; units are said with "
+        "the sensors",
+        _lines,
+        str,
     )
     missing_text: str = text(
         "", "texts that stand for a missing sample, with commas: Bad Input,No Data"
@@ -180,6 +184,17 @@ AS_MEASURED: dict[str, Any] = {
     "suspect": "keep",
 }
 """Of new data, which are not judged: a run's monitors treat them like its training data."""
+
+
+def kept_options(options: FileOptions, of: str, **more: Any) -> dict[str, Any]:
+    """What new data of the same kind are read with: all that is not the default.
+
+    A partition is left out: it is a file, which may be another one by then.
+    """
+    names = (*FileOptions.names(), "map")
+    defaults = PanelOptions()
+    chosen = {name: getattr(options, name, "") for name in names}
+    return {"of": of, **more} | {k: v for k, v in chosen.items() if v != getattr(defaults, k)}
 
 
 def as_measured(files: FileOptions | None = None) -> ReadingOptions:

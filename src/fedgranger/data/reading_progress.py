@@ -38,11 +38,17 @@ _follower: ContextVar[Follower | None] = ContextVar("follower", default=None)
 
 @contextmanager
 def followed(report: Report | None, path: Path) -> Iterator[None]:
-    """Report on reading a file, or the files of a folder, inside; not on small ones."""
+    """Report on reading a file, or the files of a folder, inside; not on small ones.
+
+    Without a report, whoever follows already goes on.
+    """
+    if report is None:
+        yield
+        return
     files = [path] if path.is_file() else [*path.glob("*")] if path.is_dir() else []
     sizes = {one: one.stat().st_size for one in files if one.is_file()}
-    is_large = report is not None and sum(sizes.values()) >= LEAST_BYTES
-    token = _follower.set(Follower(report, sizes) if report is not None and is_large else None)
+    is_large = sum(sizes.values()) >= LEAST_BYTES
+    token = _follower.set(Follower(report, sizes) if is_large else None)
     try:
         yield
     finally:

@@ -52,7 +52,7 @@ def find_structure(path: Path, encoding: str) -> Structure | None:
     """Look at the first lines; None when they hold no table of two or more columns."""
     lines = first_lines(path, encoding, NUM_LINES)
     for delimiter in (*DELIMITERS, " "):
-        rows = _cells(lines, delimiter)
+        rows = cells_of(lines, delimiter)
         tail = [len(row) for row in rows[len(rows) // 3 :] if row]
         width, count = Counter(tail).most_common(1)[0] if tail else (0, 0)
         if width > 1 and count >= STEADY * len(tail):
@@ -68,7 +68,8 @@ def first_lines(path: Path, encoding: str, count: int) -> list[str]:
     return [lines[0].removeprefix("\ufeff"), *lines[1:]] if lines else []
 
 
-def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
+def cells_of(lines: list[str], delimiter: str) -> list[list[str]]:
+    """The cells of each line; none where the signs around them do not fit."""
     if delimiter == " ":
         return [line.split() for line in lines]
     try:

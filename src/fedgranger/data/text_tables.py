@@ -14,7 +14,7 @@ from fedgranger.data import input_checks
 from fedgranger.data.cell_text import grouped_by_point
 from fedgranger.data.file_format import FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
-from fedgranger.data.text_structure import NUM_LINES, first_lines
+from fedgranger.data.text_structure import NUM_LINES, cells_of, find_encoding, first_lines
 from fedgranger.errors import DataError, ReadingError
 
 BLOCK_BYTES = 1 << 22
@@ -26,8 +26,8 @@ NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "
 
 def read_text(
     where: str, path: Path, written: FileFormat
-) -> tuple[list[str], dict[int, pa.ChunkedArray], int, tuple[str, ...]]:
-    """Headers, columns, number of rows, and notes on lines that were not read."""
+) -> tuple[list[str], dict[int, pa.ChunkedArray], int, list[list[str]], tuple[str, ...]]:
+    """Headers, columns, number of rows, cells of the unit rows, notes on lines not read."""
     if written.encoding == "utf-8" and _starts_as_utf16(path):
         raise not_utf8(where, "the file", "utf-16")
     delimiter = written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")
@@ -48,13 +48,27 @@ def read_text(
             raise not_utf8(where, f"column '{name}'")
     num_rows = data.num_rows - _num_blank_at_end(path, headers)
     columns = {k: data.column(k).slice(0, num_rows) for k in range(len(headers))}
+    above, below = _lines_around_header(path, written)
     notes = []
-    if written.skip_rows or written.unit_rows:
-        lines = first_lines(path, written.encoding, written.skip_rows + 1 + written.unit_rows)
-        skipped = [*lines[: written.skip_rows], *lines[written.skip_rows + 1 :]]
-        shown = "; ".join(repr(line[:60]) for line in skipped[:5])
-        notes.append(f"{where}: {len(skipped)} lines around the header were not read: {shown}")
-    return headers, columns, num_rows, tuple(notes)
+    if above or below:
+        shown = "; ".join(repr(line[:60]) for line in (*above, *below)[:5])
+        count = len(above) + len(below)
+        notes.append(f"{where}: {count} lines around the header were not read: {shown}")
+    return headers, columns, num_rows, cells_of(below, delimiter), tuple(notes)
+
+
+def _lines_around_header(path: Path, written: FileFormat) -> tuple[list[str], list[str]]:
+    """Lines above the header, and between it and the data.
+
+    Only these may hold letters that are not UTF-8, where nothing else depends on the encoding.
+    """
+    count = written.skip_rows + 1 + written.unit_rows
+    if count == 1:
+        return [], []
+    is_default = written.encoding == "utf-8"
+    encoding = (find_encoding(path) if is_default else None) or written.encoding
+    lines = first_lines(path, encoding, count)
+    return lines[: written.skip_rows], lines[written.skip_rows + 1 :]
 
 
 def name_columns(names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:

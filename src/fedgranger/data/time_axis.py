@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -192,7 +193,7 @@ def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
     observed = np.zeros(values.shape, dtype=np.bool_)
     values[place[place >= 0]] = client.values[place >= 0]
     observed[place[place >= 0]] = client.observed[place >= 0]
-    return ClientData(client.name, client.sensors, values, observed, client.treatment)
+    return replace(client, values=values, observed=observed)
 
 
 def grid_time(grid: TimeGrid) -> np.ndarray:

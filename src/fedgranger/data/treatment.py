@@ -11,7 +11,7 @@ reset. The treatment is chosen once, on training data, and applied alike to new 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ class ClientTable(NamedTuple):
         has_zone: the time stamps were written with a time zone.
         is_alone: it is read at its own site, where options name a sensor without the client.
         treatment: what was done to the sensors.
+        units: of sensors whose unit the file tells beside their names.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ClientTable(NamedTuple):
     has_zone: bool = False
     is_alone: bool = False
     treatment: Treatment = NO_TREATMENT
+    units: Mapping[str, str] = {}
 
     def label(self, sensor: str) -> str:
         """How options name a sensor of this client."""

@@ -31,11 +31,15 @@ def summary_lines(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]
     out += question_sentences(facts)[:1]
     if count_edges(edges).tested:
         out += _edge_lines(edges, facts, data)
-    warnings = facts.get("warnings") or []
-    if warnings:
-        more = f" ({len(warnings) - 1} more in diagnose)" if len(warnings) > 1 else ""
-        out.append(f"Caution: {warnings[0]}{more}")
-    return out
+    notes = sorted(data.get("notes") or [], key=lambda note: "left out" not in note)
+    out += _first("Data", notes, "manifest['data']['notes']")
+    return out + _first("Caution", facts.get("warnings") or [], "diagnose")
+
+
+def _first(word: str, sentences: list[str], where: str) -> list[str]:
+    """The first of some sentences, and where the others are."""
+    more = f" ({len(sentences) - 1} more in {where})" if len(sentences) > 1 else ""
+    return [f"{word}: {sentence}{more}" for sentence in sentences[:1]]
 
 
 def _edge_lines(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from fedgranger.text import elapsed
-
-_UNIT = re.compile(r"\s*[\[(]([^\[\]()]{1,12})[\])]\s*$")
+from fedgranger.text import elapsed, unit_of, without_unit
 
 
 def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
@@ -39,17 +36,6 @@ def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float |
     return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 
-def unit_of(sensor: str) -> str:
-    """The unit that a sensor's name ends with, in brackets; empty where it does not.
-
-    Example:
-        >>> unit_of("P03 [bar]"), unit_of("P03")
-        ('bar', '')
-    """
-    found = _UNIT.search(sensor)
-    return found.group(1) if found else ""
-
-
 def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | None) -> str:
     """By how much, how late and for how long the effect follows the cause."""
     first, second = (found.get(f"{side}_sensor") for side in ("cause", "effect"))
@@ -71,7 +57,7 @@ def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | Non
 
 
 def _named(client: str, sensor: str, is_change: bool) -> str:
-    return f"{'the change of ' if is_change else ''}{client}.{_UNIT.sub('', sensor)}"
+    return f"{'the change of ' if is_change else ''}{client}.{without_unit(sensor)}"
 
 
 def _times(found: Mapping[str, Any], step: float | None) -> str:

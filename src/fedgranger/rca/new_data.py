@@ -48,7 +48,8 @@ def gather(result: Result, data: Any, **reading: Any) -> Evidence:
     Args:
         result: of a run on normal data.
         data: whatever `fit` takes.
-        reading: `clients` and options of `Panel.read`, for data that are no panel.
+        reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
+            run's own data need not be repeated.
 
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals than those of
@@ -56,7 +57,7 @@ def gather(result: Result, data: Any, **reading: Any) -> Evidence:
         RunError: the run does not know what is normal.
     """
     normals, reference = require_normal(result)
-    panel = new_panel(data, reading)
+    panel = new_panel(data, reading, result.manifest["data"].get("reading", {}))
     check_clients(normals, panel)
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))

@@ -95,7 +95,7 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals.
     """
-    panel = new_panel(data, reading)
+    panel = new_panel(data, reading, result.manifest["data"].get("reading", {}))
     normals, _ = require_normal(result)
     check_clients(normals, panel)
     interval = training_interval(result)

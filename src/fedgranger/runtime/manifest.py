@@ -60,6 +60,7 @@ def describe(
             for finding in panel.findings or ()
         ],
         "clients": clients,
+        "reading": dict(panel.reading),
     }
     found = training_facts(training, config, setup.num_pairs)
     if training.granger is not None and config.training_solver != "neural":

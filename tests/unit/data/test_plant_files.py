@@ -189,7 +189,9 @@ INPUTS = {
         made.preamble, "--skip-rows 3", lambda p: (same(p), noted(p, "'Exported by DAS 4.2'"))
     ),
     "unit row": Input(
-        made.unit_row, "--unit-rows 1", lambda p: (same(p), noted(p, "'-,degC,bar'"))
+        made.unit_row,
+        "--unit-rows 1",
+        lambda p: (same(p), noted(p, "'-,degC,bar'"), noted(p, "with units: ")),
     ),
     "autumn DST": Input(
         made.autumn_local, "--time-zone Europe/Berlin", lambda p: same(p, times=AUTUMN)

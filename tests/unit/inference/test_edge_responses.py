@@ -21,9 +21,9 @@ from fedgranger.inference.estimate import estimate
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
-from fedgranger.inference.response_words import response_sentences, unit_of
+from fedgranger.inference.response_words import response_sentences
 from fedgranger.runtime.uploads import state_source
-from fedgranger.text import elapsed
+from fedgranger.text import elapsed, unit_of
 from tests.state_sources import source_of
 
 A = np.array([[0.5, 0.2, 0.0], [0.1, 0.6, 0.0], [0.4, 0.0, 0.3]])
