@@ -64,6 +64,8 @@ PROTOCOL_VERSION = 8
 """Raised whenever a kind or a field changes."""
 OLDEST_PROTOCOL = 8
 """The oldest version of the other side that this side understands."""
+SHOWN_SENSORS = 3
+"""Names behind each side of an edge, where a site shares them."""
 LARGEST_NUMBER = 1e9
 """States and gradients are in units of the sensors' standard deviations; this is far outside."""
 
@@ -257,7 +259,8 @@ class ShownSensor(NamedTuple):
         sensor: its name, whether its changes were taken, and its standard deviation.
         row: of a cause: what the states do when the sensor rises by that; of an effect: how it
             follows its states, in units of that.
-        behind: names of the sensors that follow the edge most closely, and their correlations.
+        behind: names of the (three) sensors that follow the edge most closely, and their
+            correlations.
     """
 
     sensor: Sensor

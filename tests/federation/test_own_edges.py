@@ -20,7 +20,10 @@ from fedgranger.federation.edge_fields import (
     read_sensors,
     sensor_fields,
 )
+from fedgranger.federation.own_edges import kept_edges
 from fedgranger.federation.policy import SitePolicy
+from fedgranger.federation.requests import refuse
+from fedgranger.federation.store import Store
 from fedgranger.federation.validation import check_answer, check_length
 from fedgranger.inference.edge_response import band
 from fedgranger.messages import Sensor, ShownSensor
@@ -90,7 +93,8 @@ def test_by_default_each_site_sees_its_own_side_in_its_sensors(panel, silent):
         own = silent.own[name][EDGE]
         expected = band(response.along(*along), 0.95)
         for part in ("value", "low", "high"):
-            np.testing.assert_allclose(own[part], getattr(expected, part), rtol=1e-5, atol=1e-9)
+            wanted = getattr(expected.upright(), part)
+            np.testing.assert_allclose(own[part], wanted, rtol=1e-5, atol=1e-9)
     assert "effect_sensor" not in silent.own["boiler"][EDGE]
     assert "cause_sensor" not in silent.own["turbine"][EDGE]
 
@@ -98,6 +102,7 @@ def test_by_default_each_site_sees_its_own_side_in_its_sensors(panel, silent):
 def test_sentences_say_what_a_site_knows(silent, shared):
     said = {name: own[EDGE]["sentence"] for name, own in silent.own.items()}
     assert said["boiler"].startswith("+1 bar at boiler.s")
+    assert all(own[EDGE]["value"][own[EDGE]["peak"]] > 0 for own in silent.own.values())
     assert " s.d. (" in said["boiler"].split("→")[1]
     assert said["turbine"].startswith("a usual shock at boiler (1 s.d.) → ")
     assert " rpm (" in said["turbine"]
@@ -235,7 +240,8 @@ def other(name="turbine", share=0.1, gained=0.1, sensor=None):
         {"epoch": 9}, {"edges": "[]"}, {"edges": "{"}, {"edges": "[" * 9000},
         {"edges": edges(["turbine", 0.1])}, {"edges": edges(other("=1+1"))},
         {"edges": edges(other("a\x1b[2J"))}, {"edges": edges(other("client1"))},
-        {"edges": edges(other(share="x"))}, {"edges": edges(other(gained=True))},
+        {"edges": edges(other(share="x"))}, {"edges": edges(other(share=1e306))},
+        {"cov": np.diag([5e-324, 0.0])}, {"edges": edges(other(gained=True))},
         {"edges": "[[\"turbine\", NaN, null, null]]"}, {"edges": edges(other(share=10**400))},
         {"edges": edges(other(sensor=["N1", False, 0.0]))},
         {"edges": edges(other(sensor=["N\u202e1", False, 1.0]))},
@@ -291,16 +297,69 @@ def test_a_site_that_does_not_share_answers_the_same_whatever_is_asked(seed, sid
     server = Attacker(SitePolicy())
     server.offer(options())
     server.begin(1)
-    root = rng.standard_normal((2, 2))
+    root = rng.standard_normal((2, int(rng.integers(1, 3)))) * 10.0 ** rng.integers(-29, 4)
+    axis = np.diag(rng.permutation([1.0, 0.0])) * 10.0 ** rng.integers(-59, 4)
+    sizes = 10.0 ** rng.integers(-300, 9, size=2)
     answer = asked(
         server,
         side=side,
-        cov=root @ root.T + np.eye(2) * 1e-3,
-        directions=rng.standard_normal((1, 2)),
-        courses=rng.standard_normal((1, 5, 2)) * 10.0 ** rng.integers(-6, 6),
+        cov=root @ root.T if rng.random() < 0.5 else axis,
+        directions=rng.standard_normal((1, 2)) * sizes[0],
+        courses=rng.standard_normal((1, 5, 2)) * sizes[1] / 10,
+        confidence=float(rng.choice([0.95, 1 - 1e-16, 1e-300])),
     )
     assert (answer.kind, dict(answer.values)) == ("sensors", {"sensors": "[null]"})
     assert not answer.arrays["rows"].any()
+
+
+def test_numbers_that_fail_with_some_sensors_only_do_not_show_in_the_answer(monkeypatch):
+    """An altered server could learn the sensors' weights by what is refused."""
+    from fedgranger.federation import party
+
+    monkeypatch.setattr(party, "sensors_behind", lambda *_: [1.0][7])
+    server = Attacker(SitePolicy())
+    server.offer(options())
+    server.begin(1)
+    answer = asked(server)
+    assert (answer.kind, answer.values["sensors"]) == ("sensors", "[null]")
+    assert "own_edges" not in server.disk.files
+
+
+def test_a_late_request_takes_no_sensor_away(server):
+    asked(server)
+    asked(server, edges=edges(other("turbine", sensor=None)))
+    kept = kept_edges(Store(server.disk), "run", 1)["client1 -> turbine"]
+    assert kept["effect_sensor"] == "N1"
+    asked(server, edges=edges(other("turbine", sensor=["N2", False, 1.0])))
+    assert kept_edges(Store(server.disk), "run", 1)["client1 -> turbine"]["effect_sensor"] == "N2"
+
+
+@pytest.mark.parametrize("code", ["data", "invalid", "policy"])
+def test_a_site_that_does_not_translate_costs_nobody_the_result(panel, tmp_path, code):
+    def wrap(name, handle):
+        def call(payload):
+            asks_for = decode(payload)
+            if name == "turbine" and asks_for.kind == "translate":
+                return refuse(payload, asks_for.run, name, code, "it will not")
+            return handle(payload)
+
+        return call
+
+    federation = Federation(panel, tmp_path, CONFIG, wrap, policy=SHARING)
+    assert federation.run().inference.responses
+    assert any(
+        "'turbine' says nothing of its sensors: it will not" in line for line in federation.log
+    )
+
+
+def test_numbers_too_large_for_a_message_are_no_matter_in_one_process(panel, tmp_path):
+    large = Panel(tuple(replace(c, values=c.values * 1e6) for c in panel), panel.time)
+    config = replace(CONFIG, standardise=False)
+    alone = fg.fit(large, config=config).manifest["inference"]
+    assert list(alone["sensor_responses"]) == [EDGE]
+    found = Federation(large, tmp_path, config, policy=SHARING).run()
+    assert "sensor_responses" not in found.facts
+    assert any("too large for a message" in warning for warning in found.facts["warnings"])
 
 
 def test_what_a_site_made_of_its_edges_survives_its_restart_and_no_new_start(server):
@@ -354,9 +413,9 @@ def test_an_altered_client_cannot_name_what_no_sensor_is(text, rows):
 
 
 def test_the_longest_answer_fits_and_a_longer_one_is_not_decoded():
-    letter = "\U0001f600"  # twelve bytes as JSON inside JSON has it
-    sensor = Sensor("é" * 200, False, 1.2345678901234567)
-    shown = ShownSensor(sensor, np.full(3, 1 / 3), (("é" * 200, -0.123),) * 3)
+    letter = "\U0001f600"  # fourteen bytes as JSON inside JSON has it
+    sensor = Sensor(letter * 200, False, 1.2345678901234567)
+    shown = ShownSensor(sensor, np.full(3, 1 / 3), ((letter * 200, -0.123),) * 3)
     values, arrays = sensor_fields([shown] * 7, 3)
     check_length("translate", (7, 3), encode(Packet("sensors", "r", "a", values, arrays)))
     long = {"sensors": letter * (7 * SENSOR_BYTES)}

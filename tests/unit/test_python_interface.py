@@ -156,7 +156,7 @@ def test_a_run_remembers_how_its_data_were_read(frames, tmp_path):
     states = found.states(odd)
     pd.testing.assert_frame_equal(states, found.states(odd, leave_out="client1.mode"))
     pd.testing.assert_frame_equal(states, found.states(frames))  # nothing to leave out: fine
-    with pytest.raises(DataError, match="client2.note"):
+    with pytest.raises(DataError, match=r"client2\.note"):
         found.states(odd | {"client2": frames["client2"].assign(note="x")})
     fg.Panel.from_frames(frames).write(tmp_path / "files")
     np.testing.assert_allclose(found.states(tmp_path / "files"), states)  # files are written alike

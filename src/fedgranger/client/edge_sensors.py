@@ -20,10 +20,7 @@ from jaxtyping import Float
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.data.units import with_unit
-from fedgranger.messages import EdgeMessage, Sensor, ShownSensor
-
-SHOWN_SENSORS = 3
-"""Sensors named behind each side of an edge."""
+from fedgranger.messages import SHOWN_SENSORS, EdgeMessage, Sensor, ShownSensor
 
 
 def shown_sensors(
@@ -71,4 +68,5 @@ def unit_shock(
 ) -> Float[np.ndarray, " p"]:
     """What the states do when one sensor is raised by its standard deviation: its u."""
     row = model.observation_matrix[sensor]
-    return shock_cov @ row / (row @ shock_cov @ row)
+    variance = row @ shock_cov @ row
+    return shock_cov @ row / variance if variance > 0 else np.zeros(len(row))

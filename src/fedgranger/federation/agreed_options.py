@@ -14,6 +14,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, number, whole
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+CLIENT_NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 STATE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "period", "season")
 """What a client's states depend on, beside its data."""
 ROUND_OPTIONS = (

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
+from fedgranger.federation.edge_fields import no_sensors
 from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
@@ -100,6 +101,10 @@ class Coordinator:
             self._log(f"client '{client}': answer refused: {error}")
             return
         self.ledger.count("up", client, self.phase, self.round_index, len(payload))
+        self._take(client, packet)
+
+    def _take(self, client: str, packet: Packet) -> None:
+        """An answer that the protocol waits for; with the last one it goes on."""
         del self._open[client]
         self._answers[client] = packet
         if not self._open:
@@ -156,6 +161,10 @@ class Coordinator:
         if code == "budget" and self.phase in ("train", "step"):
             self._log(f"client '{client}': {sentence[:300]}")
             self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence[:300]}")))
+            return
+        if self.phase == "translate" and code in ("data", "policy", "budget", "invalid"):
+            self._log(f"client '{client}' says nothing of its sensors: {sentence[:300]}")
+            self._take(client, no_sensors(packet, *self._ask.shapes[client]))
             return
         if code in ("data", "policy", "budget"):
             raise RunStopped(f"client '{client}': {sentence[:300]}")

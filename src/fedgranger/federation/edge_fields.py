@@ -7,25 +7,34 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from unicodedata import category
 
 import numpy as np
 
+from fedgranger.federation.agreed_options import CLIENT_NAME
 from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.messages import LARGEST_NUMBER, EdgeMessage, Sensor, ShownSensor
+from fedgranger.messages import (
+    LARGEST_NUMBER,
+    SHOWN_SENSORS,
+    EdgeMessage,
+    Sensor,
+    ShownSensor,
+)
 
-CLIENT_NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 LONGEST_NAME = 200
 LARGEST_SCALE = 1e30
 MOST_EDGES = 1000
-MOST_STEPS = 200
+MOST_STEPS = 100
 MOST_BLOCKS = 1000
-MOST_BEHIND = 3
-SENSOR_BYTES = 6 * (1 + MOST_BEHIND) * (LONGEST_NAME + 30)
-"""More than the text about one edge's sensors needs; JSON takes up to six bytes a letter."""
+SMALLEST_VARIANCE = 1e-60
+LARGEST_SHARE = 1000.0
+"""Shares of variance are at most 1; estimated ones may lie beside it."""
+SENSOR_BYTES = 14 * (1 + SHOWN_SENSORS) * (LONGEST_NAME + 30)
+"""More than the text about one edge's sensors needs; JSON in JSON takes up to 14 bytes a letter."""
+LONGEST_TEXT = 2**19
+"""Of all sensors in one answer: a header that is twice as long is refused."""
 NO_EDGE, NO_SENSOR = "it describes an edge that cannot be one", "its sensor cannot be one"
 
 
@@ -113,13 +122,15 @@ def check_side(packet: Packet, client: str, dim: int) -> None:
     ):
         found = arrays[name].shape
         _demand(found == shape, f"its {name} have shape {found}, not {shape}")
-    _demand(is_covariance(arrays["cov"]), "its covariance of states cannot be one")
+    cov = arrays["cov"]
+    is_cov = float(np.abs(cov).max()) >= SMALLEST_VARIANCE and is_covariance(cov)
+    _demand(is_cov, "its covariance of states cannot be one")
 
 
 def is_covariance(cov: np.ndarray) -> bool:
-    """Whether it is symmetric and positive semidefinite, up to rounding, and not 0."""
+    """Whether it is symmetric and positive semidefinite, up to rounding."""
     scale = float(np.abs(cov).max())
-    is_symmetric = scale > 0 and bool(np.abs(cov - cov.T).max() <= 1e-9 * scale)
+    is_symmetric = bool(np.abs(cov - cov.T).max() <= 1e-9 * scale)
     return is_symmetric and bool(np.linalg.eigvalsh(cov)[0] >= -1e-9 * scale)
 
 
@@ -133,6 +144,12 @@ def sensor_fields(
         if one is not None:
             rows[k] = one.row
     return {"sensors": json.dumps(texts, allow_nan=False)}, {"rows": rows}
+
+
+def no_sensors(packet: Packet, count: int, dim: int) -> Packet:
+    """The answer of a client that tells nothing, in the place of another one of it."""
+    values, arrays = sensor_fields([None] * count, dim)
+    return packet._replace(kind="sensors", values=values, arrays=arrays)
 
 
 def read_sensors(packet: Packet) -> list[ShownSensor | None]:
@@ -174,7 +191,7 @@ def _check_shown(text: Any) -> None:
     _demand(isinstance(text, list) and len(text) == 2 and isinstance(text[1], list), NO_SENSOR)
     sensor, behind = text
     _check_sensor(sensor)
-    _demand(len(behind) <= MOST_BEHIND, NO_SENSOR)
+    _demand(len(behind) <= SHOWN_SENSORS, NO_SENSOR)
     for one in behind:
         _demand(isinstance(one, list) and len(one) == 2 and _is_name(one[0]), NO_SENSOR)
         _demand(_is_number(one[1]) and abs(one[1]) <= 1.001, NO_SENSOR)
@@ -184,7 +201,7 @@ def _check_other(row: Any) -> None:
     _demand(isinstance(row, list) and len(row) == 4, NO_EDGE)
     client, share, gained, sensor = row
     _demand(isinstance(client, str) and CLIENT_NAME.fullmatch(client) is not None, NO_EDGE)
-    _demand(_is_number(share) and (gained is None or _is_number(gained)), NO_EDGE)
+    _demand(_is_share(share) and (gained is None or _is_share(gained)), NO_EDGE)
     if sensor is not None:
         _check_sensor(sensor)
 
@@ -207,6 +224,10 @@ def _is_name(name: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return type(value) is float and math.isfinite(value)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and abs(value) <= LARGEST_SHARE
 
 
 def _read_list(text: Any, sentence: str) -> list[Any]:

@@ -39,7 +39,7 @@ def to_result(
     seconds: float,
     left_out: tuple[str, ...],
 ) -> Result:
-    """Build the result; θ, sensors and local models stay with their clients.
+    """Build the result; θ and local models stay with their clients, and sensors not shared.
 
     The edges of clients that were left out are in its tables, not tested.
     """

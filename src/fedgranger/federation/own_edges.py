@@ -7,13 +7,20 @@ made of one run's edges is kept until the run ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.edge_sensors import shown_sensors
 from fedgranger.config import RunConfig
-from fedgranger.federation.edge_fields import MOST_EDGES, OtherSide, SideOfEdges, is_showable
+from fedgranger.federation.edge_fields import (
+    LONGEST_TEXT,
+    MOST_EDGES,
+    OtherSide,
+    SideOfEdges,
+    is_showable,
+    sensor_fields,
+)
 from fedgranger.federation.questions import Site
 from fedgranger.federation.requests import RefusalError
 from fedgranger.federation.store import Store
@@ -37,15 +44,20 @@ def shared_sensors(
     site: Site, config: RunConfig, shown: list[ShownSensor]
 ) -> list[ShownSensor | None]:
     """What the site tells of them: nothing without its policy's word, or beside its noise."""
+    nothing: list[ShownSensor | None] = [None] * len(shown)
     if not site.policy.share_sensors or config.client_terms is not None:
-        return [None] * len(shown)
+        return nothing
+    shared = [one if is_showable(one) else None for one in shown]
     for one in shown:
-        if not is_showable(one):
+        if not any(one is other for other in shared):
             site.log(
                 f"sensor {one.sensor.name[:100]!r} is not shared: its name, or that of one that "
-                "moves with it, cannot be printed"
+                "moves with it, cannot be printed, or its numbers are out of range"
             )
-    return [one if is_showable(one) else None for one in shown]
+    if len(str(sensor_fields(shared, len(shown[0].row))[0])) <= LONGEST_TEXT:
+        return shared
+    site.log("no sensor is shared: the names are too long for one message")
+    return nothing
 
 
 def shared_names(shown: Iterable[ShownSensor | None]) -> list[str]:
@@ -78,6 +90,8 @@ def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> di
     curve = course_curve(
         message.courses[k], message.course_covs[k], along, own.blocks, own.confidence
     )
+    if None in sensors:  # the sign of a state says nothing
+        curve = curve.upright()
     names = {
         f"{side}_sensor": sensor.name
         for side, sensor in zip(("cause", "effect"), sensors, strict=True)
@@ -93,11 +107,19 @@ def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> di
 
 
 def keep_edges(store: Store, run: str, epoch: int, found: OwnEdges) -> None:
-    """Add what was made of some edges to the record of the run."""
-    edges = kept_edges(store, run, epoch) | found
+    """Add what was made of some edges to the record of the run.
+
+    A request that comes late must not take away the sensor that a later one told of.
+    """
+    edges = kept_edges(store, run, epoch)
+    edges |= {k: new for k, new in found.items() if _num_known(new) >= _num_known(edges.get(k, {}))}
     if len(edges) > 2 * MOST_EDGES:  # as cause and as effect
         raise RefusalError("invalid", "it describes more edges than a client can have")
     store.save(OWN_EDGES, {"run": run, "epoch": epoch, "edges": edges}, {})
+
+
+def _num_known(facts: Mapping[str, Any]) -> int:
+    return ("cause_sensor" in facts) + ("effect_sensor" in facts)
 
 
 def kept_edges(store: Store, run: str, epoch: int) -> OwnEdges:

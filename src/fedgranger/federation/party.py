@@ -259,13 +259,19 @@ class Party:
         config = ClientOptions.from_text(now.options).config
         if config.test == "none" or now.grid is None:
             raise RefusalError("invalid", "the run has no edge tests")
-        check_side(packet, self.name, prepared.model.state_dim)
+        dim, step_seconds = prepared.model.state_dim, period_facts(now.grid)["step_seconds"]
+        check_side(packet, self.name, dim)
         own = read_side(packet)
-        shown = sensors_behind(prepared, own)
-        found = own_edges(self.name, own, shown, period_facts(now.grid)["step_seconds"])
-        keep_edges(self._site.store, now.run, now.epoch, found)
-        shared = shared_sensors(self._site, config, shown)
-        return answers.sensors(shared, prepared.model.state_dim)
+        try:
+            shown = sensors_behind(prepared, own)
+            found = own_edges(self.name, own, shown, step_seconds)
+            keep_edges(self._site.store, now.run, now.epoch, found)
+        except (OSError, RefusalError):  # which do not depend on the sensors
+            raise
+        except Exception as error:  # the answer must not tell which numbers fail with them
+            self._site.log(f"run '{now.run}': its edges cannot be said in sensors: {error!r}")
+            return answers.sensors([None] * len(own.others), dim)
+        return answers.sensors(shared_sensors(self._site, config, shown), dim)
 
     def _finish(self, edges: Edges) -> Answer:
         """Keep what is normal, for a watch over new data; then tell the site the edges."""

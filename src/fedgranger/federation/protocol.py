@@ -9,6 +9,7 @@ protocol begins again from there, with a higher epoch.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from fedgranger.inference.noise_warnings import declared_noise_warnings, noisele
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import PrivacyFacts
+from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.trainer import Trainer
 
 DATA_RECORD = "data"
@@ -165,8 +167,10 @@ def server_protocol(
     facts["warnings"] += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)
     shown = None if config.privacy == "to-clients" else inference
-    if inference is not None and (shown is not None or plan.options.is_local):
-        sensors = yield from translate(participants, inference)
+    is_local = plan.options.is_local
+    if inference is not None and (shown is not None or is_local):
+        largest = math.inf if is_local else LARGEST_NUMBER
+        sensors = yield from translate(participants, inference, largest=largest)
         facts |= {"sensor_responses": sensors} if sensors else {}
     yield participants.request("finish", {"edges": _edges_text(shown)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}

@@ -12,8 +12,8 @@ from typing import Any
 
 from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
 from fedgranger.errors import FedGrangerError
+from fedgranger.federation.agreed_options import CLIENT_NAME
 from fedgranger.federation.codec import MessageError, Packet, digest, encode
-from fedgranger.federation.edge_fields import CLIENT_NAME
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import WaitingError
 from fedgranger.federation.release_ledger import BudgetError

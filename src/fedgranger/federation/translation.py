@@ -9,7 +9,7 @@ the server. Nothing but that sensor is ever asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -17,71 +17,87 @@ import numpy as np
 from fedgranger.federation.edge_fields import (
     OtherSide,
     SideOfEdges,
-    is_covariance,
     read_sensors,
     side_fields,
 )
 from fedgranger.federation.exchanges import Answers, Participants, Request
-from fedgranger.inference.edge_response import EdgeResponse, EdgeSide, band
+from fedgranger.inference.edge_response import EdgeSide, band
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.messages import LARGEST_NUMBER, EdgeMessage, ShownSensor
 
 Edge = tuple[str, str]
 Shown = dict[Edge, ShownSensor | None]
+Sides = dict[Edge, EdgeSide]
 
 
 def translate(
-    participants: Participants, found: EdgeInference
+    participants: Participants, found: EdgeInference, *, largest: float = LARGEST_NUMBER
 ) -> Generator[Request, Answers, dict[str, dict[str, Any]]]:
     """Tell every client what its edges do; return how shared sensors of both sides follow.
 
     The cause is asked first, so that the effect can be told of its sensor; then, where the effect
-    shares one, the cause is told of that. An edge whose response no message can hold is left out
-    with a warning.
+    shares one, the cause is told of that. What has numbers above `largest`, which no message can
+    hold, is left out with a warning.
     """
-    responses = {edge: one for edge, one in found.responses.items() if _fits(one)}
-    for cause, effect in sorted(found.responses.keys() - responses.keys()):
-        found.facts["warnings"].append(
-            f"what '{cause}' does to '{effect}' is not said in sensors: its response grows beyond "
-            f"{LARGEST_NUMBER:g} standard deviations, or the covariance of its shocks is none"
-        )
-    if not responses:
+
+    def by_cause(edge: Edge, readout: np.ndarray) -> EdgeSide:
+        return found.responses[edge].seen_by_cause(readout, strongest[edge][1])
+
+    def by_effect(edge: Edge, shock: np.ndarray) -> EdgeSide:
+        return found.responses[edge].seen_by_effect(shock, strongest[edge][0])
+
+    def along(seen: Callable[[Edge, np.ndarray], EdgeSide], shown: Shown, place: int) -> Sides:
+        """One side of every edge, along the other's sensor where it is known and fits."""
+        out = {}
+        for edge, sensor in shown.items():
+            side = None if sensor is None else seen(edge, sensor.row)
+            if side is not None and not _is_small(side, largest):
+                _warn(found, edge, "a shared sensor has numbers")
+                shown[edge], side = None, None
+            out[edge] = seen(edge, strongest[edge][place]) if side is None else side
+        return out
+
+    strongest = {edge: one.directions() for edge, one in found.responses.items()}
+    causes: Shown = {}
+    for edge, directions in strongest.items():
+        sides = by_cause(edge, directions[0]), by_effect(edge, directions[1])
+        if all(_is_small(side, largest) for side in sides):
+            causes[edge] = None
+        else:
+            _warn(found, edge, "its response has numbers")
+    if not causes:
         return {}
-    strongest = {edge: one.directions() for edge, one in responses.items()}
-    sides = {edge: one.seen_by_cause(strongest[edge][0]) for edge, one in responses.items()}
-    causes = yield from _ask(participants, found, "cause", sides, dict.fromkeys(sides))
-    for edge, one in responses.items():
-        causes[edge], sides[edge] = _along(one.seen_by_effect, causes[edge], strongest[edge][1])
+    sides = along(by_cause, dict(causes), 0)
+    causes = yield from _ask(participants, found, "cause", sides, causes)
+    sides = along(by_effect, causes, 1)
     effects = yield from _ask(participants, found, "effect", sides, causes)
-    for edge, one in responses.items():
-        effects[edge], sides[edge] = _along(one.seen_by_cause, effects[edge], strongest[edge][0])
+    sides = along(by_cause, effects, 0)
     known = {edge: side for edge, side in sides.items() if effects[edge] is not None}
     if known:
         yield from _ask(participants, found, "cause", known, effects)
     return {
-        " -> ".join(edge): _facts(responses[edge], cause, effect, found.facts["confidence"])
-        for edge in responses
+        " -> ".join(edge): _facts(found, edge, cause, effect)
+        for edge in known
         if (cause := causes[edge]) is not None and (effect := effects[edge]) is not None
     }
 
 
-def _along(
-    seen: Callable[[np.ndarray], EdgeSide], shown: ShownSensor | None, strongest: np.ndarray
-) -> tuple[ShownSensor | None, EdgeSide]:
-    """One side of an edge along the other's shared sensor, else along the strongest direction.
+def _warn(found: EdgeInference, edge: Edge, what: str) -> None:
+    found.facts["warnings"].append(
+        f"what '{edge[0]}' does to '{edge[1]}' cannot be said in all sensors: {what} too large for "
+        "a message; let the sites standardise their sensors"
+    )
 
-    A sensor with numbers that no message can hold counts as not shared.
-    """
-    if shown is not None and _is_small(side := seen(shown.row)):
-        return shown, side
-    return None, seen(strongest)
+
+def _is_small(side: EdgeSide, largest: float) -> bool:
+    return all(bool((np.abs(part) <= largest).all()) for part in side)  # NaN is not
 
 
 def _ask(
     participants: Participants,
     found: EdgeInference,
     side: str,
-    sides: Mapping[Edge, EdgeSide],
+    sides: Sides,
     sensors: Shown,
 ) -> Generator[Request, Answers, Shown]:
     """Tell the clients on one side of these edges; `sensors` are those of the other side."""
@@ -118,24 +134,13 @@ def _other(found: EdgeInference, edge: Edge, name: str, shown: ShownSensor | Non
     return OtherSide(name, response["variance_share"], response["r2_gained"], sensor)
 
 
-def _fits(response: EdgeResponse) -> bool:
-    """Whether a message can hold it; its squares are among the errors."""
-    readout, shock = response.directions()
-    sides = (response.seen_by_cause(readout), response.seen_by_effect(shock))
-    return all(_is_small(one) and is_covariance(one.cov) for one in sides)
-
-
-def _is_small(side: EdgeSide) -> bool:
-    return all(bool((np.abs(part) <= LARGEST_NUMBER).all()) for part in side)  # NaN is not
-
-
 def _facts(
-    response: EdgeResponse, cause: ShownSensor, effect: ShownSensor, confidence: float
+    found: EdgeInference, edge: Edge, cause: ShownSensor, effect: ShownSensor
 ) -> dict[str, Any]:
     """How the effect's sensor follows one unit of the cause's, for the manifest."""
-    shock = cause.row / cause.sensor.scale
-    values = response.along(effect.sensor.scale * effect.row, shock)
-    return band(values, confidence).facts() | {
+    readout, shock = effect.sensor.scale * effect.row, cause.row / cause.sensor.scale
+    values = found.responses[edge].along(readout, shock)
+    return band(values, found.facts["confidence"]).facts() | {
         "cause_sensor": cause.sensor.name,
         "effect_sensor": effect.sensor.name,
         "is_change": [cause.sensor.is_change, effect.sensor.is_change],

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedgranger.data.time_axis import MOST_STRETCHES
 from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.federation.edge_fields import SENSOR_BYTES, check_sensors
+from fedgranger.federation.edge_fields import SENSOR_BYTES, check_sensors, is_covariance
 from fedgranger.federation.time_fields import read_time_range
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.periods import MOST_PERIODS
@@ -121,10 +121,7 @@ def _check_hello(packet: Packet) -> None:
     for name, words in (("error_cov", "error covariance"), ("added_cov", "noise covariance")):
         cov = packet.arrays[name]
         _demand(1 <= p <= LARGEST_STATE and cov.shape == (p, p), "its matrix does not fit")
-        scale = float(np.abs(cov).max())
-        is_cov = bool(np.abs(cov - cov.T).max() <= 1e-9 * scale)
-        is_cov = is_cov and bool(np.linalg.eigvalsh(cov)[0] >= -1e-9 * scale)
-        _demand(is_cov, f"its {words} is not symmetric positive semidefinite")
+        _demand(is_covariance(cov), f"its {words} is not symmetric positive semidefinite")
     _demand(
         0 <= float(packet.values["clipped_share"]) <= 1, "its share of clipped states is not one"
     )

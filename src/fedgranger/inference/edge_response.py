@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 from scipy import stats
 
@@ -44,6 +43,12 @@ class Curve(NamedTuple):
         large = np.flatnonzero(np.abs(self.value) >= GONE * np.abs(self.value[self.peak]))
         after = int(large[-1]) + 1
         return after if after < len(self.value) else None
+
+    def upright(self) -> Curve:
+        """With a largest response above 0: of a state either sign is as good."""
+        if self.value[self.peak] >= 0:
+            return self
+        return Curve(-self.value, -self.high, -self.low)
 
     def facts(self) -> dict[str, Any]:
         """Plain values for the manifest, of six digits: sensors have any unit."""
@@ -71,8 +76,7 @@ class EdgeResponse(NamedTuple):
 
     def directions(self) -> tuple[np.ndarray, np.ndarray]:
         """Read-out of the effect's states and shock of the cause's, where the edge is strongest."""
-        root = np.real(scipy.linalg.sqrtm(self.shock_cov))
-        white = np.real(scipy.linalg.sqrtm(np.linalg.pinv(self.state_cov)))
+        root, white = _root(self.shock_cov), _root(np.linalg.pinv(self.state_cov, hermitian=True))
         scaled = white @ self.values[0] @ root
         step = int(np.linalg.norm(scaled, ord=2, axis=(1, 2)).argmax())
         left, _, right = np.linalg.svd(scaled[step])
@@ -93,15 +97,33 @@ class EdgeResponse(NamedTuple):
         """How many blocks of time the errors come from."""
         return len(self.values) - 1
 
-    def seen_by_cause(self, readout: Float[np.ndarray, " effect_state"]) -> EdgeSide:
-        """How far a combination of the effect's states moves for every unit of the cause's."""
-        _, shock = self.directions()
-        return _side(self.shock_cov, shock, np.einsum("i,bhij->bhj", readout, self.values))
+    def seen_by_cause(
+        self,
+        readout: Float[np.ndarray, " effect_state"],
+        strongest: Float[np.ndarray, " cause_state"],
+    ) -> EdgeSide:
+        """How far a combination of the effect's states moves for every unit of the cause's.
 
-    def seen_by_effect(self, shock: Float[np.ndarray, " cause_state"]) -> EdgeSide:
-        """How the effect's states move after a shock in the cause's."""
-        readout, _ = self.directions()
-        return _side(self.state_cov, self.state_cov @ readout, self.values @ shock)
+        `strongest` is the shock of `directions`.
+        """
+        return _side(self.shock_cov, strongest, np.einsum("i,bhij->bhj", readout, self.values))
+
+    def seen_by_effect(
+        self,
+        shock: Float[np.ndarray, " cause_state"],
+        strongest: Float[np.ndarray, " effect_state"],
+    ) -> EdgeSide:
+        """How the effect's states move after a shock in the cause's.
+
+        `strongest` is the read-out of `directions`.
+        """
+        return _side(self.state_cov, self.state_cov @ strongest, self.values @ shock)
+
+
+def _root(cov: np.ndarray) -> np.ndarray:
+    """Symmetric square root of a covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(cov)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 class EdgeSide(NamedTuple):

@@ -14,6 +14,7 @@ from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.states import StateSource
+from fedgranger.linalg.psd import project
 
 NUM_BLOCKS = 20
 MOST_STEPS = 60
@@ -76,7 +77,8 @@ def edge_responses(
     """Responses of these (cause, effect), as far as they last.
 
     A block without which there is no estimate is passed over; with fewer than half of them left
-    there are no responses.
+    there are no responses. With the noise taken out, the variance of what is new along some
+    direction of a cause's states can be estimated below 0: no usual shock then goes that way.
     """
     if not edges:
         return {}
@@ -99,7 +101,8 @@ def edge_responses(
     for cause, effect in edges:
         m, n = names.index(effect), names.index(cause)
         part = values[:, :, own[effect]][:, :, :, own[cause]]
-        out[cause, effect] = EdgeResponse(part, covs[n], of_states[m], np.array(shares[m, n]))
+        usual = project(covs[n], 0.0).matrix
+        out[cause, effect] = EdgeResponse(part, usual, of_states[m], np.array(shares[m, n]))
     return out
 
 

@@ -53,6 +53,8 @@ def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | Non
         unit, where = _spaced(unit_of(second)), _named(effect, second, is_change[1])
         shown = ".3g" if first is None else "+.3g"
     size = f"{value:{shown}}{unit} ({low:{shown}} to {high:{shown}})"
+    if (first is None) != (second is None):
+        size += ", up or down,"
     return f"{shock} → {size} at {where} {_times(found, step)}"
 
 

@@ -133,6 +133,27 @@ def test_when_a_course_peaks_and_is_gone():
     assert Curve(value[:5], value[:5], value[:5]).gone is None
 
 
+def test_a_course_is_turned_to_the_side_of_its_largest_response():
+    value = np.array([0.1, -0.5, 0.2])
+    found = Curve(value, value - 1, value + 2).upright()
+    np.testing.assert_array_equal(found.value, -value)
+    np.testing.assert_array_equal(found.low, -value - 2)
+    np.testing.assert_array_equal(found.high, -value + 1)
+    assert found.upright() is found
+
+
+def test_a_direction_of_no_variance_is_no_usual_shock():
+    """Noise that was taken out can leave less than nothing."""
+    rng = np.random.default_rng(3)
+    source = source_of(rng.standard_normal((400, 3)), (2, 1))
+    T = np.array([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.3, 0.4, 0.2]])
+    shocks = {"c0": np.diag([0.9, -0.01]), "c1": np.eye(1)}
+    found = edge_responses(source, T, shocks, lambda count: [T] * count, [("c0", "c1")])
+    response = found["c0", "c1"]
+    np.testing.assert_allclose(response.shock_cov, np.diag([0.9, 0.0]), atol=1e-15)
+    np.testing.assert_allclose(np.abs(response.directions()[1]), [np.sqrt(0.9), 0.0], atol=1e-9)
+
+
 def test_a_block_without_which_there_is_no_estimate_is_passed_over():
     rng = np.random.default_rng(3)
     source = source_of(rng.standard_normal((400, 2)), (1, 1))
@@ -158,8 +179,8 @@ def test_each_side_finds_the_band_of_the_whole_response(confidence):
     readout, shock = rng.standard_normal(2), rng.standard_normal(3)
     whole = band(response.along(readout, shock), confidence)
     for side, along in (
-        (response.seen_by_cause(readout), shock),
-        (response.seen_by_effect(shock), readout),
+        (response.seen_by_cause(readout, np.ones(3)), shock),
+        (response.seen_by_effect(shock, np.ones(2)), readout),
     ):
         found = course_curve(side.course, side.course_cov, along, response.blocks, confidence)
         for part, expected in zip(found, whole, strict=True):
@@ -178,8 +199,8 @@ def test_directions_are_covariances_with_the_strongest_shock_and_response():
     assert np.var(news @ size) == pytest.approx(1, abs=0.02)
     assert np.var(states @ readout) == pytest.approx(1, abs=0.02)
     for side, drawn, one in (
-        (response.seen_by_cause(readout), news, news @ size),
-        (response.seen_by_effect(shock), states, states @ readout),
+        (response.seen_by_cause(readout, shock), news, news @ size),
+        (response.seen_by_effect(shock, readout), states, states @ readout),
     ):
         np.testing.assert_allclose(drawn.T @ one / len(one), side.direction, atol=0.03)
         np.testing.assert_allclose(np.cov(drawn.T), side.cov, atol=0.05)
@@ -203,11 +224,12 @@ def test_words_name_sensors_units_and_times():
     )
     del sensors["effect_sensor"]
     assert response_sentences(facts, {})["boiler -> turbine"].startswith(
-        "+1 bar at boiler.P03 → 3 s.d. (2 to 4) at turbine after 1 step"
+        "+1 bar at boiler.P03 → 3 s.d. (2 to 4), up or down, at turbine after 1 step"
     )
     sensors |= {"effect_sensor": sensors.pop("cause_sensor"), "value": [0.0, -3.0, 0.0]}
     assert response_sentences(facts, {})["boiler -> turbine"].startswith(
-        "a usual shock at boiler (1 s.d.) → 3 bar (-4 to -2) at the change of turbine.P03"
+        "a usual shock at boiler (1 s.d.) → 3 bar (-4 to -2), up or down, at the change of "
+        "turbine.P03"
     ), "the sign of a state says nothing"
     sensors["gone"] = None
     assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]

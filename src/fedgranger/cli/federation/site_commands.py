@@ -42,8 +42,11 @@ DataFile = Annotated[
 Interval = Annotated[
     float | None, typer.Option(help="Sampling interval in seconds (or units of the column).")
 ]
-SHARED = "\nIt lets others know, of each of your edges, which of your sensors shows it best."
-LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason")
+SHARED = (
+    "\nIt lets others know, of each of your edges, which of your sensors shows it best and which "
+    "three move with it."
+)
+LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason", "sensors")
 
 
 @federation.command()
@@ -286,6 +289,7 @@ def log(
         rows = []
         for line in lines:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(line["time"])))
+            line["sensors"] = ", ".join(line.get("sensors") or ())
             rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
             rows.append((when, *map(escape, rest)))
         left = [name for name in LOG_COLUMNS if name not in ("round", "bytes")]
