@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedgranger.linalg.time_weights import Weighting
+from fedgranger.linalg.unbroken_steps import rows_at
 
 CHUNK_STEPS = 16_384
 """Time steps per chunk; the same for every source, so that sums have the same last bits."""
@@ -210,21 +211,23 @@ def lagged_pairs(
     for chunk in source.chunks():
         numbers = last_segment + np.cumsum(chunk.starts)
         last_segment = int(numbers[-1]) if len(numbers) else last_segment
-        centred = np.where(chunk.observed[:, owner], chunk.states - mean, 0.0)
+        centred = chunk.states - mean
+        if not chunk.observed.all():
+            centred[~chunk.observed[:, owner]] = 0.0
         states = np.concatenate([states, centred])
         observed = np.concatenate([observed, chunk.observed])
         segments = np.concatenate([segments, numbers])
         num_pairs = len(states) - lags
         if num_pairs > 0:
-            whole = segments[lags:] == segments[:num_pairs]
+            whole = np.flatnonzero(segments[lags:] == segments[:num_pairs])
             before = [slice(lags - 1 - k, lags - 1 - k + num_pairs) for k in range(lags)]
             yield PairChunk(
-                states[lags:][whole],
-                np.concatenate([states[rows] for rows in before], axis=1)[whole],
-                observed[lags:][whole],
-                np.concatenate([observed[rows] for rows in before], axis=1)[whole],
-                start + lags - 1 + np.flatnonzero(whole),
-                segments[lags:][whole],
+                rows_at(states[lags:], whole),
+                rows_at(np.concatenate([states[rows] for rows in before], axis=1), whole),
+                rows_at(observed[lags:], whole),
+                rows_at(np.concatenate([observed[rows] for rows in before], axis=1), whole),
+                start + lags - 1 + whole,
+                rows_at(segments[lags:], whole),
             )
             start += num_pairs
             states, observed = states[num_pairs:], observed[num_pairs:]
