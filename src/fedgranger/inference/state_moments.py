@@ -136,25 +136,38 @@ def _no_pairs(source: StateSource, lags: int) -> MomentSums:
 
 def _sums(source: StateSource, pairs: PairChunk) -> MomentSums:
     w = source.weights(pairs.step)
-    x, o = pairs.before, pairs.before_observed.astype(np.float64)
-    y, q = pairs.after, pairs.after_observed.astype(np.float64)
-    whole = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
-    if (w == 1).all():  # a product with ones, without making it
-        wx, wy, wo, wq = x, y, o, q
-    else:
-        wx, wy, wo, wq = (w[:, None] * part for part in (x, y, o, q))
+    complete = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
     return MomentSums(
-        wx.T @ x,
-        wy.T @ x,
-        wy.T @ y,
-        wo.T @ o,
-        wq.T @ o,
-        wq.T @ q,
+        *_products(pairs.before, pairs.after, w),
+        *_counts(pairs, w, is_complete=bool(complete.all())),
         int((w > 0).sum()),
-        int((~whole).sum()),
+        int((~complete).sum()),
         float(w.sum()),
         float((w**2).sum()),
         float((w**4).sum()),
+    )
+
+
+def _products(
+    x: np.ndarray, y: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Σ w x xᵀ, Σ w y xᵀ and Σ w y yᵀ; a product with ones is not made."""
+    wx, wy = (x, y) if (w == 1).all() else (w[:, None] * x, w[:, None] * y)
+    return wx.T @ x, wy.T @ x, wy.T @ y
+
+
+def _counts(
+    pairs: PairChunk, w: np.ndarray, *, is_complete: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same sums of what is observed; complete pairs of equal weight need only be counted."""
+    o, q = pairs.before_observed, pairs.after_observed
+    if not is_complete or not (w == 1).all():
+        return _products(o.astype(np.float64), q.astype(np.float64), w)
+    M, wide, num_pairs = q.shape[1], o.shape[1], float(len(w))
+    return (
+        np.full((wide, wide), num_pairs),
+        np.full((M, wide), num_pairs),
+        np.full((M, M), num_pairs),
     )
 
 
