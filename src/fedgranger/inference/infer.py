@@ -93,7 +93,8 @@ def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> E
     try:
         fit = fit_latent(source, config)
         found = latent_tables(fit, config)
-        return add_responses(found, fit.source, partial(latent_without_blocks, fit), report)
+        without_blocks = partial(latent_without_blocks, fit)
+        return add_responses(found, fit.source, without_blocks, report, fit.fit.moments)
     except InferenceError as error:
         if error.client is None or len(source.names) <= 2:
             raise

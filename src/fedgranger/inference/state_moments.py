@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
+from fedgranger.linalg.unbroken_steps import rows_at
 
 
 class StateMoments(NamedTuple):
@@ -109,18 +110,17 @@ def accumulate(source: StateSource, lags: int) -> StateMoments:
 
 
 def moments_without_blocks(
-    source: StateSource, lags: int, num_blocks: int
+    source: StateSource, lags: int, num_blocks: int, mean: Float[np.ndarray, " state"]
 ) -> Iterator[StateMoments]:
-    """Moments without each of so many equal stretches of time, reading the source twice.
+    """Moments without each of so many equal stretches of time, reading the source once.
 
     All are about the mean of the whole record; a pair belongs to the stretch of its time step.
     """
-    mean = _weighted_mean(source)
     blocks = [_no_pairs(source, lags)] * num_blocks
     for pairs in lagged_pairs(source, lags, mean):
         block = pairs.step * num_blocks // source.num_steps
         for b in np.unique(block):
-            part = PairChunk(*(column[block == b] for column in pairs))
+            part = PairChunk(*(rows_at(column, np.flatnonzero(block == b)) for column in pairs))
             blocks[b] = blocks[b].plus(_sums(source, part))
     whole = functools.reduce(MomentSums.plus, blocks)
     for block in blocks:
