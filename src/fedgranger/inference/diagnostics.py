@@ -152,11 +152,11 @@ def unit_root_p_value(series: Float[np.ndarray, " time"]) -> float:
     change = np.diff(series)
     target = change[lag:]
     columns = [series[lag:-1], *(change[lag - k : len(change) - k] for k in range(1, lag + 1))]
-    x = np.stack(columns, axis=1)
-    x, target = x - x.mean(axis=0), target - target.mean()
-    gram = x.T @ x
-    coefficients = np.linalg.solve(gram, x.T @ target)
-    residual = target - x @ coefficients
+    x = np.stack(columns)
+    x, target = x - x.mean(axis=1, keepdims=True), target - target.mean()
+    gram = x @ x.T
+    coefficients = np.linalg.solve(gram, x @ target)
+    residual = target - coefficients @ x
     variance = residual @ residual / (len(target) - len(columns) - 1)
     statistic = coefficients[0] / np.sqrt(variance * np.linalg.inv(gram)[0, 0])
     return _dickey_fuller_p(float(statistic))

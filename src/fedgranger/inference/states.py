@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numpy.lib.stride_tricks import sliding_window_view
 
 from fedgranger.linalg.time_weights import Weighting
 from fedgranger.linalg.unbroken_steps import rows_at
@@ -220,15 +221,20 @@ def lagged_pairs(
         num_pairs = len(states) - lags
         if num_pairs > 0:
             whole = np.flatnonzero(segments[lags:] == segments[:num_pairs])
-            before = [slice(lags - 1 - k, lags - 1 - k + num_pairs) for k in range(lags)]
             yield PairChunk(
                 rows_at(states[lags:], whole),
-                rows_at(np.concatenate([states[rows] for rows in before], axis=1), whole),
+                rows_at(_windows(states[:-1], lags), whole),
                 rows_at(observed[lags:], whole),
-                rows_at(np.concatenate([observed[rows] for rows in before], axis=1), whole),
+                rows_at(_windows(observed[:-1], lags), whole),
                 start + lags - 1 + whole,
                 rows_at(segments[lags:], whole),
             )
             start += num_pairs
             states, observed = states[num_pairs:], observed[num_pairs:]
             segments = segments[num_pairs:]
+
+
+def _windows(rows: np.ndarray, length: int) -> np.ndarray:
+    """Every row with those before it at its side, the newest first."""
+    windows = sliding_window_view(rows, length, axis=0)[..., ::-1]
+    return windows.swapaxes(1, 2).reshape(len(windows), -1)

@@ -18,7 +18,7 @@ The place of the largest Q estimates when the change happened.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,8 @@ def cusum_test(series: Float[np.ndarray, "time q"]) -> CusumTest:
     rows = len(series)
     block = -(-rows // MOST_ROWS)
     count = rows // block
-    means = sum(series.T[:, k : count * block : block] for k in range(block)) / block
+    parts = (series.T[:, k : count * block : block] for k in range(block))
+    means = reduce(np.add, parts) / block
     centred = means - means.mean(axis=1, keepdims=True)
     variance = (centred**2).mean(axis=1)
     used = variance > 0

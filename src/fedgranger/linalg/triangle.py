@@ -12,4 +12,4 @@ def triangle(rows: np.ndarray) -> np.ndarray:
     R has all that least squares on X's columns need, and stacked on further rows, that of all.
     """
     # "raw" gives R as it is; "r" would first fill up rows of zeros
-    return np.asarray(scipy.linalg.qr(rows, mode="raw", check_finite=False)[1])
+    return np.asarray(scipy.linalg.qr(rows, mode="raw", check_finite=False)[-1])
