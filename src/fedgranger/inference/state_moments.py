@@ -102,7 +102,7 @@ class MomentSums(NamedTuple):
 
 def accumulate(source: StateSource, lags: int) -> StateMoments:
     """Read the source twice: once for the means, once for the products."""
-    mean = _weighted_mean(source)
+    mean = weighted_mean(source)
     sums = _no_pairs(source, lags)
     for pairs in lagged_pairs(source, lags, mean):
         sums = sums.plus(_sums(source, pairs))
@@ -178,7 +178,8 @@ def expand(
     return np.repeat(np.repeat(per_client, dims * row_lags, axis=0), dims * col_lags, axis=1)
 
 
-def _weighted_mean(source: StateSource) -> Float[np.ndarray, " state"]:
+def weighted_mean(source: StateSource) -> Float[np.ndarray, " state"]:
+    """Mean of each state over its observed steps."""
     total, weight, start = np.zeros(source.total_dim), np.zeros(len(source.dims)), 0
     for chunk in source.chunks():
         w = source.weights(np.arange(start, start + len(chunk.states)))
