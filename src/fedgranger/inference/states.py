@@ -204,6 +204,25 @@ def lagged_pairs(
     source: StateSource, lags: int, mean: Float[np.ndarray, " state"]
 ) -> Iterator[PairChunk]:
     """Yield centred pairs; a pair needs L + 1 consecutive steps of one segment."""
+    for states, observed, segments, start in centred_steps(source, lags, mean):
+        whole = np.flatnonzero(segments[lags:] == segments[:-lags])
+        yield PairChunk(
+            rows_at(states[lags:], whole),
+            rows_at(_windows(states[:-1], lags), whole),
+            rows_at(observed[lags:], whole),
+            rows_at(_windows(observed[:-1], lags), whole),
+            start + lags - 1 + whole,
+            rows_at(segments[lags:], whole),
+        )
+
+
+def centred_steps(
+    source: StateSource, lags: int, mean: Float[np.ndarray, " state"]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
+    """States about their mean, what is observed, segments, and the position of the first step.
+
+    More than L steps each, the first L of them the last ones of the chunk before.
+    """
     owner = source.owner
     states = np.zeros((0, source.total_dim))
     observed = np.zeros((0, len(source.dims)), dtype=np.bool_)
@@ -220,15 +239,7 @@ def lagged_pairs(
         segments = np.concatenate([segments, numbers])
         num_pairs = len(states) - lags
         if num_pairs > 0:
-            whole = np.flatnonzero(segments[lags:] == segments[:num_pairs])
-            yield PairChunk(
-                rows_at(states[lags:], whole),
-                rows_at(_windows(states[:-1], lags), whole),
-                rows_at(observed[lags:], whole),
-                rows_at(_windows(observed[:-1], lags), whole),
-                start + lags - 1 + whole,
-                rows_at(segments[lags:], whole),
-            )
+            yield states, observed, segments, start
             start += num_pairs
             states, observed = states[num_pairs:], observed[num_pairs:]
             segments = segments[num_pairs:]
