@@ -29,6 +29,7 @@ def unbroken_steps(last: np.ndarray, observed: np.ndarray, starts: np.ndarray) -
     """
     step = np.arange(len(starts))[:, None]
     starts = starts[:, None] if starts.ndim == 1 else starts
+    observed = observed[:, :1] if observed.all() else observed  # one column is like all others
     begin = np.where(observed, np.where(starts, step, -1), step + 1)
     begin = np.maximum.accumulate(begin, axis=0)
     return np.where(begin < 0, last + step + 1, step - begin + 1)
