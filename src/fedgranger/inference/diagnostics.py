@@ -10,6 +10,7 @@ from scipy import stats
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
+from fedgranger.linalg.unbroken_steps import rows_at
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
@@ -91,23 +92,25 @@ def _portmanteau(source: StateSource, fit: Estimate) -> dict[str, float]:
     lags, P = fit.lags, source.total_dim
     horizon = lags + PORTMANTEAU_LAGS
     products, counts = np.zeros((horizon + 1, P)), np.zeros((horizon + 1, P))
-    residual, ok = np.zeros((0, P)), np.zeros((0, P), dtype=np.bool_)
+    # time is the last axis: few coordinates then make long sums
+    residual, ok = np.zeros((P, 0)), np.zeros((P, 0), dtype=np.bool_)
     step = segment = np.zeros(0, dtype=np.int64)
-    for pairs in lagged_pairs(source, lags, fit.moments.mean):
-        num_tail = len(residual)
-        used = source.weights(pairs.step) > HARDLY_COUNTS
-        new, new_ok = residuals(source, PairChunk(*(part[used] for part in pairs)), fit.transition)
-        residual, ok = np.concatenate([residual, new]), np.concatenate([ok, new_ok])
-        step, segment = np.append(step, pairs.step[used]), np.append(segment, pairs.segment[used])
+    for whole in lagged_pairs(source, lags, fit.moments.mean):
+        num_tail = len(step)
+        used = np.flatnonzero(source.weights(whole.step) > HARDLY_COUNTS)
+        pairs = PairChunk(*(rows_at(part, used) for part in whole))
+        new, new_ok = residuals(source, pairs, fit.transition)
+        residual, ok = np.hstack([residual, new.T]), np.hstack([ok, new_ok.T])
+        step, segment = np.append(step, pairs.step), np.append(segment, pairs.segment)
         for k in range(horizon + 1):
-            now, then = slice(k, None), slice(0, max(0, len(residual) - k))
+            now = slice(max(k, num_tail), None)
+            then = slice(now.start - k, max(0, len(step) - k))
             follows = (step[now] - step[then] == k) & (segment[now] == segment[then])
-            follows &= np.arange(k, len(residual)) >= num_tail
-            both = ok[now] & ok[then] & follows[:, None]
-            products[k] += (residual[now] * residual[then] * both).sum(axis=0)
-            counts[k] += both.sum(axis=0)
-        keep = slice(max(0, len(residual) - horizon), None)
-        residual, ok, step, segment = residual[keep], ok[keep], step[keep], segment[keep]
+            earlier = residual[:, then] if follows.all() else residual[:, then] * follows
+            products[k] += np.einsum("it,it->i", residual[:, now], earlier)
+            counts[k] += (ok[:, now] & ok[:, then] & follows).sum(axis=1)
+        keep = slice(max(0, len(step) - horizon), None)
+        residual, ok, step, segment = residual[:, keep], ok[:, keep], step[keep], segment[keep]
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = (products[1:] / counts[1:]) / (products[0] / counts[0])
     rho = np.where(counts[1:] > 0, rho, 0.0)  # too short for this lag
@@ -149,11 +152,11 @@ def unit_root_p_value(series: Float[np.ndarray, " time"]) -> float:
     change = np.diff(series)
     target = change[lag:]
     columns = [series[lag:-1], *(change[lag - k : len(change) - k] for k in range(1, lag + 1))]
-    x = np.stack(columns, axis=1)
-    x, target = x - x.mean(axis=0), target - target.mean()
-    gram = x.T @ x
-    coefficients = np.linalg.solve(gram, x.T @ target)
-    residual = target - x @ coefficients
+    x = np.stack(columns)
+    x, target = x - x.mean(axis=1, keepdims=True), target - target.mean()
+    gram = x @ x.T
+    coefficients = np.linalg.solve(gram, x @ target)
+    residual = target - coefficients @ x
     variance = residual @ residual / (len(target) - len(columns) - 1)
     statistic = coefficients[0] / np.sqrt(variance * np.linalg.inv(gram)[0, 0])
     return _dickey_fuller_p(float(statistic))

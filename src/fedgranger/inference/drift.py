@@ -70,8 +70,8 @@ def find_drift(table: StateTable) -> Drift:
     for m, name in enumerate(source.names):
         rows = np.flatnonzero(left.known[:, m])
         e, x = rows_at(_of_client(left.bounded, source, m), rows), _states_before(table, m, rows)
-        upper = np.triu_indices(e.shape[1])
-        squares = (e[:, :, None] * e[:, None])[:, upper[0], upper[1]]
+        first, second = np.triu_indices(e.shape[1])
+        squares = (e.T[first] * e.T[second]).T
         parts = {"level": e, "dynamics": _products(e, x), "variability": squares}
         tests += (_test(name, what, part, rows) for what, part in parts.items())
     tests += itertools.starmap(
@@ -224,12 +224,12 @@ def _of_client(
 def _states_before(
     table: StateTable, client: int, rows: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "row client_state"]:
-    states = rows_at(_of_client(table.states, table.source, client), rows - 1)
+    states = np.asfortranarray(rows_at(_of_client(table.states, table.source, client), rows - 1))
     return bounded(states - states.mean(axis=0)) if len(rows) else states
 
 
 def _products(
     left: Float[np.ndarray, "row _"], right: Float[np.ndarray, "row _"]
 ) -> Float[np.ndarray, "row _"]:
-    """All products of two rows' numbers."""
-    return (left[:, :, None] * right[:, None]).reshape(len(left), -1)
+    """All products of two rows' numbers; those of each two follow each other in memory."""
+    return (left.T[:, None] * right.T).reshape(-1, len(left)).T

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from fedgranger.inference.drift import time_text
 from fedgranger.inference.edge_response import EdgeResponse
-from fedgranger.inference.states import StateChunk, StateSource
+from fedgranger.inference.states import StateSource
 
 STRETCH = 120
 """Time steps that are shown."""
@@ -38,25 +38,21 @@ def edge_movements(
     state_covs: list[np.ndarray],
 ) -> dict[tuple[str, str], EdgeMovement]:
     """One stretch per edge; an edge whose clients are never complete for so long has none."""
-    count = source.num_steps // STRETCH
-    if not responses or not count:
+    if not responses:
         return {}
     mix = _combinations(source, responses, state_covs)
-    squares, known, first = (
-        np.zeros((2, count, len(responses))),
-        np.zeros((count, len(responses))),
-        0,
-    )
-    both = [[source.names.index(name) for name in edge] for edge in responses]
+    both = np.array([[source.names.index(name) for name in edge] for edge in responses])
+    sums, first = np.zeros((3, -(-source.num_steps // STRETCH), len(responses))), 0
     for chunk in source.chunks():
-        values, complete = _sides(chunk, mix, both)
-        block = (first + np.arange(len(chunk.starts))) // STRETCH
-        first += len(chunk.starts)
-        inside = block < count
-        for k, part in enumerate((values[:, :, 0], values[:, :, 0] ** 2)):
-            np.add.at(squares[k], block[inside], part[inside])
-        np.add.at(known, block[inside], complete[inside])
-    variance = squares[1] / STRETCH - (squares[0] / STRETCH) ** 2
+        cause, effect = (chunk.observed[:, side] for side in both.T)
+        values = np.where(cause, chunk.states @ mix[:, :, 0], 0.0)
+        block = (first + np.arange(len(values))) // STRETCH
+        begins = np.flatnonzero(np.diff(block, prepend=-1))
+        parts = np.stack([values, values**2, cause & effect])
+        sums[:, block[begins]] += np.add.reduceat(parts, begins, axis=1)
+        first += len(values)
+    total, square, known = sums
+    variance = square / STRETCH - (total / STRETCH) ** 2
     variance[known < STRETCH] = -1.0
     chosen = variance.argmax(axis=0)
     shown = _stretches(source, mix, both, chosen)
@@ -83,24 +79,15 @@ def _combinations(
     return out
 
 
-def _sides(
-    chunk: StateChunk, mix: np.ndarray, both: list[list[int]]
-) -> tuple[Float[np.ndarray, "time edge side"], Bool[np.ndarray, "time edge"]]:
-    values = np.einsum("ti,iks->tks", chunk.states, mix)
-    observed = np.stack([chunk.observed[:, pair] for pair in both], axis=1)
-    return np.where(observed, values, 0.0), observed[:, :, 0] & observed[:, :, 1]
-
-
 def _stretches(
-    source: StateSource, mix: np.ndarray, both: list[list[int]], chosen: Int[np.ndarray, " edge"]
+    source: StateSource, mix: np.ndarray, both: np.ndarray, chosen: Int[np.ndarray, " edge"]
 ) -> Float[np.ndarray, "time edge side"]:
     """The chosen stretch of every edge, about the mean of the stretch."""
     out, first = np.zeros((STRETCH, len(both), 2)), 0
     for chunk in source.chunks():
-        values, _ = _sides(chunk, mix, both)
-        step = first + np.arange(len(values))
-        first += len(values)
-        for k, block in enumerate(chosen):
-            rows = step // STRETCH == block
-            out[step[rows] - block * STRETCH, k] = values[rows, k]
+        for k, begin in enumerate((chosen * STRETCH - first).tolist()):
+            rows = slice(max(begin, 0), max(begin + STRETCH, 0))
+            observed, values = chunk.observed[rows][:, both[k]], chunk.states[rows] @ mix[:, k]
+            out[rows.start - begin :, k][: len(values)] = np.where(observed, values, 0.0)
+        first += len(chunk.starts)
     return out - out.mean(axis=0)

@@ -13,6 +13,7 @@ from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
+from fedgranger.inference.state_moments import StateMoments
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.psd import project
 
@@ -23,38 +24,47 @@ WithoutBlocks = Callable[[int], Iterable[np.ndarray | None]]
 
 
 def add_responses(
-    found: EdgeInference, source: StateSource, without_blocks: WithoutBlocks, report: Report
+    found: EdgeInference,
+    source: StateSource,
+    without_blocks: WithoutBlocks,
+    report: Report,
+    moments: StateMoments | None = None,
 ) -> EdgeInference:
-    """The answer with the responses of its edges and, in the facts, their curves."""
+    """The answer with the responses of its edges and, in the facts, their curves.
+
+    `moments` are those of the source at the answer's lags, where they have been made.
+    """
     table = found.edges.loc[found.edges["is_edge"].fillna(False).astype(bool)]
     edges = list(zip(table["cause"], table["effect"], strict=True))
     shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
-    made = edge_responses(source, found.transition, shocks, without_blocks, edges, report)
-    confidence, gains = found.facts["confidence"], _gains(found, source, shocks, made)
+    covs = state_covs(source) if edges else []
+    made = edge_responses(source, found.transition, shocks, without_blocks, edges, report, covs)
+    gains = _gains(found, source, shocks, covs, made, moments)
+    confidence = found.facts["confidence"]
     found.facts["responses"] = {
         f"{cause} -> {effect}": response.curve(confidence).facts()
         | {"variance_share": round(float(response.variance_share), 6)}
         | {"r2_gained": gains.get((cause, effect))}
         for (cause, effect), response in made.items()
     }
-    movements = edge_movements(source, made, state_covs(source) if made else [])
-    return found._replace(responses=made, movements=movements)
+    return found._replace(responses=made, movements=edge_movements(source, made, covs))
 
 
 def _gains(
     found: EdgeInference,
     source: StateSource,
     shocks: dict[str, np.ndarray],
+    covs: list[np.ndarray],
     edges: Iterable[tuple[str, str]],
+    moments: StateMoments | None,
 ) -> dict[tuple[str, str], float]:
     """R² gained of these edges; none where the states' moments do not fit together."""
     names, lags = source.names, found.transition.shape[1] // source.total_dim
     is_latent = found.facts["test"] == "debiased"
-    G = past_cov(source, lags, with_errors=is_latent) if edges else None
+    G = past_cov(source, lags, moments, with_errors=is_latent) if edges else None
     if G is None:
         return {}
-    covs = [shocks[name] for name in names]
-    gains = prediction_gains(found.transition, G, covs, state_covs(source))
+    gains = prediction_gains(found.transition, G, [shocks[name] for name in names], covs)
     return {
         (cause, effect): round(float(gains[names.index(effect), names.index(cause)]), 6)
         for cause, effect in edges
@@ -73,8 +83,9 @@ def edge_responses(
     without_blocks: WithoutBlocks,
     edges: list[tuple[str, str]],
     report: Report = lambda *_: None,
+    of_states: list[np.ndarray] | None = None,
 ) -> dict[tuple[str, str], EdgeResponse]:
-    """Responses of these (cause, effect), as far as they last.
+    """Responses of these (cause, effect), as far as they last; `of_states` are the `state_covs`.
 
     A block without which there is no estimate is passed over; with fewer than half of them left
     there are no responses. With the noise taken out, the variance of what is new along some
@@ -83,7 +94,8 @@ def edge_responses(
     if not edges:
         return {}
     names, owner = source.names, source.owner
-    covs, of_states = [shock_covs[name] for name in names], state_covs(source)
+    covs = [shock_covs[name] for name in names]
+    of_states = state_covs(source) if of_states is None else of_states
     whole = impulse_responses(transition, MOST_STEPS)
     own = {name: np.flatnonzero(owner == m) for m, name in enumerate(names)}
     steps = _last_step([whole[:, own[e]][:, :, own[c]] for c, e in edges]) + 1

@@ -26,13 +26,12 @@ def impulse_responses(
     transition: Float[np.ndarray, "state lagged"], steps: int
 ) -> Float[np.ndarray, "step state state"]:
     """Ψ_0 … Ψ_steps."""
-    P = len(transition)
-    A = transition.reshape(P, -1, P).transpose(1, 0, 2)
+    P, width = transition.shape
     out = np.zeros((steps + 1, P, P))
     out[0] = np.eye(P)
     for h in range(1, steps + 1):
-        reach = min(h, len(A))
-        out[h] = np.einsum("lij,ljk->ik", A[:reach], out[h - reach : h][::-1])
+        reach = min(h, width // P)
+        out[h] = transition[:, : reach * P] @ out[h - reach : h][::-1].reshape(-1, P)
     return out
 
 

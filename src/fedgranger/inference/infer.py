@@ -29,7 +29,7 @@ from fedgranger.inference.latent import fit_latent, latent_tables, latent_withou
 from fedgranger.inference.noise_correction import choose_noise
 from fedgranger.inference.nonlinear_answer import NonlinearAnswer
 from fedgranger.inference.over_time import edges_over_time
-from fedgranger.inference.shifts import tabulate
+from fedgranger.inference.shifts import StateTable, tabulate
 from fedgranger.inference.states import StateSource, select_clients
 from fedgranger.inference.two_tests import TwoTests
 
@@ -50,12 +50,12 @@ def infer(
     part = usable(source)
     # Copies use all cores; within one, many small products take longer on several threads.
     with threadpool_limits(1):
-        states = in_regime(part.source, config)
-        drift = find_drift(tabulate(states))
+        table = tabulate(in_regime(part.source, config))
+        drift, states = find_drift(table), table.source
         if config.test == "debiased":
             found = _latent_of_most(states, config, report)
         else:
-            found = _infer(states, config, report, record)
+            found = _infer(table, config, report, record)
         found = _followed(found, states, config) if config.time_windows else found
     found.facts["drift"] = drift_facts(states, drift)
     found.facts["warnings"] += [
@@ -93,7 +93,8 @@ def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> E
     try:
         fit = fit_latent(source, config)
         found = latent_tables(fit, config)
-        return add_responses(found, fit.source, partial(latent_without_blocks, fit), report)
+        without_blocks = partial(latent_without_blocks, fit)
+        return add_responses(found, fit.source, without_blocks, report, fit.fit.moments)
     except InferenceError as error:
         if error.client is None or len(source.names) <= 2:
             raise
@@ -110,12 +111,12 @@ def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> E
 
 
 def _infer(
-    source: StateSource, config: RunConfig, report: Report, record: Path | None
+    table: StateTable, config: RunConfig, report: Report, record: Path | None
 ) -> EdgeInference:
     if config.test == "nonlinear":
-        nonlinear = NonlinearAnswer(source, config, report, record)
+        nonlinear = NonlinearAnswer(table, config, report, record)
         return nonlinear.with_responses(nonlinear.nonlinear("it was asked for"))
-    tests = TwoTests(source, config, report, record)
+    tests = TwoTests(table, config, report, record)
     if config.test == "readings":
         return tests.with_responses(tests.readings("it was asked for"))
     latent, doubt = tests.latent()

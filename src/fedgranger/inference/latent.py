@@ -95,9 +95,10 @@ def refit_blocks(
 
 def latent_without_blocks(found: LatentFit, num_blocks: int) -> Iterator[np.ndarray | None]:
     """Â without each of so many stretches of time; None where what is left does not allow it."""
-    for moments in moments_without_blocks(found.source, found.fit.lags, num_blocks):
+    source, lags, mean = found.source, found.fit.lags, found.fit.moments.mean
+    for moments in moments_without_blocks(source, lags, num_blocks, mean):
         try:
-            yield estimate_from(found.source, moments, found.fit.lags).transition
+            yield estimate_from(source, moments, lags).transition
         except InferenceError:
             yield None
 

@@ -31,9 +31,15 @@ import scipy.linalg
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_moments import lag_moment_check
-from fedgranger.inference.state_moments import accumulate
-from fedgranger.inference.states import StateSource, complete_rows
-from fedgranger.linalg.noise_floor import LagMoments, NoiseFloor, noise_floor, order_for
+from fedgranger.inference.state_moments import accumulate, weighted_mean
+from fedgranger.inference.states import StateSource, centred_steps, complete_rows
+from fedgranger.linalg.noise_floor import (
+    LagMoments,
+    NoiseFloor,
+    is_clearly_below,
+    noise_floor,
+    order_for,
+)
 
 MOST_LAG_STATES = 16
 """With more states the lag moments are too many to be weighted by their own covariance."""
@@ -120,6 +126,8 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
         source = complete_rows(source)
     lags = order_for(source.num_steps, source.total_dim)
     while lags > 0:
+        if source.weighting == "none" and _allows_all(source, lags):
+            break
         found = accumulate(source, lags)
         if order_for(found.effective_pairs, source.total_dim) >= lags:
             moments = LagMoments(
@@ -129,6 +137,41 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
             return noise_floor(moments, source.sensor_cov, added_cov)
         lags -= 1
     return NoiseFloor(1.0, 1.0, 1.0)
+
+
+def _allows_all(source: StateSource, lags: int) -> bool:
+    """Whether nothing contradicts E, from sums that are quick to make: so it is nearly always."""
+    moments = window_moments(source, lags)
+    enough = order_for(moments.num_windows, source.total_dim) >= lags
+    return enough and is_clearly_below(moments, source.error_cov)
+
+
+def window_moments(source: StateSource, lags: int) -> LagMoments:
+    """What `accumulate` has of complete steps with equal weights, up to rounding.
+
+    Windows move on by one step, so the blocks of E[x xᵀ] repeat along its diagonals, but for the
+    first and the last window of every stretch.
+    """
+    P, back = source.total_dim, np.arange(lags + 1)
+    top, change, count = np.zeros((P, (lags + 1) * P)), np.zeros((lags * P, lags * P)), 0
+    for states, _, segments, _ in centred_steps(source, lags, weighted_mean(source)):
+        whole = segments[lags:] == segments[:-lags]
+        newest = states[lags:] * whole[:, None]
+        parts = [newest.T @ states[lags - k : len(states) - k] for k in back]
+        top += np.concatenate(parts, axis=1)
+        begins, ends = np.flatnonzero(np.diff(whole, prepend=False, append=False)).reshape(-1, 2).T
+        first, last = (
+            states[(lags + at)[:, None] - steps].reshape(len(at), lags * P)
+            for at, steps in ((begins, back[1:]), (ends - 1, back[:-1]))
+        )
+        change += first.T @ first - last.T @ last
+        count += int(whole.sum())
+    before, row = np.empty_like(change), top
+    for k in range(0, lags * P, P):
+        row = row[:, :-P] + change[k : k + P, k:]
+        before[k : k + P, k:], before[k:, k : k + P] = row, row.T
+    num = max(count, 1)
+    return LagMoments(before / num, top[:, P:] / num, top[:, :P] / num, count)
 
 
 def limit_errors(source: StateSource, share: float) -> StateSource:

@@ -16,29 +16,36 @@ noise is taken out of G and \(\Sigma_m\).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.inference.state_moments import accumulate
+from fedgranger.inference.state_moments import StateMoments, accumulate
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 
 
 def past_cov(
-    source: StateSource, lags: int, *, with_errors: bool
+    source: StateSource, lags: int, known: StateMoments | None = None, *, with_errors: bool
 ) -> Float[np.ndarray, "lagged lagged"] | None:
     """G over all pairs, or over complete time steps where those do not fit together; None: neither.
 
-    `with_errors` takes measurement noise out.
+    `known` are the moments over all pairs, where they have been made; `with_errors` takes
+    measurement noise out.
     """
     E = source.error_cov if with_errors else np.zeros_like(source.error_cov)
-    for used in (source, complete_rows(source)):
-        G = symmetrise(accumulate(used, lags).before_cov - np.kron(np.eye(lags), E))
+    for moments in _moments(source, lags, known):
+        G = symmetrise(moments.before_cov - np.kron(np.eye(lags), E))
         if np.isfinite(G).all() and is_positive_definite(G):
             return G
     return None
+
+
+def _moments(source: StateSource, lags: int, known: StateMoments | None) -> Iterator[StateMoments]:
+    """Over all pairs, then over complete time steps, each when it is asked for."""
+    yield accumulate(source, lags) if known is None else known
+    yield accumulate(complete_rows(source), lags)
 
 
 def prediction_gains(

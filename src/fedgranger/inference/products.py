@@ -30,6 +30,7 @@ from fedgranger.inference.influence import (
     weighted_pieces,
 )
 from fedgranger.inference.states import PairChunk, StateSource
+from fedgranger.linalg.unbroken_steps import span
 
 Matches = list[tuple[np.ndarray, np.ndarray]]
 """Per lag: positions of the later and of the earlier pairs."""
@@ -166,7 +167,7 @@ class _Formed(_Sums):
         self.tail = np.concatenate([self.tail, phi], axis=-1)
         past = np.zeros_like(phi)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
-            past[..., _span(later - num_tail)] += w * self.tail[..., _span(earlier)]
+            past[..., span(later - num_tail)] += w * self.tail[..., span(earlier)]
         self.half += phi @ past.swapaxes(-1, -2)
 
     def _influence(self, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
@@ -214,7 +215,7 @@ class _Factored(_Sums):
         B = self.B
         M, _, p, w = B.shape
         (u1, z1, f1), (u2, z2, f2) = (
-            tuple(part[..., at] for part in self.tail) for at in (_span(later), _span(earlier))
+            tuple(part[..., at] for part in self.tail) for at in (span(later), span(earlier))
         )
         ff = f1 * f2
         n = len(ff)
@@ -233,13 +234,6 @@ class _Factored(_Sums):
             + ff.sum() * B[..., None, None] * B[:, :, None, None]
         )
         return total.reshape(M, M, p * w, p * w)
-
-
-def _span(positions: np.ndarray) -> slice | np.ndarray:
-    """The positions, as a slice where they are consecutive: arrays are then not copied."""
-    if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
-        return slice(positions[0], positions[-1] + 1)
-    return positions
 
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:

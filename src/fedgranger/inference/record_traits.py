@@ -62,7 +62,7 @@ def record_traits(
             out[name] = {"kinds": []}
             continue
         peak = _line(np.asarray(table.states[:, own]), table.observed[:, m])
-        u = np.asarray(whitened.values[known][:, own])
+        u = np.asarray(whitened.values[known, own])
         out[name] = _traits(peak, u, float(unit_root[name]))
     return out
 

@@ -17,8 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.inference.state_moments import weighted_mean
 from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.linalg.smoothing import squared_norms
+from fedgranger.linalg.unbroken_steps import rows_at
 
 RIDGE = 1e-2
 """Relative to the variance of each state."""
@@ -105,17 +107,13 @@ def learn_reference(
     Raises:
         InferenceError: too few complete pairs of steps.
     """
-    P, owner = source.total_dim, source.owner
-    total, count = np.zeros(P), np.zeros(P)
-    for chunk in source.chunks():
-        observed = chunk.observed[:, owner]
-        total += np.where(observed, chunk.states, 0.0).sum(axis=0)
-        count += observed.sum(axis=0)
-    mean = total / np.maximum(count, 1)
+    P, owner, mean = source.total_dim, source.owner, weighted_mean(source)
     G0, G1, after_cov, num = np.zeros((P, P)), np.zeros((P, P)), np.zeros((P, P)), 0
     for pairs in lagged_pairs(source, 1, mean):
-        whole = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
-        before, after = pairs.before[whole], pairs.after[whole]
+        both = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
+        before, after = (
+            rows_at(part, np.flatnonzero(both)) for part in (pairs.before, pairs.after)
+        )
         G0 += before.T @ before
         G1 += after.T @ before
         after_cov += after.T @ after
@@ -190,13 +188,13 @@ def _error_cov(
 def _deviation_thresholds(source: StateSource, mean: np.ndarray) -> np.ndarray:
     """Quantile of the distance from the mean, of at most 200 000 evenly spaced steps."""
     stride = max(1, -(-source.num_steps // MOST_NORMS))
-    owner, norms, step = source.owner, [[] for _ in source.dims], 0
+    norms, ends, step = [[] for _ in source.dims], np.cumsum(source.dims), 0
     for chunk in source.chunks():
-        rows = np.arange((-step) % stride, len(chunk.states), stride)
+        rows = slice((-step) % stride, None, stride)
+        states, observed = chunk.states[rows] - mean, chunk.observed[rows]
         step += len(chunk.states)
-        for m in range(len(source.dims)):
-            observed = rows[chunk.observed[rows, m]]
-            centred = chunk.states[np.ix_(observed, owner == m)] - mean[owner == m]
-            norms[m].append(np.linalg.norm(centred, axis=1))
+        for m, (dim, end) in enumerate(zip(source.dims, ends, strict=True)):
+            own = rows_at(states[:, end - dim : end], np.flatnonzero(observed[:, m]))
+            norms[m].append(np.sqrt(np.einsum("ti,ti->t", own, own)))
     limits = [np.quantile(np.concatenate(parts), DEVIATION_QUANTILE) for parts in norms]
     return np.maximum(np.array(limits), 1e-12)

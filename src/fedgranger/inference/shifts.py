@@ -10,6 +10,7 @@ periods and its removal take care of.
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +29,11 @@ KEPT_BYTES = 256 * 2**20
 
 
 class StateTable(NamedTuple):
-    """The states of a source with access to any stretch of time; a memory map when large."""
+    """The states of a source with access to any stretch of time; a memory map when large.
+
+    Attributes:
+        source: reads from the table, in the same chunks as before.
+    """
 
     source: StateSource
     states: Float[np.ndarray, "time state"]
@@ -87,12 +92,17 @@ def tabulate(source: StateSource) -> StateTable:
     """Read a source once, into memory or into a temporary file."""
     states = large_zeros((source.num_steps, source.total_dim))
     observed = np.zeros((source.num_steps, len(source.dims)), dtype=np.bool_)
-    starts, place = np.zeros(source.num_steps, dtype=np.bool_), 0
+    starts, ends = np.zeros(source.num_steps, dtype=np.bool_), [0]
     for chunk in source.chunks():
-        rows = slice(place, place + len(chunk.starts))
+        rows = slice(ends[-1], ends[-1] + len(chunk.starts))
         states[rows], observed[rows], starts[rows] = chunk[:3]
-        place = rows.stop
-    return StateTable(source, states, observed, starts)
+        ends.append(rows.stop)
+
+    def chunks() -> Iterator[StateChunk]:
+        for first, end in itertools.pairwise(ends):
+            yield StateChunk(states[first:end], observed[first:end], starts[first:end])
+
+    return StateTable(source._replace(chunks=chunks), states, observed, starts)
 
 
 def large_zeros(shape: tuple[int, int]) -> Float[np.ndarray, "time state"]:

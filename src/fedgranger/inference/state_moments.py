@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
+from fedgranger.linalg.unbroken_steps import rows_at
 
 
 class StateMoments(NamedTuple):
@@ -101,7 +102,7 @@ class MomentSums(NamedTuple):
 
 def accumulate(source: StateSource, lags: int) -> StateMoments:
     """Read the source twice: once for the means, once for the products."""
-    mean = _weighted_mean(source)
+    mean = weighted_mean(source)
     sums = _no_pairs(source, lags)
     for pairs in lagged_pairs(source, lags, mean):
         sums = sums.plus(_sums(source, pairs))
@@ -109,18 +110,17 @@ def accumulate(source: StateSource, lags: int) -> StateMoments:
 
 
 def moments_without_blocks(
-    source: StateSource, lags: int, num_blocks: int
+    source: StateSource, lags: int, num_blocks: int, mean: Float[np.ndarray, " state"]
 ) -> Iterator[StateMoments]:
-    """Moments without each of so many equal stretches of time, reading the source twice.
+    """Moments without each of so many equal stretches of time, reading the source once.
 
     All are about the mean of the whole record; a pair belongs to the stretch of its time step.
     """
-    mean = _weighted_mean(source)
     blocks = [_no_pairs(source, lags)] * num_blocks
     for pairs in lagged_pairs(source, lags, mean):
         block = pairs.step * num_blocks // source.num_steps
         for b in np.unique(block):
-            part = PairChunk(*(column[block == b] for column in pairs))
+            part = PairChunk(*(rows_at(column, np.flatnonzero(block == b)) for column in pairs))
             blocks[b] = blocks[b].plus(_sums(source, part))
     whole = functools.reduce(MomentSums.plus, blocks)
     for block in blocks:
@@ -136,25 +136,38 @@ def _no_pairs(source: StateSource, lags: int) -> MomentSums:
 
 def _sums(source: StateSource, pairs: PairChunk) -> MomentSums:
     w = source.weights(pairs.step)
-    x, o = pairs.before, pairs.before_observed.astype(np.float64)
-    y, q = pairs.after, pairs.after_observed.astype(np.float64)
-    whole = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
-    if (w == 1).all():  # a product with ones, without making it
-        wx, wy, wo, wq = x, y, o, q
-    else:
-        wx, wy, wo, wq = (w[:, None] * part for part in (x, y, o, q))
+    complete = pairs.before_observed.all(axis=1) & pairs.after_observed.all(axis=1)
     return MomentSums(
-        wx.T @ x,
-        wy.T @ x,
-        wy.T @ y,
-        wo.T @ o,
-        wq.T @ o,
-        wq.T @ q,
+        *_products(pairs.before, pairs.after, w),
+        *_counts(pairs, w, is_complete=bool(complete.all())),
         int((w > 0).sum()),
-        int((~whole).sum()),
+        int((~complete).sum()),
         float(w.sum()),
         float((w**2).sum()),
         float((w**4).sum()),
+    )
+
+
+def _products(
+    x: np.ndarray, y: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Σ w x xᵀ, Σ w y xᵀ and Σ w y yᵀ; a product with ones is not made."""
+    wx, wy = (x, y) if (w == 1).all() else (w[:, None] * x, w[:, None] * y)
+    return wx.T @ x, wy.T @ x, wy.T @ y
+
+
+def _counts(
+    pairs: PairChunk, w: np.ndarray, *, is_complete: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same sums of what is observed; complete pairs of equal weight need only be counted."""
+    o, q = pairs.before_observed, pairs.after_observed
+    if not is_complete or not (w == 1).all():
+        return _products(o.astype(np.float64), q.astype(np.float64), w)
+    M, wide, num_pairs = q.shape[1], o.shape[1], float(len(w))
+    return (
+        np.full((wide, wide), num_pairs),
+        np.full((M, wide), num_pairs),
+        np.full((M, M), num_pairs),
     )
 
 
@@ -165,7 +178,8 @@ def expand(
     return np.repeat(np.repeat(per_client, dims * row_lags, axis=0), dims * col_lags, axis=1)
 
 
-def _weighted_mean(source: StateSource) -> Float[np.ndarray, " state"]:
+def weighted_mean(source: StateSource) -> Float[np.ndarray, " state"]:
+    """Mean of each state over its observed steps."""
     total, weight, start = np.zeros(source.total_dim), np.zeros(len(source.dims)), 0
     for chunk in source.chunks():
         w = source.weights(np.arange(start, start + len(chunk.states)))

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numpy.lib.stride_tricks import sliding_window_view
 
 from fedgranger.linalg.time_weights import Weighting
+from fedgranger.linalg.unbroken_steps import rows_at
 
 CHUNK_STEPS = 16_384
 """Time steps per chunk; the same for every source, so that sums have the same last bits."""
@@ -202,6 +204,25 @@ def lagged_pairs(
     source: StateSource, lags: int, mean: Float[np.ndarray, " state"]
 ) -> Iterator[PairChunk]:
     """Yield centred pairs; a pair needs L + 1 consecutive steps of one segment."""
+    for states, observed, segments, start in centred_steps(source, lags, mean):
+        whole = np.flatnonzero(segments[lags:] == segments[:-lags])
+        yield PairChunk(
+            rows_at(states[lags:], whole),
+            rows_at(_windows(states[:-1], lags), whole),
+            rows_at(observed[lags:], whole),
+            rows_at(_windows(observed[:-1], lags), whole),
+            start + lags - 1 + whole,
+            rows_at(segments[lags:], whole),
+        )
+
+
+def centred_steps(
+    source: StateSource, lags: int, mean: Float[np.ndarray, " state"]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
+    """States about their mean, what is observed, segments, and the position of the first step.
+
+    More than L steps each, the first L of them the last ones of the chunk before.
+    """
     owner = source.owner
     states = np.zeros((0, source.total_dim))
     observed = np.zeros((0, len(source.dims)), dtype=np.bool_)
@@ -210,22 +231,21 @@ def lagged_pairs(
     for chunk in source.chunks():
         numbers = last_segment + np.cumsum(chunk.starts)
         last_segment = int(numbers[-1]) if len(numbers) else last_segment
-        centred = np.where(chunk.observed[:, owner], chunk.states - mean, 0.0)
+        centred = chunk.states - mean
+        if not chunk.observed.all():
+            centred[~chunk.observed[:, owner]] = 0.0
         states = np.concatenate([states, centred])
         observed = np.concatenate([observed, chunk.observed])
         segments = np.concatenate([segments, numbers])
         num_pairs = len(states) - lags
         if num_pairs > 0:
-            whole = segments[lags:] == segments[:num_pairs]
-            before = [slice(lags - 1 - k, lags - 1 - k + num_pairs) for k in range(lags)]
-            yield PairChunk(
-                states[lags:][whole],
-                np.concatenate([states[rows] for rows in before], axis=1)[whole],
-                observed[lags:][whole],
-                np.concatenate([observed[rows] for rows in before], axis=1)[whole],
-                start + lags - 1 + np.flatnonzero(whole),
-                segments[lags:][whole],
-            )
+            yield states, observed, segments, start
             start += num_pairs
             states, observed = states[num_pairs:], observed[num_pairs:]
             segments = segments[num_pairs:]
+
+
+def _windows(rows: np.ndarray, length: int) -> np.ndarray:
+    """Every row with those before it at its side, the newest first."""
+    windows = sliding_window_view(rows, length, axis=0)[..., ::-1]
+    return windows.swapaxes(1, 2).reshape(len(windows), -1)

@@ -38,12 +38,12 @@ from fedgranger.inference.readings_tables import readings_tables
 from fedgranger.inference.readings_test import ReadingsCopies, readings_formula, readings_on
 from fedgranger.inference.record_traits import record_traits, unsearched_cycles
 from fedgranger.inference.shifts import (
+    StateTable,
     common_period,
     draw_shifts,
     keep_together,
     kinds_of_copies,
     large_zeros,
-    tabulate,
 )
 from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.inference.whitening import whiten
@@ -63,17 +63,17 @@ class TwoTests:
     """Both tests of one source, with what they share."""
 
     def __init__(
-        self, source: StateSource, config: RunConfig, report: Report, record: Path | None
+        self, table: StateTable, config: RunConfig, report: Report, record: Path | None
     ) -> None:
+        source = table.source
         if len(source.dims) < 2:
             raise InferenceError("one client has no edges; give at least two")
         self._source, self._config = source, config
         self._report, self._record = report, record
-        self._table = tabulate(source)
-        self._whitened = whiten(self._table)
+        self._table, self._whitened = table, whiten(table)
         self._unit_root = unit_roots(source)
         self._traits = {
-            "clients": record_traits(self._table, self._whitened, self._unit_root),
+            "clients": record_traits(table, self._whitened, self._unit_root),
             "unsearched": unsearched_cycles(source) if config.period == "auto" else [],
         }
         period = common_period(source.periods, source.num_steps)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, large_zeros
 from fedgranger.linalg.triangle import triangle
-from fedgranger.linalg.unbroken_steps import rows_at, unbroken_steps
+from fedgranger.linalg.unbroken_steps import rows_at, span, unbroken_steps
 
 BOUND = 0.99
 BOUNDING_STEPS = 5
@@ -25,6 +25,8 @@ STEPS_AT_ONCE = 4096
 
 class Whitened(NamedTuple):
     """Own residuals of all clients on their own clocks, zero where they are not known.
+
+    In memory a state's values follow each other in time: few states then make long sums.
 
     Attributes:
         bounded: `values` with long rows shortened.
@@ -40,14 +42,14 @@ class Whitened(NamedTuple):
 def whiten(table: StateTable) -> Whitened:
     """Take out of every client's states what its own past predicts, and scale what is left."""
     source, own_lags = table.source, np.array(table.source.own_lags)
-    shape = (len(table.starts), source.total_dim)
-    values, short = large_zeros(shape), large_zeros(shape)
+    shape = (source.total_dim, len(table.starts))
+    values, short = large_zeros(shape).T, large_zeros(shape).T
     none = np.zeros(len(source.dims), dtype=np.int64)
     known = unbroken_steps(none, table.observed, table.starts) > own_lags
     offsets = np.concatenate([[0], np.cumsum(source.dims)])
     covs = []
     for m, (a, b) in enumerate(itertools.pairwise(offsets)):
-        states = table.states[:, a:b]
+        states = np.asfortranarray(table.states[:, a:b])
         rows = np.flatnonzero(known[:, m])
         if len(rows) <= 2 * (1 + own_lags[m] * states.shape[1]):
             known[:, m] = False
@@ -55,8 +57,8 @@ def whiten(table: StateTable) -> Whitened:
         error = _own_residuals(states, rows, int(own_lags[m]))
         covs.append(error.T @ error / max(len(rows), 1))
         error = unit_covariance(error)
-        values[rows, a:b] = error
-        short[rows, a:b] = _shortened(error)
+        values[span(rows), a:b] = error
+        short[span(rows), a:b] = _shortened(error)
     return Whitened(values, short, known, tuple(covs))
 
 
@@ -83,7 +85,8 @@ def _own_residuals(
     size = np.sqrt((R[:, :q] ** 2).sum(axis=0))
     size[size == 0] = 1.0
     b = np.linalg.lstsq(R[:, :q] / size, R[:, q:], rcond=None)[0] / size[:, None]
-    return np.concatenate([rows_at(states, t) - window(t) @ b for t in parts])
+    left = [rows_at(states, t).T - b.T @ window(t).T for t in parts]
+    return np.concatenate(left, axis=1).T
 
 
 def unit_covariance(
@@ -92,7 +95,7 @@ def unit_covariance(
     """Rotate and scale the columns to unit covariance; their means are taken to be zero."""
     variances, basis = np.linalg.eigh(part.T @ part / max(len(part), 1))
     floor = max(1e-12 * variances[-1], np.finfo(np.float64).tiny)
-    return part @ (basis / np.sqrt(np.maximum(variances, floor)))
+    return ((basis / np.sqrt(np.maximum(variances, floor))).T @ part.T).T
 
 
 def _shortened(part: np.ndarray) -> np.ndarray:

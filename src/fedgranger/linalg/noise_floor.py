@@ -42,6 +42,8 @@ MOST_PER_CELL = 64
 """Periodogram ordinates per frequency; longer series are judged as if they had no more."""
 SMALLEST_SHARE = 1e-6
 RIDGE = 1e-12
+ROUNDING = 1e-6
+"""Shares this close to 1 may come from rounding."""
 
 
 class LagMoments(NamedTuple):
@@ -101,14 +103,7 @@ def noise_floor(
     """
     if not error_cov.any() or not is_positive_definite(moments.after):
         return NoiseFloor(1.0, 1.0, 1.0)
-    root = np.linalg.cholesky(moments.after)  # all in units in which the series has variance one
-    lags = moments.before.shape[0] // len(root)
-    whiten = np.linalg.inv(root)
-    wide = np.kron(np.eye(lags), whiten)
-    before = symmetrise(wide @ moments.before @ wide.T)
-    scaled = LagMoments(
-        before, whiten @ moments.lag @ wide.T, np.eye(len(root)), moments.num_windows
-    )
+    scaled, whiten = _unit_variance(moments)
     E = total = symmetrise(whiten @ error_cov @ whiten.T)
     N = None if added_cov is None else symmetrise(whiten @ added_cov @ whiten.T)
     if N is not None:
@@ -119,6 +114,24 @@ def noise_floor(
     bound = _bound(scaled, total, of_total, np.random.default_rng(seed))
     largest = max(of_total if N is None else _share_beside(scaled, E, N), SMALLEST_SHARE)
     return NoiseFloor(1.0 if of_total >= bound else largest, largest, bound)
+
+
+def is_clearly_below(moments: LagMoments, error_cov: np.ndarray) -> bool:
+    """Whether the spectrum allows all of E, however the sums behind the moments were rounded."""
+    if not is_positive_definite(moments.after):
+        return False
+    scaled, whiten = _unit_variance(moments)
+    return plain_share(scaled, symmetrise(whiten @ error_cov @ whiten.T)) > 1 + ROUNDING
+
+
+def _unit_variance(moments: LagMoments) -> tuple[LagMoments, np.ndarray]:
+    """The moments in units in which the series has variance one, and the matrix that scales it."""
+    whiten = np.linalg.inv(np.linalg.cholesky(moments.after))
+    P = len(whiten)
+    wide = np.kron(np.eye(moments.before.shape[0] // P), whiten)
+    before = symmetrise(wide @ moments.before @ wide.T)
+    lag = whiten @ moments.lag @ wide.T
+    return LagMoments(before, lag, np.eye(P), moments.num_windows), whiten
 
 
 def plain_share(moments: LagMoments, error_cov: np.ndarray) -> float:

@@ -11,5 +11,5 @@ def triangle(rows: np.ndarray) -> np.ndarray:
 
     R has all that least squares on X's columns need, and stacked on further rows, that of all.
     """
-    R = scipy.linalg.qr(rows, mode="r", check_finite=False)[0]
-    return np.asarray(R)[: rows.shape[1]]
+    # "raw" gives R as it is; "r" would first fill up rows of zeros
+    return np.asarray(scipy.linalg.qr(rows, mode="raw", check_finite=False)[-1])

@@ -6,7 +6,11 @@ import pytest
 from fedgranger.errors import InferenceError
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.infer import infer
-from fedgranger.inference.noise_correction import joint_noise_floor, limit_errors
+from fedgranger.inference.noise_correction import (
+    joint_noise_floor,
+    limit_errors,
+    window_moments,
+)
 from fedgranger.inference.state_moments import accumulate
 from fedgranger.linalg.noise_floor import LagMoments, noise_floor
 from fedgranger.linalg.spectral import spectral_radius
@@ -39,6 +43,18 @@ def test_share_vs_floor_of_the_moments():
     moments = LagMoments(found.before_cov, found.lag_cov, found.after_cov, found.effective_pairs)
     assert joint_noise_floor(source) == noise_floor(moments, source.error_cov)
     assert joint_noise_floor(source).share < 0.2
+
+
+@pytest.mark.parametrize("chunk", [10**6, 7, 64])
+@pytest.mark.parametrize("lags", [1, 4])
+def test_quick_moments_are_those_of_all_pairs(lags, chunk):
+    """Stretches shorter than a window, of just one window, and longer ones."""
+    source = made(num_steps=300, starts=(0, 3, 8, 9, 120), chunk=chunk)
+    found, quick = accumulate(source, lags), window_moments(source, lags)
+    assert quick.num_windows == found.num_pairs
+    for name in ("before", "lag", "after"):
+        expected = getattr(found, f"{name}_cov")
+        np.testing.assert_allclose(getattr(quick, name), expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("size", [0.5, 5.0])

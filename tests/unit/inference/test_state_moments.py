@@ -263,7 +263,7 @@ def test_moments_without_a_block_are_those_of_the_other_pairs(data, weighting):
         span=99,
     )
     mean = accumulate(source, 2).mean
-    found = [*moments_without_blocks(source, 2, 7)]
+    found = [*moments_without_blocks(source, 2, 7, mean)]
     pairs = pairs_by_loop(states - mean, observed, (0, 70), 2)
     w = source.weights(np.arange(300))
     for block, moments in enumerate(found):
