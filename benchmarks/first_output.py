@@ -45,6 +45,9 @@ LINES = (
     "study calibration --out {0}/study --data-sets 2 --jobs 1",
     "reproduce figure --list",
     "benchmark --list",
+    "study --help",
+    "benchmark --help",
+    "reproduce --help",
 )
 
 

@@ -73,8 +73,10 @@ def test_every_command_can_be_quiet_or_verbose_and_shows_an_example(name):
         (["edges"], "argument 'run' is missing: Run folder; see 'fedgranger edges --help'"),
         (
             ["edges", "run", "--top", "two"],
-            "'--top': input should be a valid integer; see",
+            "--top is 'two'; input should be a valid integer; see",
         ),
+        (["edges", "run", "--alpha", "x"], "--alpha is 'x'; input should be a valid number; see"),
+        (["-q", "fit", "x"], "option '-q' stands before a command; give it after one"),
         (["fit", "x", "--out"], "option '--out' requires an argument"),
         (["edges", "a", "b"], "unexpected extra argument"),
         (["edges", "a", "-q", "-v"], "--quiet and --verbose contradict each other"),

@@ -55,6 +55,8 @@ def test_provisioned_sites_watch_their_new_data_and_are_told_the_alarm(tmp_path)
         done = federation.command("watch", str(tmp_path / "run"))
         assert done.returncode == 0, done.stderr
         assert "alarm at step 16" in done.stdout
+        done = federation.command("watch", str(tmp_path / "run"), "--json")
+        assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "rca.json").read_text())
         for name in NAMES:
             state = federation.kits[name] / "fedgranger-state"
             (alarm,) = json.loads((state / "alarms.json").read_text())

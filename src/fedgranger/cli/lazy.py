@@ -15,7 +15,7 @@ import typer
 from fedgranger.cli.command_line import Command, CommandGroup, Group
 from fedgranger.cli.console import busy
 
-SILENT = {"-h", "--help", "--help-all", "-q", "--quiet"}
+QUIET = {"-q", "--quiet"}
 
 
 def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
@@ -36,7 +36,7 @@ def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[Group]:
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
-                is_silent = bool(SILENT & set(rest)) or ctx.resilient_parsing or not rest
+                is_silent = bool(QUIET & set(rest)) or ctx.resilient_parsing
                 command = load_command(name, commands[name][0], is_silent=is_silent)
             return name, command, rest
 

@@ -19,12 +19,21 @@ def usage_sentence(error: Any) -> str:
 def _sentence(error: Any, context: Any) -> str:
     name = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
+        if hasattr(context.command, "commands"):
+            path = context.command_path
+            return (
+                f"option '{name}' belongs to no command here; give it after one: '{path} … {name}'"
+            )
         return f"unknown option '{name}'{did_you_mean(str(name), option_words(context))}"
     parameter = getattr(error, "param", None)
     if type(error).__name__ == "MissingParameter" and parameter is not None:
         what = " ".join((getattr(parameter, "help", None) or "").split()).rstrip(".")
         return f"{parameter.param_type_name} {parameter.get_error_hint()} is missing: {what}"
     words = " ".join(error.format_message().split()).rstrip(".").partition(", unable to")[0]
+    given = getattr(error.__cause__ or error.__context__, "errors", list)()
+    if given and parameter is not None:
+        hint = parameter.get_error_hint().strip("'")
+        words = f"{hint} is {given[0]['input']!r}; {words.rpartition(': ')[2]}"
     return f"{words[:1].lower()}{words[1:]}"
 
 

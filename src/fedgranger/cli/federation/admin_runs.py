@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import (
@@ -122,7 +123,13 @@ def _show_exchanges(result: Result, out_folder: Path, seconds: float) -> None:
 
 
 def watch_sites(
-    kit: Path, run: Path, options: FederationOptions, watched: dict[str, Any], top: int
+    kit: Path,
+    run: Path,
+    options: FederationOptions,
+    watched: dict[str, Any],
+    top: int,
+    *,
+    json_output: bool,
 ) -> None:
     """Let the sites report on their new data, and show who is suspected."""
     result = Result.load(run)
@@ -137,7 +144,11 @@ def watch_sites(
         raise RunError(outcome["sentence"])
     write_run_report(run / "report.html", result, run)
     path = run / ROOT_CAUSE_FILE
-    print_rankings(read_rankings(path.read_text("utf-8")), top, path)
+    text = path.read_text("utf-8")
+    if json_output:
+        typer.echo(text, nl=False)
+    else:
+        print_rankings(read_rankings(text), top, path)
 
 
 def _run_job(kit: Path, *job: Any, **settings: Any) -> dict[str, Any]:

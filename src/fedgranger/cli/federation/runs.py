@@ -101,6 +101,7 @@ def watch(
     kit: Kit,
     run: Annotated[Path, typer.Argument(help="Run folder that 'federation run' wrote.")],
     top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
+    json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -117,4 +118,4 @@ def watch(
     with busy(f"reading {run}"):
         from fedgranger.cli.federation.admin_runs import watch_sites
 
-    watch_sites(kit, run, options, watched, top)
+    watch_sites(kit, run, options, watched, top, json_output=json_output)
