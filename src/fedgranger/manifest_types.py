@@ -29,6 +29,7 @@ class ClientFacts(TypedDict):
     season: SeasonFacts
     treatment: NotRequired[dict[str, Any]]
     local_fit: NotRequired[dict[str, Any]]
+    units: NotRequired[dict[str, str]]
     hash: NotRequired[str]
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedgranger.results import Result
 
 ROOT_CAUSE_FILE = "rca.json"
+REPORT_FILE = "report.html"
 INCIDENTS_FILE = "incidents.jsonl"
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
@@ -72,7 +73,7 @@ def save_run(result: Result, folder: Path) -> None:
     save_seasons(run, result.seasons)
     save_jacobian(run, result.jacobian)
     run.remove_others(*FEDGC_FILES, *OTHER_FILES, OVER_TIME_FILE, JACOBIAN_FILE)
-    run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, INCIDENTS_FILE, SEASONS_FILE)
+    run.remove_others(NORMAL_FILE, ROOT_CAUSE_FILE, INCIDENTS_FILE, SEASONS_FILE, REPORT_FILE)
     run.finish(result.manifest)
 
 

@@ -56,7 +56,7 @@ def test_the_last_line_works(tmp_path):
     assert said[0].output == said[1].output
     wrong = invoke("rca", tmp_path / "run", "--data", data, "--decimal", "point")
     assert wrong.exit_code == 2
-    assert "--delimiter semicolon" in wrong.output
+    assert "pass --decimal comma" in wrong.output
 
 
 def test_json_has_the_same_facts(tmp_path):
@@ -105,7 +105,7 @@ def test_a_record_too_short_to_look_for_a_day_or_week_says_so(days, unsearched):
     panel = fg.Panel.from_arrays({"boiler": values, "turbine": values[::-1]}, time=time)
     found = fg.check(panel)
     assert found.unsearched == unsearched
-    said = f"pass --period {','.join(unsearched)}," if unsearched else "no odd sensor"
+    said = f"give 'fit' also --period {','.join(unsearched)}," if unsearched else "no odd sensor"
     assert said in str(found)
     assert ("too short" in str(found)) == bool(unsearched)
 

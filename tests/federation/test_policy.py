@@ -155,8 +155,10 @@ def test_pieces_that_do_not_exist_take_no_memory():
 
 @pytest.mark.parametrize(
     "text",
-    ["{}x", '[["a"]]', '[["a", "b", "c", 1]]', '[["=1+1", "b", 0, 0]]', '[["a", "b", 1e999, 0]]',
-     '[["a\\n", "b", 0, 0]]', "[" * 5000, '[[1, 2, 3, 4]]', '[["a", "b", true, 0]]'],
+    ["{}x", '[["a"]]', '[["a", "b", "c", 1, true]]', '[["=1+1", "b", 0, 0, true]]',
+     '[["a", "b", 1e999, 0, true]]', '[["a\\n", "b", 0, 0, true]]', "[" * 5000,
+     '[[1, 2, 3, 4, true]]', '[["a", "b", true, 0, true]]', '[["a", "b", 0, 0, "yes"]]',
+     '[["a", "b", 0, 0, []]]', '[["a", "b", 0, 0]]'],
 )  # fmt: skip
 def test_edges_are_checked_before_they_are_written(text):
     server = Attacker(OPEN)
@@ -165,7 +167,7 @@ def test_edges_are_checked_before_they_are_written(text):
     server.begin(1)
     answer = server.ask("finish", {"epoch": 1, "edges": text})
     assert answer.values["code"] == "invalid"
-    assert read_edges('[["a", "b.1", null, 2]]')[0][:2] == ("a", "b.1")
+    assert read_edges('[["a", "b.1", null, 2, null]]')[0][:2] == ("a", "b.1")
 
 
 def questions(folder, policy, data="d"):

@@ -51,7 +51,9 @@ def test_clients_as_processes_find_what_one_process_finds(federation, panel, qui
     same_as_alone(panel, out)
     for name in panel.names:
         state = federation.kits[name] / "fedgranger-state"
-        assert (state / "edges.csv").read_text().startswith("cause,effect,p_value,strength\n")
+        assert (
+            (state / "edges.csv").read_text().startswith("cause,effect,p_value,strength,is_edge\n")
+        )
         lines = [line for line in read_lines(state / "audit.jsonl") if line["event"] == "answered"]
         *before, last = [line["request"] for line in lines if line["request"] != "translate"]
         assert (before[-4:], last) == (["offer", "begin", "join", "upload"], "finish")

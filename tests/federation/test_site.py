@@ -340,19 +340,22 @@ def test_a_site_reads_what_its_edges_do(kit):
     from fedgranger.flare.settings import state_folder, write_edges
 
     assert "no run has told this site its edges yet" in command("edges", kit, code=2)
-    pairs = [("pump", "mill", 0.001, 0.4), ("mill", "pump", float("nan"), float("nan"))]
+    none = float("nan")
+    pairs = [("pump", "mill", 0.001, 0.4, True), ("mill", "pump", none, none, None)]
     sentence = "+1 bar at pump.P [1] → 0.50 s.d. (0.40 to 0.60) at mill after 1 step"
     write_edges(state_folder(kit), pairs, {"pump -> mill": {"sentence": sentence, "peak": 1}})
     said = command("edges", kit)
     assert said.startswith(sentence)
-    assert "pump mill 0.001 0.4" in said
+    assert "pump mill yes 0.001 0.4" in said
     assert "pairs that were not tested: 1" in said
     found = json.loads(command("edges", kit, "--json"))
     assert found["own_edges"]["pump -> mill"]["peak"] == 1
     assert found["pairs"][1] == {
-        "cause": "mill", "effect": "pump", "p_value": None, "strength": None
+        "cause": "mill", "effect": "pump", "p_value": None, "strength": None, "is_edge": None
     }  # fmt: skip
     write_edges(state_folder(kit), pairs, {})
+    assert command("edges", kit).startswith("edges of this site without a course to tell: 1")
+    write_edges(state_folder(kit), [(*pairs[0][:4], False)], {})
     assert command("edges", kit).startswith("no edge from or to this site was found")
     (kit / "fedgranger-state" / "own_edges.json").unlink()  # of an older version
     assert "pump mill" in command("edges", kit)

@@ -166,6 +166,38 @@ def test_a_run_remembers_how_its_data_were_read(frames, tmp_path):
     pd.testing.assert_frame_equal(found.states(wide), found.states(wide, clients=shares))
 
 
+def test_counters_of_new_data_are_treated_at_their_own_rate():
+    """As in training: the change per row, then the rows that all clients have."""
+    rng = np.random.default_rng(0)
+    minutes = pd.date_range("2026-01-01", periods=3000, freq="min")
+    a = np.convolve(rng.standard_normal(3009), 0.8 ** np.arange(10), "valid")
+    noisy = lambda x: x + 0.3 * rng.standard_normal(3000)  # noqa: E731
+    total = np.cumsum(100 + noisy(a))
+    first = pd.DataFrame({"x": noisy(a), "y": noisy(a), "total": total}, index=minutes)
+    b = 0.6 * np.roll(a, 5) + rng.standard_normal(3000)
+    second = pd.DataFrame({"u": noisy(b), "v": noisy(b)}, index=minutes).iloc[::5]
+    frames = {"a": first, "b": second}
+    found = fg.fit(frames, **QUICK | {"state_dim": 1})
+    assert found.manifest["data"]["clients"]["a"]["treatment"]["differenced"] == {"total": 1}
+    panel = fg.Panel.from_frames(frames)
+    pd.testing.assert_frame_equal(found.states(frames), found.states(panel))
+    assert found.states(frames).mean().abs().max() < 1e-4
+    assert np.nanmean(fg.rca.gather(found, frames).surprise) == pytest.approx(1, abs=0.1)
+
+
+def test_an_index_of_numbers_is_the_time_axis_unless_it_counts_the_rows(frames):
+    plain = {name: frame.reset_index(drop=True) for name, frame in frames.items()}
+    whole = fg.Panel.from_frames(plain)
+    assert whole.num_steps == 400
+    cut = {"client1": plain["client1"].iloc[:300], "client2": plain["client2"].iloc[100:]}
+    found = fg.Panel.from_frames(cut)
+    assert (found.time[0], found.time[-1]) == (100, 299)
+    for name in found.names:
+        np.testing.assert_array_equal(found[name].values, whole[name].values[100:300])
+    thin = fg.Panel.from_frames({name: frame.iloc[::2] for name, frame in plain.items()})
+    assert thin.time.tolist() == list(range(0, 400, 2))
+
+
 def test_the_summary_says_which_rows_are_not_used(frames):
     found = fg.fit(frames | {"client2": frames["client2"].iloc[::2]}, **QUICK)
     (line,) = [line for line in found.summary().splitlines() if line.startswith("Data: ")]

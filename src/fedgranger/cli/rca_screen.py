@@ -16,7 +16,6 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.progress_bars import progress_report
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
-from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
@@ -26,7 +25,7 @@ from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
 from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.knowledge import strength_matrix
-from fedgranger.rca.new_data import surprising_sensors
+from fedgranger.rca.new_data import panel_for, surprising_sensors
 from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
@@ -51,8 +50,7 @@ class Analysis(NamedTuple):
         given = {k: v for k, v in kept_options(self.files, "files").items() if k != "of"}
         if self.partition is not None:
             given["partition"] = str(self.partition)
-        kept = self.result.manifest["data"].get("reading", {})
-        return regular_panel(new_panel(self.data, given, kept)).panel
+        return regular_panel(panel_for(self.result, self.data, given)).panel
 
 
 def show_suspects(

@@ -67,10 +67,14 @@ def to_number(cell: str, written: FileFormat) -> float | None:
 def propose_numbers(cells: Sequence[str], written: FileFormat) -> dict[str, str]:
     """Options with which a column's cells are numbers; {} when no way of writing fits all.
 
-    Cells such as 1,234 alone do not tell thousands from decimals: a second sign must.
+    A few texts among them may stand for missing samples. Cells such as 1,234 alone do not tell
+    thousands from decimals: a second sign must.
     """
-    odd = [cell for cell in cells if to_number(cell, written) is None]
-    if not odd or not all(is_number_like(cell) for cell in odd):
+    all_cells, cells = cells, [cell for cell in cells if is_number_like(cell)]
+    words = {cell.strip() for cell in all_cells if not is_number_like(cell)}
+    if len(words) > MOST_WORDS or 2 * len(cells) <= len(all_cells):
+        return {}
+    if all(to_number(cell, written) is not None for cell in cells):
         return {}
     for decimal, thousands in (
         (",", ""),

@@ -25,10 +25,12 @@ from fedgranger.data.client_tables import Table
 from fedgranger.data.file_format import FileFormat, client_formats
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import finished_panel
+from fedgranger.data.panel_files import finished_panel, read_panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
 from fedgranger.data.reading_remedies import Source, joined
+from fedgranger.data.sensor_preparation import NO_TREATMENTS
+from fedgranger.data.treatment import Treatment
 from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
 from fedgranger.errors import ConfigError, DataError, ReadingError
 
@@ -39,7 +41,10 @@ INDEX = "time"
 
 
 def as_panel(
-    data: Any, clients: Mapping[str, Sequence[str]] | None, reading: Mapping[str, Any]
+    data: Any,
+    clients: Mapping[str, Sequence[str]] | None,
+    reading: Mapping[str, Any],
+    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> Panel:
     """The panel of any data that `fit` takes.
 
@@ -54,23 +59,29 @@ def as_panel(
     if isinstance(data, str | Path):
         if clients is not None:
             raise DataError("clients= is for one wide frame; for a table use partition= or map=")
-        return Panel.read(data, **reading)
+        return read_panel(Path(data), None, PanelOptions.from_mapping(reading), treatments)
     if not isinstance(data, Mapping) and not is_frame(data):
         raise DataError(
             f"a {type(data).__name__} was given; give a folder, a data frame per client "
             "({'boiler': frame, ...}), one wide frame, or a Panel"
         )
-    return frames_panel(data, clients, PanelOptions.from_mapping(reading))
+    return frames_panel(data, clients, PanelOptions.from_mapping(reading), treatments)
 
 
-def new_panel(data: Any, reading: Mapping[str, Any], kept: Mapping[str, Any]) -> Panel:
-    """New data for a run that exists, as measured: its monitors treat them like its training data.
+def new_panel(
+    data: Any,
+    reading: Mapping[str, Any],
+    kept: Mapping[str, Any],
+    treatments: Mapping[str, Treatment],
+) -> Panel:
+    """New data for a run that exists, not judged, and treated like its training data.
 
     Args:
         data: whatever `fit` takes.
         reading: `clients` and options of reading, for data that are no panel.
         kept: those of the training data (`Panel.reading`): they hold where nothing else is given
             and data of the same kind can be read with them.
+        treatments: of the training data, by client.
     """
     options = dict(reading)
     clients = options.pop("clients", None)
@@ -79,9 +90,13 @@ def new_panel(data: Any, reading: Mapping[str, Any], kept: Mapping[str, Any]) ->
     same = dict(kept)
     if same.pop("of", "") == ("files" if isinstance(data, str | Path) else "frames"):
         shares = same.pop("clients", None)
-        with suppress(DataError, ConfigError):
-            return as_panel(data, clients or shares, AS_MEASURED | same | options)
-    return as_panel(data, clients, AS_MEASURED | options)
+        try:
+            return as_panel(data, clients or shares, AS_MEASURED | same | options, treatments)
+        except (DataError, ConfigError) as error:
+            with suppress(DataError, ConfigError):
+                return as_panel(data, clients, AS_MEASURED | options, treatments)
+            raise error from None
+    return as_panel(data, clients, AS_MEASURED | options, treatments)
 
 
 def try_frames(
@@ -111,7 +126,10 @@ def is_frame(data: Any) -> bool:
 
 
 def frames_panel(
-    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+    data: Any,
+    clients: Mapping[str, Sequence[str]] | None,
+    options: PanelOptions,
+    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> Panel:
     """One frame per client, or one wide frame whose columns `clients` or `map` share out.
 
@@ -121,7 +139,8 @@ def frames_panel(
     named = _named(data, clients, options)
     shares = {} if clients is None else {"clients": {k: list(v) for k, v in clients.items()}}
     try:
-        panel = read_or_propose(partial(_read, named), options, sorted(named))
+        read = partial(_read, named, treatments=treatments)
+        panel = read_or_propose(read, options, sorted(named))
         notes = tuple(in_keywords(note) for note in panel.notes)
         return replace(panel, notes=notes, reading=kept_options(options, "frames", **shares))
     except ReadingError as error:
@@ -139,12 +158,18 @@ def _named(
     elif clients is not None:
         raise DataError("clients= is for one wide frame; these are given client by client")
     named = {_name(name): _as_frame(frame) for name, frame in data.items()}
+    if not all(_counts_rows(frame.index) for frame in named.values()):
+        named = {name: _with_named_index(frame) for name, frame in named.items()}
     if len(named) < 2:
         raise DataError(f"{len(named)} client was given; at least two are needed")
     return named
 
 
-def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
+def _read(
+    frames: Mapping[str, pd.DataFrame],
+    options: PanelOptions,
+    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
+) -> Panel:
     formats, left_out = client_formats(options, sorted(frames)), LeftOut(options.leave_out)
     tables, notes, zones = [], [], set()
     refused: list[DataError] = []
@@ -162,7 +187,7 @@ def _read(frames: Mapping[str, pd.DataFrame], options: PanelOptions) -> Panel:
     if refused:
         raise joined(refused)
     left_out.check()
-    panel = finished_panel(tables, notes, options)
+    panel = finished_panel(tables, notes, options, treatments)
     zone = zones.pop() if len(zones) == 1 else ""
     return replace(panel, time_zone=zone) if zone else panel
 
@@ -196,7 +221,7 @@ def _with_index(where: str, frame: pd.DataFrame) -> pd.DataFrame:
     if isinstance(frame.columns, pd.MultiIndex) or isinstance(frame.index, pd.MultiIndex):
         raise DataError(f"{where}: the frame has an index of several levels; flatten it to one")
     index = frame.index
-    if isinstance(index, pd.RangeIndex) and index.name is None:
+    if _counts_rows(index):
         return frame
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
@@ -207,6 +232,18 @@ def _with_index(where: str, frame: pd.DataFrame) -> pd.DataFrame:
     out.insert(0, name, np.asarray(index) if index.dtype == object else index)
     out.attrs = {"index": name}
     return out
+
+
+def _counts_rows(index: pd.Index) -> bool:
+    """Whether an index is the one that frames have when none was given."""
+    if not isinstance(index, pd.RangeIndex) or index.name is not None:
+        return False
+    return (index.start, index.step) == (0, 1)
+
+
+def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows are cut out of other clients' frames, so a plain index is the time axis here, too."""
+    return frame.rename_axis(index=INDEX) if _counts_rows(frame.index) else frame
 
 
 def _column(where: str, name: str, column: pd.Series) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,13 @@ from fedgranger.data.file_format import client_formats, table_suffix
 from fedgranger.data.findings import quoted_list
 from fedgranger.data.finishing import finish_panel
 from fedgranger.data.left_out import LeftOut
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import ClientData, Panel, step_lengths
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
-from fedgranger.data.sensor_preparation import plan_sensors, prepare
+from fedgranger.data.sensor_preparation import NO_TREATMENTS, plan_sensors, prepare
 from fedgranger.data.text_structure import find_encoding, find_structure
-from fedgranger.data.treatment import ClientTable
+from fedgranger.data.treatment import ClientTable, Treatment
 from fedgranger.data.trial_reading import read_or_propose
 from fedgranger.errors import ConfigError, DataError, ReadingError
 from fedgranger.option_fields import check_choice
@@ -42,14 +42,20 @@ DESCRIPTIONS = (".json", ".toml", ".md", ".html", ".py", ".yaml", ".yml", ".log"
 """Endings of files that lie beside data and hold none."""
 
 
-def read_panel(path: Path, partition: Path | None, options: ReadingOptions) -> Panel:
-    """Read, align and check the clients; see `Panel.read`."""
+def read_panel(
+    path: Path,
+    partition: Path | None,
+    options: ReadingOptions,
+    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
+) -> Panel:
+    """Read, align and check the clients; see `Panel.read`, and `SensorPlan` for treatments."""
     given = {name: getattr(options, name) for name in type(options).names()}
     chosen = {name: value for name, value in given.items() if name in PanelOptions.names()}
     if partition is not None:
         chosen["partition"] = str(partition)
     asked = PanelOptions(**chosen)
-    panel = read_or_propose(partial(read_once, path), asked, client_names(path))
+    read = partial(read_once, path, treatments=treatments)
+    panel = read_or_propose(read, asked, client_names(path))
     return replace(panel, reading=kept_options(asked, "files"))
 
 
@@ -58,7 +64,9 @@ def client_names(path: Path) -> list[str]:
     return sorted(_client_files(path)[0]) if path.is_dir() else []
 
 
-def read_once(path: Path, options: PanelOptions) -> Panel:
+def read_once(
+    path: Path, options: PanelOptions, treatments: Mapping[str, Treatment] = NO_TREATMENTS
+) -> Panel:
     """Read with these options, without looking for others."""
     if not path.exists():
         raise DataError(f"'{path}' does not exist; pass a folder with one file per client")
@@ -68,12 +76,17 @@ def read_once(path: Path, options: PanelOptions) -> Panel:
         tables, notes = _read_folder(path, options)
     else:
         tables, notes = _read_one_table(path, options)
-    return finished_panel(tables, notes, options)
+    return finished_panel(tables, notes, options, treatments)
 
 
-def finished_panel(tables: list[ClientTable], notes: list[str], options: ReadingOptions) -> Panel:
+def finished_panel(
+    tables: list[ClientTable],
+    notes: list[str],
+    options: ReadingOptions,
+    treatments: Mapping[str, Treatment],
+) -> Panel:
     """Treat sensors, align the clients and check them; empties the list of tables."""
-    plan = plan_sensors(tables, options)
+    plan = plan_sensors(tables, options, treatments if _have_other_steps(tables) else {})
     plan.notes.extend(notes)
     found: list[DataError] = []
     for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
@@ -90,6 +103,18 @@ def finished_panel(tables: list[ClientTable], notes: list[str], options: Reading
     count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
     note = f"the time axis has {count}; no pair of time steps across a gap is used"
     return replace(panel, notes=(*panel.notes, note))
+
+
+def _have_other_steps(tables: Sequence[ClientTable]) -> bool:
+    """Whether clients come at different steps, so that some of their rows will be left out.
+
+    Else new data stay as measured, and whoever uses them treats them on the common time axis.
+    """
+    axes = [one.time for one in tables if one.time is not None and len(one.time) > 1]
+    if len({axis.dtype.kind for axis in axes}) != 1:  # nothing to compare, or refused later
+        return False
+    steps = [float(np.median(step_lengths(axis))) for axis in axes]
+    return max(steps) > 1.001 * min(steps)
 
 
 def read_client(

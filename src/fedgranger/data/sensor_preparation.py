@@ -26,6 +26,7 @@ from fedgranger.errors import ConfigError, ReadingError
 WANDERING = (*DIFFERENCED, "slow")
 DEAD = 0.5
 """A sensor that lacks a larger share of its samples is better left out."""
+NO_TREATMENTS: Mapping[str, Treatment] = {}
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
 
 
@@ -37,6 +38,8 @@ class SensorPlan:
         options: as the user chose.
         differenced: by client, sensors whose change per row is used as asked for.
         is_automatic: counters and wandering sensors are differenced, too.
+        treatments: of new data, by client: what was done to the training data. It is done on the
+            client's own rows, as it was then, before all are brought to one time axis.
         findings: grow from client to client.
         notes: sentences for the user; grow, too.
     """
@@ -44,12 +47,15 @@ class SensorPlan:
     options: ReadingOptions
     differenced: Mapping[str, Collection[str]]
     is_automatic: bool
+    treatments: Mapping[str, Treatment] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def plan_sensors(
-    clients: Sequence[ClientTable | ClientData], options: ReadingOptions
+    clients: Sequence[ClientTable | ClientData],
+    options: ReadingOptions,
+    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> SensorPlan:
     """Read from the options what is to be done about single sensors.
 
@@ -63,7 +69,7 @@ def plan_sensors(
             f"difference='{options.difference}' contradicts itself; pass 'none' alone, or leave "
             "it out"
         )
-    return SensorPlan(options, differenced, "auto" in words)
+    return SensorPlan(options, differenced, "auto" in words, treatments)
 
 
 def _named_sensors(
@@ -134,9 +140,11 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
             table = _without_empty(table, plan)
             check_missing(table)
     if is_new:
-        return table
+        treatment = plan.treatments.get(table.name, NO_TREATMENT)
     axis = np.arange(len(table.values)) if table.time is None else table.time
     treat_columns(table.sensors, table.values, segment_starts(axis), treatment)
+    if is_new:
+        return table._replace(treatment=treatment)
     plan.findings.extend(found)
     plan.notes.extend(finding_sentences(found, treatment))
     noted = {f.sensor for f in found if f.kind in WANDERING}

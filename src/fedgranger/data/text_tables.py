@@ -53,7 +53,8 @@ def read_text(
     if above or below:
         shown = "; ".join(repr(line[:60]) for line in (*above, *below)[:5])
         count = len(above) + len(below)
-        notes.append(f"{where}: {count} lines around the header were not read: {shown}")
+        lines = "1 line beside the header holds" if count == 1 else f"{count} lines around it hold"
+        notes.append(f"{where}: {lines} no data: {shown}")
     return headers, columns, num_rows, cells_of(below, delimiter), tuple(notes)
 
 

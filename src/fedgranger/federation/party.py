@@ -46,12 +46,19 @@ from fedgranger.federation.own_edges import (
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import BudgetError, period_of
-from fedgranger.federation.requests import RefusalError, read_edges, read_grid, reason_of, refuse
+from fedgranger.federation.requests import (
+    RefusalError,
+    TestedPair,
+    read_edges,
+    read_grid,
+    reason_of,
+    refuse,
+)
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 from fedgranger.privacy.release import Release
 
-Edges = list[tuple[str, str, float, float]]
+Edges = list[TestedPair]
 
 
 class Party:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
@@ -253,10 +254,11 @@ def _edges_text(inference: EdgeInference | None) -> str:
     if inference is None:
         return "[]"
     columns = [
-        inference.edges[name].tolist() for name in ("cause", "effect", "p_value", "strength")
+        inference.edges[name].astype(object).tolist()
+        for name in ("cause", "effect", "p_value", "strength", "is_edge")
     ]
     rows = [
-        [None if value != value else value for value in row]  # NaN: not tested
+        [None if pd.isna(value) else value for value in row]  # not tested
         for row in zip(*columns, strict=True)
     ]
     return json.dumps(rows, allow_nan=False)

@@ -117,7 +117,8 @@ class Questions:
         if len(asked) >= self._policy.questions:
             raise PolicyError(
                 f"its policy answers {self._policy.questions} question(s) about the same data and "
-                "this would be another; ask with the same options and period as before"
+                "this would be another; ask with the same options and period as before, or let the "
+                "site raise 'questions' in its policy.toml"
             )
 
     def fail(self, question: str, now: float) -> None:

@@ -103,12 +103,19 @@ def read_grid(packet: Packet, mine: TimeRange, epoch: int) -> tuple[TimeGrid, in
     return grid, wanted, round_index
 
 
-def read_edges(text: str) -> list[tuple[str, str, float, float]]:
-    """The edges of a `finish`: cause, effect, p-value, strength; NaN where one was not tested."""
+TestedPair = tuple[str, str, float, float, bool | None]
+"""Cause, effect, p-value, strength and whether it is an edge; NaN and None: not tested."""
+
+
+def read_edges(text: str) -> list[TestedPair]:
+    """The pairs of a `finish`."""
     try:
         rows = json.loads(text)
-        found = [(cause, effect, _number(p), _number(size)) for cause, effect, p, size in rows]
-    except (ValueError, TypeError, RecursionError):
+        found = [
+            (cause, effect, _number(p), _number(size), {True: True, False: False, None: None}[edge])
+            for cause, effect, p, size, edge in rows
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise MessageError("the edges cannot be read") from None
     for cause, effect, *_ in found:
         for name in (cause, effect):

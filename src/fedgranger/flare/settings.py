@@ -133,11 +133,15 @@ def state_folder(kit: Path) -> Path:
 
 
 def write_edges(
-    folder: Path, edges: Sequence[tuple[str, str, float, float]], own: Mapping[str, Any]
+    folder: Path,
+    edges: Sequence[tuple[str, str, float, float, bool | None]],
+    own: Mapping[str, Any],
 ) -> None:
-    """Write what a run found into a site's files: all edges, and its own in its sensors."""
-    rows = ["cause,effect,p_value,strength"]
-    rows += [",".join("" if cell != cell else str(cell) for cell in row) for row in edges]
+    """Write what a run found into a site's files: all pairs, and its own edges in its sensors."""
+    rows = ["cause,effect,p_value,strength,is_edge"]
+    for *cells, is_edge in edges:
+        words = ["" if cell != cell else str(cell) for cell in cells]
+        rows.append(",".join([*words, {True: "yes", False: "no", None: ""}[is_edge]]))
     write_private(folder / EDGES_FILE, ("\n".join(rows) + "\n").encode())
     text = json.dumps(own, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_private(folder / OWN_EDGES_FILE, text.encode())
@@ -155,7 +159,7 @@ def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, An
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [
-                {name: _number(row[name]) for name in ("p_value", "strength")} | _names(row)
+                _words(row) | {name: _number(row[name]) for name in ("p_value", "strength")}
                 for row in csv.DictReader(file)
             ]
         return rows, json.loads(own.read_text("utf-8")) if own.exists() else {}
@@ -166,8 +170,9 @@ def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, An
         ) from None
 
 
-def _names(row: Mapping[str, str]) -> dict[str, str]:
-    return {name: row[name] for name in ("cause", "effect")}
+def _words(row: Mapping[str, str]) -> dict[str, Any]:
+    is_edge = {"yes": True, "no": False}.get(row.get("is_edge", ""))  # older versions have none
+    return {"cause": row["cause"], "effect": row["effect"], "is_edge": is_edge}
 
 
 def _number(text: str) -> float | None:

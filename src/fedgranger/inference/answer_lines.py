@@ -33,7 +33,10 @@ def summary_lines(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]
         out += _edge_lines(edges, facts, data)
     notes = sorted(data.get("notes") or [], key=lambda note: "left out" not in note)
     out += _first("Data", notes, "manifest['data']['notes']")
-    return out + _first("Caution", facts.get("warnings") or [], "diagnose")
+    from fedgranger.inference.audit_words import reservation  # needs scipy, the rest does not
+
+    cautions = [*filter(None, [reservation(facts)]), *(facts.get("warnings") or [])]
+    return out + _first("Caution", cautions, "diagnose")
 
 
 def _first(word: str, sentences: list[str], where: str) -> list[str]:

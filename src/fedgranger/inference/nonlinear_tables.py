@@ -91,14 +91,19 @@ def kinds_found(p_values: dict[str, float], alpha: float) -> list[str]:
 
 
 def strength_interval(products: PairProducts, confidence: float) -> tuple[float, float]:
-    """Interval of the strength: ρ with N p ρ²/(1 − ρ²) the noncentrality of F(k, N p − k)."""
+    """Interval of the strength: ρ with N p ρ²/(1 − ρ²) = r λ, λ the noncentrality of F(k, N p − k).
+
+    r ≥ 1 is how much larger statistics of shifted copies are than their law says: the errors of
+    the products are underestimated by so much, the strength itself is not.
+    """
     k, count = products.counts
     share = max(1 - (1 - products.explained) * (count - k) / count, 0.0)
     rest = max(count - k, 1.0)
     statistic = share / max(1 - share, 1e-12) * rest / k
     ratios = products.copies / stats.f.median(products.df, products.rest)
     known = ratios[np.isfinite(ratios)]
-    statistic /= max(float(np.median(known)), 1.0) if len(known) else 1.0
+    excess = max(float(np.median(known)), 1.0) if len(known) else 1.0
+    statistic /= excess
 
     def end(level: float) -> float:
         if stats.f.cdf(statistic, k, rest) <= level:
@@ -107,6 +112,6 @@ def strength_interval(products: PairProducts, confidence: float) -> tuple[float,
             lambda size: np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size)) - level,
             bracket=(1e-9, SEARCH),
         ).root
-        return float(np.sqrt(root / (root + count)))
+        return float(np.sqrt(excess * root / (excess * root + count)))
 
     return end((1 + confidence) / 2), end((1 - confidence) / 2)

@@ -57,12 +57,23 @@ def gather(result: Result, data: Any, **reading: Any) -> Evidence:
         RunError: the run does not know what is normal.
     """
     normals, reference = require_normal(result)
-    panel = new_panel(data, reading, result.manifest["data"].get("reading", {}))
+    panel = panel_for(result, data, reading)
     check_clients(normals, panel)
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))
     reports = stack_reports(reference, _reports(normals, panel, starts))
     return combine(reference, reports, _thresholds(normals), starts, panel.time)
+
+
+def panel_for(result: Result, data: Any, reading: Mapping[str, Any]) -> Panel:
+    """New data for a run: read and treated as its training data were, unless options say otherwise.
+
+    Raises:
+        DataError: they cannot be read.
+    """
+    kept = result.manifest["data"].get("reading", {})
+    treatments = {name: monitor.treatment for name, monitor in result.monitors.items()}
+    return new_panel(data, reading, kept, treatments)
 
 
 def surprising_sensors(

@@ -230,8 +230,8 @@ def _short_record(check: DataCheck) -> list[str]:
         return []
     return [
         f"the record is too short to look for what repeats every {check.unsearched[-1]} "
-        f"({CALENDAR_REPEATS} times are needed): if the plant has such a rhythm, pass --period "
-        f"{','.join(check.unsearched)}, because one that clients share looks like an edge"
+        f"({CALENDAR_REPEATS} times are needed): if the plant has such a rhythm, give 'fit' also "
+        f"--period {','.join(check.unsearched)}, because one that clients share looks like an edge"
     ]
 
 
@@ -243,17 +243,26 @@ def _interval(regular: RegularPanel) -> str:
 
 
 def _duplicates(panel: Panel) -> list[tuple[str, str]]:
-    """Sensors with the values of an earlier one, be it of the same client or of another."""
+    """Sensors with the values of an earlier one, up to unit and sign, of any client."""
     seen: dict[bytes, str] = {}
     found = []
     for client in panel:
         for k, sensor in enumerate(client.sensors):
-            values = np.where(client.observed[:, k], client.values[:, k], np.nan)
-            label, key = f"{client.name}.{sensor}", values.tobytes()
+            label, key = f"{client.name}.{sensor}", _shape(client, k)
             if key in seen:
                 found.append((seen[key], label))
             seen.setdefault(key, label)
     return found
+
+
+def _shape(client: ClientData, sensor: int) -> bytes:
+    """What a sensor has whatever its unit: its values to five digits of its deviation."""
+    values = np.where(client.observed[:, sensor], client.values[:, sensor], np.nan)
+    centred = values - np.nanmean(values)
+    scaled = centred / (np.nanstd(values) or 1.0)
+    first = scaled[np.isfinite(scaled) & (np.abs(scaled) > 0.1)][:1]
+    sign = -1.0 if len(first) and first[0] < 0 else 1.0
+    return (np.round(sign * scaled, 5) + 0.0).tobytes()
 
 
 def _suggested(findings: tuple[Finding, ...]) -> list[str]:
@@ -304,10 +313,13 @@ def screen_lines(check: DataCheck) -> list[str]:
             f"one sensor only: {', '.join(alone)}; measurement noise can hardly be told from the "
             "state there, so give two or more where you can"
         )
-    lines += [f"sensors {one} and {other} hold the same values" for one, other in check.duplicates]
+    lines += [
+        f"sensors {one} and {other} hold the same values, up to their units"
+        for one, other in check.duplicates
+    ]
     if not check.findings and not check.duplicates:
         lines.append("no odd sensor: none stuck, counting, wandering, coded or doubled")
-    lines += _short_record(check)
     lines += [f"reading: {note}" for note in check.notes]
     lines += [f"worth a try: {flag}" for flag in check.suggested]
+    lines += _short_record(check)
     return [*lines, check.command] if check.command else lines

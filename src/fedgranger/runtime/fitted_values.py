@@ -19,12 +19,16 @@ import pandas as pd
 
 from fedgranger.client.own_normal import OwnNormal, check_interval
 from fedgranger.client.season import apply_season
-from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns, step_lengths
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.normal_operation import Monitor
-from fedgranger.rca.new_data import check_clients, require_normal, training_interval
+from fedgranger.rca.new_data import (
+    check_clients,
+    panel_for,
+    require_normal,
+    training_interval,
+)
 from fedgranger.result_tables import check_client, state_slices
 from fedgranger.results import Result
 
@@ -95,7 +99,7 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals.
     """
-    panel = new_panel(data, reading, result.manifest["data"].get("reading", {}))
+    panel = panel_for(result, data, reading)
     normals, _ = require_normal(result)
     check_clients(normals, panel)
     interval = training_interval(result)

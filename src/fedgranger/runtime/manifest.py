@@ -13,6 +13,7 @@ from fedgranger.client.quality import local_fit
 from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
+from fedgranger.data.units import with_unit
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.training_rounds import Training
 from fedgranger.manifest_types import DataFacts, Manifest, SeasonFacts, TrainingFacts
@@ -50,6 +51,8 @@ def describe(
             "treatment": panel[name].treatment.to_mapping(),
             "local_fit": local_fit(client, panel[name]),
         }
+        if panel[name].units:
+            clients[name]["units"] = dict(panel[name].units)
     data: DataFacts = {
         "hash": data_hash,
         "num_steps": panel.num_steps,
@@ -167,7 +170,7 @@ def add_sensor_units(
         best = int(np.argmax(shares))
         sensor = sensors[best]["name"]
         facts["innovation_sensor"][name] = {
-            "sensor": sensor,
+            "sensor": with_unit(sensor, clients[name].get("units", {})),
             "innovation": float(f"{sensor_innovation(models[name], np.array(cov), best):.6g}"),
             "is_change": sensor in clients[name]["treatment"]["differenced"],
         }

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedgranger.data.cell_text import parse_dates, to_number
+from fedgranger.data.cell_text import parse_dates, propose_numbers, to_number
 from fedgranger.data.clock_steps import full_step, resampled
 from fedgranger.data.file_format import FileFormat
 from fedgranger.data.panel import Panel
@@ -400,3 +400,17 @@ def test_a_site_reads_with_the_same_options_and_proposals(tmp_path):
 def test_unknown_options_name_the_nearest(tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'delimiter'"):
         Panel.read(clean(tmp_path), delimeter=";")
+
+
+@pytest.mark.parametrize(
+    ("cells", "options"),
+    [
+        (["3,14", "Comm Fail", "2,7"], {"decimal": "comma"}),
+        (["2.184,15", "Bad", "31,5", "7,1"], {"decimal": "comma", "thousands": "point"}),
+        (["Comm Fail", "Bad", "2,7"], {}),  # mostly words: no numbers
+        (["3,1", *(f"word {k}" for k in range(6)), *["2,7"] * 9], {}),  # too many different ones
+        (["3.1", "Comm Fail", "2.7"], {}),  # as the options say already
+    ],
+)
+def test_a_few_texts_among_the_numbers_do_not_hide_how_these_are_written(cells, options):
+    assert propose_numbers(cells, FileFormat()) == options

@@ -242,22 +242,32 @@ def allow(
 @friendly
 def edges(kit: Kit, json_output: Json = False) -> None:
     """Show what the last run told this site: what its own edges do, in its sensors; all pairs."""
-    _client_of(kit)
+    name = _client_of(kit)
     pairs, own = read_edges_of_site(state_folder(kit))
     if json_output:
         print_json({"own_edges": own, "pairs": pairs})
         return
-    for found in own.values():
-        print_line(found["sentence"])
-    if not own:
-        print_line("no edge from or to this site was found, or the run says nothing of its course")
-    columns = ("cause", "effect", "p-value", "strength")
+    for one in own.values():
+        print_line(one["sentence"])
+    touching = [pair for pair in pairs if name in (pair["cause"], pair["effect"])]
+    found = sum(bool(pair["is_edge"]) for pair in touching)
+    if not found and not own:
+        print_line("no edge from or to this site was found")
+    elif len(own) < found:
+        print_line(f"edges of this site without a course to tell: {found - len(own)}")
+    columns = ("cause", "effect", "edge", "p-value", "strength")
     tested = [pair for pair in pairs if pair["p_value"] is not None]
     rows = (
-        (escape(pair["cause"]), escape(pair["effect"]), f"{pair['p_value']:.3g}", _short(pair))
+        (
+            escape(pair["cause"]),
+            escape(pair["effect"]),
+            {True: "yes", False: "no"}.get(pair["is_edge"], ""),
+            f"{pair['p_value']:.3g}",
+            _short(pair),
+        )
         for pair in sorted(tested, key=lambda pair: pair["p_value"])
     )
-    out.print(make_table(columns, rows, left=("cause", "effect")))
+    out.print(make_table(columns, rows, left=("cause", "effect", "edge")))
     if len(tested) < len(pairs):
         print_line(f"pairs that were not tested: {len(pairs) - len(tested)}")
 
@@ -292,8 +302,10 @@ def log(
             line["sensors"] = ", ".join(line.get("sensors") or ())
             rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
             rows.append((when, *map(escape, rest)))
-        left = [name for name in LOG_COLUMNS if name not in ("round", "bytes")]
-        out.print(make_table(LOG_COLUMNS, rows, left=left))
+        shown = len(LOG_COLUMNS) - (not any(row[-1] for row in rows))  # no sensor was told
+        columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
+        left = [name for name in columns if name not in ("round", "bytes")]
+        out.print(make_table(columns, rows, left=left))
     if verify:
         print_beside(
             f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
