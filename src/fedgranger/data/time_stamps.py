@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedgranger.data.cell_text import date_orders, is_known_date_format, parse_dates
+from fedgranger.data.day_and_month import decided_order, refuse_swapped
 from fedgranger.data.file_format import FileFormat
 from fedgranger.data.input_checks import PLAIN, decoded, is_numeric, is_text, parse_numbers, shown
 from fedgranger.data.time_zones import find_zone, written_zone
@@ -64,6 +65,8 @@ def to_times(
         texts = column.to_pylist()
         times, bad_row = _parse_stamps(texts, written.date_format)
         zone = written_zone(place, texts) if bad_row is None else ""
+        if bad_row is None:
+            refuse_swapped(place, texts, times, written.date_format)
     elif pa.types.is_integer(kind):
         try:
             times = column.cast(pa.int64()).to_numpy()
@@ -106,6 +109,9 @@ def _not_a_time(
             f"(--date-format {orders[0]})",
             {"date_format": orders[0]},
         )
+    order, reason = decided_order(column.to_pylist(), orders) if orders else ("", "")
+    if order:
+        return ReadingError(f"{fact}: {reason} (--date-format {order})", {"date_format": order})
     if orders:
         return DataError(
             f"{fact}: column '{name}' can mean {orders[0]} or {orders[1]}; pass the right one of "
