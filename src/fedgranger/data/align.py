@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
 
 from fedgranger.data.clock_steps import duration_text
+from fedgranger.data.findings import quoted_list
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
@@ -21,8 +23,10 @@ from fedgranger.data.time_axis import (
     period_text,
     places_on,
 )
+from fedgranger.data.time_stamps import shown_time
+from fedgranger.data.time_zones import find_zone
 from fedgranger.data.treatment import ClientTable
-from fedgranger.errors import DataError
+from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 
 
@@ -38,7 +42,7 @@ def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
     if all(table.time is None for table in tables):
         time, notes = _row_axis(tables), []
     else:
-        axes, notes = _time_axes(tables)
+        axes, notes = _time_axes(tables), []
         time = axes[0]
         if not all(is_same_axis(axis, time) for axis in axes):
             time = _on_common_axis(tables, axes, notes)
@@ -105,8 +109,8 @@ def _row_axis(tables: list[ClientTable]) -> np.ndarray:
     return np.arange(len(first.values))
 
 
-def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
-    """Return comparable time axes of all clients, and a note on time stamps without a zone."""
+def _time_axes(tables: list[ClientTable]) -> list[np.ndarray]:
+    """Return comparable time axes of all clients."""
     timed = [table for table in tables if table.time is not None]
     for table in tables:
         if table.time is None:
@@ -121,13 +125,37 @@ def _time_axes(tables: list[ClientTable]) -> tuple[list[np.ndarray], list[str]]:
             f"client '{tables[is_stamp.index(True)].name}' has time stamps but client "
             f"'{tables[is_stamp.index(False)].name}' has numbers as time; use one kind for all"
         )
-    notes = [
-        f"client '{table.name}': time stamps without a time zone were taken as UTC"
-        for table in tables
-        if not table.has_zone and any(other.has_zone for other in tables)
-    ]
+    _refuse_mixed_zones(tables)
     kind = np.result_type(*times)  # float64 when some are whole numbers
-    return [time.astype(kind, copy=False) for time in times], notes
+    return [time.astype(kind, copy=False) for time in times]
+
+
+def _refuse_mixed_zones(tables: list[ClientTable]) -> None:
+    """Refuse clients whose time stamps name no zone beside others that have one.
+
+    A zone that all others share is proposed, but UTC is not: there it may be a program's choice.
+    """
+    zoned = [table for table in tables if table.zone]
+    without = [table for table in tables if not table.zone]
+    if not zoned or not without:
+        return
+    other, names = zoned[0], quoted_list(table.name for table in without)
+    start = "" if without[0].time is None else shown_time(without[0].time[0])
+    fact = (
+        f"client {names}: the time stamps (the first is {start}) name no time zone, but those of "
+        f"client '{other.name}' are in {other.zone}, so they cannot be compared"
+    )
+    zones = {table.zone for table in zoned}
+    is_sure = len(zones) == 1 and other.zone != "UTC" and find_zone(other.zone) is not None
+    proposed = {table.name: other.zone if is_sure else "UTC" for table in without}
+    flag = quote(",".join(f"{name}={zone}" for name, zone in proposed.items()))
+    reason = "their clock is the same" if is_sure else "they are in UTC"
+    example = "UTC" if is_sure else "Europe/Berlin"
+    message = (
+        f"{fact}; pass --time-zone {flag} if {reason}, or the zone of their clock (such as "
+        f"{example}) in its place"
+    )
+    raise ReadingError(message, {"time_zone": proposed}) if is_sure else DataError(message)
 
 
 def _on_common_axis(

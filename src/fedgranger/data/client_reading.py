@@ -34,7 +34,7 @@ class ReadTable(NamedTuple):
     names: tuple[str, ...]
     values: np.ndarray
     time: np.ndarray | None
-    has_zone: bool
+    zone: str
     notes: tuple[str, ...]
     units: Mapping[str, str] = {}
 
@@ -62,7 +62,7 @@ def client_table(
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))
         notes.append(f"{source.where}: left out as asked for: {listed}")
-    found = ClientTable(client, read.names, read.values, read.time, read.has_zone, units=read.units)
+    found = ClientTable(client, read.names, read.values, read.time, read.zone, units=read.units)
     return found, notes
 
 
@@ -90,7 +90,7 @@ def read_columns(
             )
     if written.tag_column:
         return _read_long(source, table, options)
-    time, has_zone = None, False
+    time, zone = None, ""
     raw_time = None
     if table.time_name is not None:
         raw_time = table.take(where, table.time_name)
@@ -100,13 +100,13 @@ def read_columns(
     values = _numbers(source, table, sensors, raw_time, owners or {})
     notes = list(table.notes)
     if raw_time is not None and table.time_name is not None:
-        time, has_zone = to_times(where, table.time_name, raw_time, written)
+        time, zone = to_times(where, table.time_name, raw_time, written)
         time, values, more = order_rows(where, time, values, options.unordered, options.repeated)
         notes += more
-        check_order(where, table.time_name, time, has_zone=has_zone)
+        check_order(where, table.time_name, time, has_zone=bool(zone))
         time, more = move_to_full_steps(where, time, options.align_tolerance)
         notes += more
-    return ReadTable(tuple(sensors), values, time, has_zone, tuple(notes), table.units)
+    return ReadTable(tuple(sensors), values, time, zone, tuple(notes), table.units)
 
 
 def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
@@ -126,10 +126,10 @@ def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
     column = table.take(where, table.time_name)
     tags = table.take(where, written.tag_column).to_pylist()
     values = _numbers(source, table, [written.value_column], None, {})[:, 0]
-    time, has_zone = to_times(where, table.time_name, column, written)
+    time, zone = to_times(where, table.time_name, column, written)
     names, time, wide, notes = spread(where, tags, time, values, options.repeated)
     time, more = move_to_full_steps(where, time, options.align_tolerance)
-    return ReadTable(names, wide, time, has_zone, (*table.notes, *notes, *more))
+    return ReadTable(names, wide, time, zone, (*table.notes, *notes, *more))
 
 
 def _numbers(

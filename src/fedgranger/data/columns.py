@@ -22,6 +22,8 @@ FAR, NEAR = 10.0, 2.0
 RESET_DROP, RESET_LANDING, LEAST_RUN = 0.2, 0.05, 50
 """A reset falls by this share of the range, lands in the lowest share, after this many rows."""
 STILL_SHARE, STILL_WHILE_MOVING = 0.5, 0.25
+FROZEN_ROWS, FROZEN_TIMES, FROZEN_MOVING = 30, 20, 0.8
+"""A frozen run: at least this many rows, this many times any other run, changes elsewhere."""
 MADE_FOR_IT = re.compile(r"-?(9{2,}(\.(0|9+|25))?|32767\.0|65535\.0|2147483647\.0|4294967295\.0)")
 POWERS_OF_TWO = (-32768.0, -2147483648.0)
 CLOCK_NAME = re.compile(r"time|date|stamp|clock|epoch|index|^row|^unnamed|^sample(_?(no|nr|num))?$")
@@ -165,8 +167,7 @@ def longest_stand_still(column: np.ndarray) -> StandStill | None:
     """
     if len(column) < LEAST_ROWS:
         return None
-    edges = np.flatnonzero(np.concatenate([[True], column[1:] != column[:-1], [True]]))
-    lengths = np.diff(edges)
+    firsts, lengths = _runs(column)
     longest = int(np.argmax(lengths))
     rows, share = int(lengths[longest]), float(lengths[longest] / len(column))
     if share < STILL_SHARE:
@@ -174,5 +175,30 @@ def longest_stand_still(column: np.ndarray) -> StandStill | None:
         moves_else = (len(lengths) - 1) / others if others else 0.0
         if share < STILL_WHILE_MOVING or moves_else < STILL_SHARE:
             return None
-    first = int(edges[longest])
+    first = int(firsts[longest])
     return StandStill(float(column[first]), rows, first, share)
+
+
+def find_frozen(column: np.ndarray) -> StandStill | None:
+    """Find one long run of a value in a sensor that changes nearly always and never stands so long.
+
+    At its lowest or highest value a sensor is saturated or switched off, not frozen.
+    """
+    firsts, lengths = _runs(column)
+    if len(lengths) < LEAST_ROWS:
+        return None
+    longest = int(np.argmax(lengths))
+    rows, first = int(lengths[longest]), int(firsts[longest])
+    value, others = float(column[first]), np.delete(lengths, longest)
+    if rows < max(FROZEN_ROWS, FROZEN_TIMES * others.max()):
+        return None
+    is_extreme = value in (np.fmin.reduce(column), np.fmax.reduce(column))
+    if is_extreme or len(others) < FROZEN_MOVING * others.sum():
+        return None
+    return StandStill(value, rows, first, rows / len(column))
+
+
+def _runs(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First rows and lengths of the runs of one value; a missing sample is a run of its own."""
+    edges = np.flatnonzero(np.concatenate([[True], column[1:] != column[:-1], [True]]))
+    return edges[:-1], np.diff(edges)

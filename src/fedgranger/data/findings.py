@@ -17,8 +17,10 @@ from fedgranger.data.columns import (
     clock_step,
     find_code,
     find_counter,
+    find_frozen,
     longest_stand_still,
 )
+from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.treatment import ClientTable
 from fedgranger.data.unit_root import unit_root_test
 
@@ -41,7 +43,8 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: "code" (a number stands for a missing sample), "clock", "counter", "integrated"
-            (wanders without coming back), "slow" (may wander), "stuck", "missing" (lacks samples).
+            (wanders without coming back), "slow" (may wander), "stuck", "frozen" (stuck for
+            a while), "missing" (lacks samples).
         client: whose sensor it is.
         sensor: the column.
         rows: rows concerned.
@@ -127,7 +130,28 @@ def _examine_one(table: ClientTable, sensor: str, column: np.ndarray) -> list[Fi
         remedy = f"leave it out if it was stuck ({without})"
         place = {"rows": still.rows, "first_row": still.first_row, "value": still.value}
         found.append(_finding(table, sensor, "stuck", sentence, remedy, **place))
+        return found
+    if wandering is None or wandering.kind != "counter":  # a counter rests with its machine
+        found += _frozen(table, sensor, column)
     return found
+
+
+def _frozen(table: ClientTable, sensor: str, column: np.ndarray) -> list[Finding]:
+    run = find_frozen(column)
+    if run is None:
+        return []
+    last_row = run.first_row + run.rows - 1
+    when = ""
+    if table.time is not None:
+        first, last = shown_time(table.time[run.first_row]), shown_time(table.time[last_row])
+        when = f" ({first} to {last}{' UTC' if table.zone else ''})"
+    sentence = (
+        f"repeats {run.value:g} in {run.rows} rows, data rows {run.first_row + 1} to "
+        f"{last_row + 1}{when}, and else changes in nearly every row: it looks stuck for that time"
+    )
+    remedy = "if it was stuck, empty those cells and pass --missing mask"
+    place = {"rows": run.rows, "first_row": run.first_row, "value": run.value}
+    return [_finding(table, sensor, "frozen", sentence, remedy, **place)]
 
 
 def _wandering(table: ClientTable, sensor: str, column: np.ndarray) -> Finding | None:

@@ -44,7 +44,7 @@ def _time_zone(tables: list[ClientTable], plan: SensorPlan) -> str:
     named = plan.options.time_zone
     if named != "none" and "=" not in named:
         return named
-    return "UTC" if any(table.has_zone for table in tables) else ""
+    return "UTC" if any(table.zone for table in tables) else ""
 
 
 def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:

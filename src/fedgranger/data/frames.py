@@ -28,7 +28,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import finished_panel, read_panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
-from fedgranger.data.reading_remedies import Source, joined
+from fedgranger.data.reading_remedies import Source, explained, joined
 from fedgranger.data.sensor_preparation import NO_TREATMENTS
 from fedgranger.data.treatment import Treatment
 from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
@@ -178,7 +178,8 @@ def _read(
         try:
             loaded = _table(source, frames[name])
             zones.add(_zone(loaded))
-            table, more = client_table(source, name, loaded, options, left_out)
+            with explained(source):
+                table, more = client_table(source, name, loaded, options, left_out)
         except ReadingError as error:  # one sentence, but what all clients need
             refused.append(error)
             continue

@@ -137,6 +137,11 @@ def read_client(
         source = Source(f"client '{name}'", None, path, written)
         table, notes = read_client_table(source, name, tried, left_out)
         left_out.check()
+        if table.time is not None and table.time.dtype.kind == "M" and not table.zone:
+            notes.append(
+                f"client '{name}': the time stamps name no time zone and are taken as UTC; "
+                "if they are not, pass the zone of the clock, such as --time-zone Europe/Berlin"
+            )
         table = table._replace(is_alone=True)
         plan = plan_sensors([table], tried)
         plan.notes.extend(notes)
@@ -258,7 +263,7 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
             notes.append(f"client '{client}': left out as asked for: {listed}")
         kept = tuple(name for name in columns if name not in dropped[client])
         values = read.values[:, [place[name] for name in kept]]
-        tables.append(ClientTable(client, kept, values, read.time, read.has_zone, units=read.units))
+        tables.append(ClientTable(client, kept, values, read.time, read.zone, units=read.units))
     return tables, notes
 
 

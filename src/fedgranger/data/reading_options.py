@@ -102,7 +102,9 @@ class FileOptions(Options):
         "like, or a pattern with % (%d.%m.%Y %H:%M)",
     )
     time_zone: str = text(
-        "none", "zone of time stamps that name none, such as Europe/Berlin; none: taken as UTC"
+        "none",
+        "zone of time stamps that name none, such as Europe/Berlin, +01:00 or UTC; none: taken as "
+        "UTC where no client's stamps have a zone, else refused",
     )
     unordered: str = choice(
         "error", ("error", "sort"), '"error", or "sort" to put rows in the order of their times'

@@ -126,13 +126,17 @@ def _read_delimited(
     infer = arrow_csv.ConvertOptions(**convert)
     try:
         with arrow_csv.open_csv(path, read, parse, infer) as reader:
-            names = reader.schema.names
+            schema = reader.schema
+        names = schema.names
         named, _ = name_columns(names)
         input_checks.check_names(where, named)
         time_name = input_checks.find_time_column(where, named, written.time_column)
         kept = (time_name, written.tag_column, *input_checks.time_parts(named, str(time_name)))
+        stamps = _zoned_stamps(schema, time_name)
         typed = (name for name in names if name not in kept)
-        fixed = arrow_csv.ConvertOptions(column_types=dict.fromkeys(typed, pa.float64()), **convert)
+        types = dict.fromkeys(typed, pa.float64()) | stamps
+        infer = arrow_csv.ConvertOptions(column_types=stamps, **convert)
+        fixed = arrow_csv.ConvertOptions(column_types=types, **convert)
         try:
             with arrow_csv.open_csv(path, read, parse, fixed) as reader:
                 return _read_blocks(reader, path), names
@@ -151,6 +155,13 @@ def _read_delimited(
             f"{where}, data row {number}: expected {row.expected_columns} cells as in the "
             f"header, found {row.actual_columns}; give every row one cell per column"
         ) from error
+
+
+def _zoned_stamps(schema: pa.Schema, time_name: str | None) -> dict[str, pa.DataType]:
+    """The time column as text where it names a zone: as stamps arrow would keep UTC alone."""
+    kind = schema.field(time_name).type if time_name in schema.names else pa.null()
+    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return {str(time_name): pa.string()} if is_zoned else {}
 
 
 def _read_blocks(reader: arrow_csv.CSVStreamingReader, path: Path) -> pa.Table:

@@ -11,14 +11,15 @@ import pandas as pd
 import pyarrow as pa
 
 from fedgranger.data.cell_text import date_orders, is_known_date_format, parse_dates
+from fedgranger.data.day_and_month import decided_order, refuse_swapped
 from fedgranger.data.file_format import FileFormat
 from fedgranger.data.input_checks import PLAIN, decoded, is_numeric, is_text, parse_numbers, shown
+from fedgranger.data.time_zones import find_zone, written_zone
 from fedgranger.errors import ConfigError, DataError, ReadingError
 
 STAMP_RANGE = (np.datetime64("1678-01-01"), np.datetime64("2262-01-01"))
 """What int64 nanoseconds can hold, rounded to whole years."""
 DATE = re.compile(r"\s*\d{4}")
-ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
 UNIX = {"unix": "s", "unix-ms": "ms"}
 PROPOSED_ZONES = (
     "Europe/Berlin",
@@ -35,8 +36,8 @@ LONGEST_REPEAT = np.timedelta64(1, "h")
 
 def to_times(
     where: str, name: str, column: pa.ChunkedArray, written: FileFormat = PLAIN
-) -> tuple[np.ndarray, bool]:
-    """Return a time column as it is ordered, and whether its time stamps have a zone.
+) -> tuple[np.ndarray, str]:
+    """Return a time column as it is ordered, and the zone of its time stamps, "" without one.
 
     The times are int64, float64 or, in UTC where the zone is known, datetime64[ns].
 
@@ -56,12 +57,16 @@ def to_times(
             f"{place} {int(np.argmax(empty)) + 1}: the time is empty; fill it in or remove the row"
         )
     kind = column.type
-    has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+    zone = (kind.tz or "") if pa.types.is_timestamp(kind) else ""
     bad_row = None
     if is_text(kind) and parse_numbers(column.slice(0, 1), written)[1] is None:
         times, bad_row = parse_numbers(column, written)
     elif is_text(kind):
-        times, bad_row, has_zone = _parse_stamps(column.to_pylist(), written.date_format)
+        texts = column.to_pylist()
+        times, bad_row = _parse_stamps(texts, written.date_format)
+        zone = written_zone(place, texts) if bad_row is None else ""
+        if bad_row is None:
+            refuse_swapped(place, texts, times, written.date_format)
     elif pa.types.is_integer(kind):
         try:
             times = column.cast(pa.int64()).to_numpy()
@@ -78,11 +83,11 @@ def to_times(
     if bad_row is not None:
         raise _not_a_time(place, name, bad_row, column, written)
     if written.date_format in UNIX and times.dtype.kind in "if":
-        times, has_zone = _from_unix(times, UNIX[written.date_format]), True
+        times, zone = _from_unix(times, UNIX[written.date_format]), "UTC"
     times = _checked_times(place, times)
-    if written.time_zone and not has_zone:
-        return _from_local(place, times, written.time_zone), True
-    return times, has_zone
+    if written.time_zone and not zone:
+        return _from_local(place, times, written.time_zone), written.time_zone
+    return times, zone
 
 
 def _from_unix(times: np.ndarray, unit: str) -> np.ndarray:
@@ -104,6 +109,9 @@ def _not_a_time(
             f"(--date-format {orders[0]})",
             {"date_format": orders[0]},
         )
+    order, reason = decided_order(column.to_pylist(), orders) if orders else ("", "")
+    if order:
+        return ReadingError(f"{fact}: {reason} (--date-format {order})", {"date_format": order})
     if orders:
         return DataError(
             f"{fact}: column '{name}' can mean {orders[0]} or {orders[1]}; pass the right one of "
@@ -131,8 +139,8 @@ def _checked_times(place: str, times: np.ndarray) -> np.ndarray:
     return times
 
 
-def _parse_stamps(texts: list[str], date_format: str) -> tuple[np.ndarray, int | None, bool]:
-    """Time stamps, the first row that holds none, and whether they have a zone."""
+def _parse_stamps(texts: list[str], date_format: str) -> tuple[np.ndarray, int | None]:
+    """Time stamps, in UTC where they name a zone, and the first row that holds none."""
     if date_format != "iso":
         stamps = parse_dates(texts, date_format)
         is_bad = np.asarray(stamps.isna())
@@ -141,10 +149,9 @@ def _parse_stamps(texts: list[str], date_format: str) -> tuple[np.ndarray, int |
         # pandas takes "now" and "today" for stamps; a recorded time starts with its year
         is_bad = stamps.isna() | np.array([DATE.match(text) is None for text in texts])
     bad_row = int(np.argmax(is_bad)) if is_bad.any() else None
-    has_zone = any(ZONE.search(text) and ":" in text for text in texts)
     if stamps.tz is not None:
         stamps = stamps.tz_convert(None)
-    return stamps.to_numpy(), bad_row, has_zone
+    return stamps.to_numpy(), bad_row
 
 
 def _from_local(place: str, times: np.ndarray, zone: str) -> np.ndarray:
@@ -154,12 +161,12 @@ def _from_local(place: str, times: np.ndarray, zone: str) -> np.ndarray:
             f"{place.removesuffix(', data row')}: time_zone is '{zone}', but the times are "
             "numbers; leave --time-zone out"
         )
-    try:
-        known = zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+    known = find_zone(zone)
+    if known is None:
         raise ConfigError(
-            f"time_zone is '{zone}', which is no zone; pass one such as Europe/Berlin (--time-zone)"
-        ) from None
+            f"time_zone is '{zone}', which is no zone; pass one such as Europe/Berlin, +01:00 or "
+            "UTC (--time-zone)"
+        )
     try:
         local = pd.DatetimeIndex(times).tz_localize(known, ambiguous="infer")
     except ValueError as error:

@@ -52,7 +52,7 @@ class ClientTable(NamedTuple):
         sensors: names of the columns.
         values: (time, sensor), NaN where a sample is missing.
         time: strictly increasing; None when the rows are the time axis.
-        has_zone: the time stamps were written with a time zone.
+        zone: of the time stamps, by themselves or by the options; "" without one.
         is_alone: it is read at its own site, where options name a sensor without the client.
         treatment: what was done to the sensors.
         units: of sensors whose unit the file tells beside their names.
@@ -62,7 +62,7 @@ class ClientTable(NamedTuple):
     sensors: tuple[str, ...]
     values: np.ndarray
     time: np.ndarray | None
-    has_zone: bool = False
+    zone: str = ""
     is_alone: bool = False
     treatment: Treatment = NO_TREATMENT
     units: Mapping[str, str] = {}

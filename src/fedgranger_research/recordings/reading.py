@@ -104,8 +104,8 @@ def _by_column(
         rows = owners == unit
         here, time = f"{where}, unit '{unit}'", None
         if times is not None and table.time_name is not None:
-            time, has_zone = to_times(here, table.time_name, times.filter(pa.array(rows)))
-            check_order(here, table.time_name, time, has_zone=has_zone)
+            time, zone = to_times(here, table.time_name, times.filter(pa.array(rows)))
+            check_order(here, table.time_name, time, has_zone=bool(zone))
         arrays = {client: array[rows] for client, array in values.items()}
         if missing == "error":
             for client, array in arrays.items():

@@ -9,6 +9,7 @@ from fedgranger.data.columns import (
     clock_step,
     find_code,
     find_counter,
+    find_frozen,
     longest_stand_still,
 )
 
@@ -124,3 +125,38 @@ def test_stand_still():
     switch = np.repeat(np.tile([0.0, 1.0], 5), 30)
     assert longest_stand_still(switch) is None
     assert longest_stand_still(with_values(NOISE, np.nan, *range(100, 260))) is None
+
+
+def test_frozen_for_a_while():
+    """Less than a quarter of the rows, so that it does not count as standing still."""
+    found = find_frozen(with_values(NOISE, 0.5, *range(100, 140)))
+    assert found is not None
+    assert (found.value, found.rows, found.first_row) == (0.5, 40, 100)
+    assert find_frozen(with_values(NOISE, 0.5, *range(100, 129))) is None
+
+
+def held(rows):
+    return np.repeat(RNG.standard_normal(1 + 3000 // rows), rows)[:3000]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.clip(np.cumsum(RNG.standard_normal(3000)) / 20, 0, None),
+        with_values(np.abs(NOISE), 0.0, *range(100, 160)),
+        with_values(NOISE, 9.0, *range(100, 160)),
+        np.round(np.sin(np.arange(3000) / 200), 1),
+        np.round(np.cumsum(RNG.standard_normal(3000)) / 5),
+        (RNG.random(3000) < 0.01).astype(float),
+        np.repeat(RNG.standard_normal(40), RNG.geometric(0.01, 40)),
+        held(2),
+        held(60),
+        np.cumsum(RNG.integers(0, 2, 3000)).astype(float),
+        with_values(NOISE, np.nan, *range(100, 160)),
+        np.zeros(300),
+    ],
+    ids=["clipped", "off", "at its end", "slow and rounded", "rounded walk", "switch",
+         "set points", "held twice", "held long", "counter", "missing", "constant"],
+)  # fmt: skip
+def test_what_is_not_frozen(column):
+    assert find_frozen(column) is None

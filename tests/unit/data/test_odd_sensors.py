@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedgranger as fg
@@ -294,3 +295,30 @@ def test_codes_of_the_run_are_masked_in_new_data(tmp_path):
     told = monitor_message(monitor, new, np.arange(NUM_ROWS) == 0)
     np.testing.assert_array_equal(np.flatnonzero(~np.asarray(told.is_observed)), [60])
     assert np.abs(np.asarray(told.states)[50]).max() < 10  # of the sensors that are there
+
+
+def test_a_sensor_that_was_stuck_for_two_hours_is_named_and_used(tmp_path):
+    """240 of 8640 rows: `check` said that no sensor was stuck."""
+    rng = np.random.default_rng(5)
+    times = pd.date_range("2026-03-02", periods=8640, freq="30s")
+    for name in ("a", "b"):
+        data = pd.DataFrame(np.round(rng.standard_normal((8640, 2)), 2), columns=["x", "level"])
+        if name == "b":
+            data.loc[3600:3839, "level"] = 0.12
+        data.insert(0, "time", times)
+        data.to_csv(tmp_path / f"{name}.csv", index=False)
+    panel = fg.Panel.read(tmp_path)
+    assert kinds(panel) == [("frozen", "b", "level")]
+    assert (panel.findings[0].rows, panel.findings[0].first_row) == (240, 3601)
+    (note,) = panel.notes
+    for part in (
+        "client 'b': sensor 'level' repeats 0.12 in 240 rows, data rows 3601 to 3840",
+        "(2026-03-03T06:00:00 to 2026-03-03T07:59:30)",
+        "used as measured; if it was stuck, empty those cells and pass --missing mask",
+    ):
+        assert part in note
+    assert panel["b"].observed.all()
+    assert (panel["b"].values[3600:3840, 1] == 0.12).all()
+    shown = str(fg.check(tmp_path))
+    assert "repeats 0.12 in 240 rows" in shown
+    assert "none stuck" not in shown

@@ -367,14 +367,15 @@ def test_time_zones_become_utc(tmp_path, stamps):
     assert panel.notes == ()
 
 
-def test_zoned_parquet_and_plain_stamps_are_noted(tmp_path):
+def test_zoned_parquet_and_plain_stamps_are_refused(tmp_path):
     stamps = pd.date_range("2026-01-01", periods=3, freq="h", tz="Europe/Oslo")
     write_parquet(tmp_path / "a.parquet", time=pa.array(stamps), x=[1.0, 2.0, 4.0])
     fill(tmp_path, b="time,y\n2025-12-31 23:00:00,1\n2026-01-01 00:00:00,2\n2026-01-01 01:00,9\n")
-    panel = Panel.read(tmp_path)
+    refused(tmp_path, "client 'b': the time stamps", "2025-12-31T23:00:00", "b=Europe/Oslo")
+    panel = Panel.read(tmp_path, time_zone="b=UTC")
     assert panel.num_steps == 3
     assert panel.time[0] == np.datetime64("2025-12-31T23")
-    assert panel.notes == ("client 'b': time stamps without a time zone were taken as UTC",)
+    assert panel.notes == ()
 
 
 def test_dates_are_stamps(tmp_path):

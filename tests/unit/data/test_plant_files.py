@@ -126,9 +126,7 @@ INPUTS = {
     # worked at once
     "clean": Input(made.clean, "", same),
     "zones mixed": Input(made.zones_mixed, "", same),
-    "naive + zoned": Input(
-        made.naive_and_zoned, "", lambda p: (same(p), noted(p, "without a time zone"))
-    ),
+    "naive + zoned": Input(made.naive_and_zoned, "--time-zone condenser=UTC,turbine=UTC", same),
     "umlauts, spaces, .CSV": Input(made.umlauts_and_spaces, "", renamed),
     "BOM": Input(made.byte_order_mark, "", same),
     "epoch time": Input(made.epoch_time, "", lambda p: same(p, times=UNIX)),
