@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -179,3 +180,52 @@ def test_growing_files_are_followed(stamped, monkeypatch):
         json.loads((stamped / "run" / "incidents.jsonl").read_text().splitlines()[0]),
     ]
     assert alarms[0][0]["ranking"] == alarms[1]["ranking"]
+
+
+@pytest.fixture
+def zoned(stamped):
+    """The same stamps, written with the zone of a clock one hour ahead of UTC."""
+    for path in (stamped / "new").iterdir():
+        table = pd.read_csv(path)
+        clock = pd.to_datetime(table["time"]) + pd.Timedelta("1h")
+        table["time"] = clock.dt.strftime("%Y-%m-%dT%H:%M:%S+01:00")
+        table.to_csv(path, index=False)
+    return stamped
+
+
+def test_times_say_that_they_are_utc_where_the_data_have_a_zone(zoned):
+    run, data = zoned / "run", zoned / "new"
+    outcome = invoke(run, "--data", data)
+    assert re.search(r"alarm at step 20\d, 2026-03-01 03:2\d:00 UTC: b", outcome.output)
+    assert re.search(r"normal range at 2026-03-01 03:2\d:00 UTC \(step", outcome.output)
+    outcome = invoke(run, "--data", data, "--window", "2026-03-01T03:20/2026-03-01T04:00")
+    assert "window 2026-03-01T03:20/2026-03-01T04:00 UTC: b" in outcome.output
+    outcome = invoke(run, "--data", data, "--window", "2025-03-01/2025-03-02")
+    assert "06:39:00.000000000 UTC)" in " ".join(outcome.output.split())
+
+
+def test_times_without_a_zone_stay_as_they_are(stamped):
+    assert "UTC" not in invoke(stamped / "run", "--data", stamped / "new").output
+    options = ("--window", "2026-03-01T03:20/2026-03-01T04:00")
+    assert "UTC" not in invoke(stamped / "run", "--data", stamped / "new", *options).output
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_window_with_a_zone_is_the_same_window(zoned):
+    by = []
+    for window in (
+        "2026-03-01T03:20/2026-03-01T03:59",
+        "2026-03-01T04:20+01:00/2026-03-01T04:59+01:00",
+        "2026-03-01 03:20Z/2026-03-01 03:59Z",
+    ):
+        outcome = invoke(zoned / "run", "--data", zoned / "new", "--window", window, "--json")
+        assert outcome.exit_code == 0, outcome.output
+        by.append(json.loads(outcome.stdout)["windows"][0]["ranking"])
+    assert by[0] == by[1] == by[2]
+
+
+def test_a_window_with_a_zone_is_refused_where_the_data_have_none(stamped):
+    window = "2026-03-01T03:20Z/2026-03-01T03:59Z"
+    outcome = invoke(stamped / "run", "--data", stamped / "new", "--window", window)
+    assert outcome.exit_code == 2
+    assert "the times of the data have none" in " ".join(outcome.output.split())

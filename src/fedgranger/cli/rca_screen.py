@@ -14,13 +14,14 @@ from fedgranger.cli.console import out, print_line, print_note, print_warning
 from fedgranger.cli.json_output import print_json
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.rca_window import window_name, window_steps
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
 from fedgranger.data.frames import new_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import DataError
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
@@ -111,7 +112,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     """
     online = _online_analysis(analysis.result, analysis.asked)
     found: dict[int, Ranking] = {}
-    last, refused = None, ""
+    last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
     try:
         while True:
@@ -127,6 +128,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
             stop = panel.num_steps - 1
             if first < stop:
                 last, changed = panel.time[stop - 1], []
+                zone = " UTC" if panel.time_zone else ""
                 for alarm in online.feed(panel.slice(first, stop)):
                     known = found.get(alarm.step)
                     if known is None or known.first != alarm.ranking.first:
@@ -138,12 +140,12 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
             time.sleep(every)
     except KeyboardInterrupt:
         count = len(found)
-        print_line(f"followed to {last}: {count} alarm{'' if count == 1 else 's'}")
+        print_line(f"followed to {last}{zone}: {count} alarm{'' if count == 1 else 's'}")
         raise typer.Exit(ALARM if found else 0) from None
 
 
 def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
-    ranges = {text: _steps(text, panel) for text in windows}
+    ranges = {text: window_steps(text, panel) for text in windows}
     evidence = gather(result, panel)
     strengths = strength_matrix(result, evidence.clients)
     found = []
@@ -153,41 +155,12 @@ def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> lis
             strengths,
             edges=result.edges(),
             scorer=scorer,
-            name=f"window {text}",
+            name=window_name(text, panel),
             start=evidence.smoothed()[first - 1] if first else 1.0,
         )
         sensors = surprising_sensors(result, panel, slice(first, stop))
         found.append(with_sensors(ranking, sensors))
     return found
-
-
-def _steps(text: str, panel: Panel) -> tuple[int, int]:
-    """Step range of a window's text, which must lie inside the data."""
-    try:
-        if "/" in text:
-            kind = panel.time.dtype
-            ends = [
-                np.datetime64(part.strip()) if kind.kind == "M" else float(part)
-                for part in text.split("/", 1)
-            ]
-            if not panel.time[0] <= ends[0] <= ends[1]:
-                first, stop = -1, 0
-            else:
-                first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
-            stop += stop < panel.num_steps and bool(panel.time[stop] == ends[1])
-        else:
-            first, stop = (int(part) for part in text.split(":"))
-    except ValueError:
-        raise ConfigError(
-            f"--window '{text}' is neither steps such as 160:960 nor times such as "
-            f"{panel.time[0]}/{panel.time[-1]}"
-        ) from None
-    if not 0 <= first < stop <= panel.num_steps:
-        raise DataError(
-            f"--window '{text}' is not inside the data, which have steps 0:{panel.num_steps} "
-            f"({panel.time[0]}/{panel.time[-1]})"
-        )
-    return first, stop
 
 
 def _online_analysis(result: Result, asked: WatchOptions) -> OnlineAnalysis:
