@@ -229,3 +229,15 @@ def test_a_window_with_a_zone_is_refused_where_the_data_have_none(stamped):
     outcome = invoke(stamped / "run", "--data", stamped / "new", "--window", window)
     assert outcome.exit_code == 2
     assert "the times of the data have none" in " ".join(outcome.output.split())
+
+
+def test_a_calm_window_names_nobody(folders):
+    run = folders / "run"
+    outcome = invoke(run, "--data", folders / "calm", "--window", "100:200")
+    assert outcome.exit_code == 0
+    assert "window 100:200: no client left its normal range here" in outcome.output
+    assert "(first in" not in outcome.output
+    window = json.loads((run / "rca.json").read_text())["windows"][0]
+    assert window["evidence"][0].startswith("No client left its normal range in this window")
+    assert "<meter" not in (run / "report.html").read_text().split('id="root-cause"')[1]
+    assert "nobody: all calm" in invoke(run, "--history").output

@@ -98,8 +98,10 @@ def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
         return
     rows = []
     for entry in found:
-        first = entry["ranking"][0] if entry["is_defined"] else {}
-        cells = (entry["name"], first.get("client", "no ranking"), first.get("sensors") or "–")
+        is_calm = all(row.get("onset", 0) is None for row in entry["ranking"])
+        first = entry["ranking"][0] if entry["is_defined"] and not is_calm else {}
+        nobody = "nobody: all calm" if is_calm else "no ranking"
+        cells = (entry["name"], first.get("client", nobody), first.get("sensors") or "–")
         rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
     columns = ("analysed", "incident", "first suspect", "its sensors", "data")
     out.print(make_table(columns, rows, left=columns))

@@ -157,14 +157,21 @@ def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
         if not ranking.is_defined:
             print_line(ranking.evidence[0])
             continue
-        share = ranking.table["probability"].iloc[0]
-        sure = f" (first in {100 * share:.0f} % of resamples)" if np.isfinite(share) else ""
-        out.print(f"[bold]{escape(ranking.first)}[/]{sure}", soft_wrap=True)
+        out.print(_verdict(ranking), soft_wrap=True)
         out.print(_suspects(ranking, top))
         for sentence in ranking.evidence:
             print_line(f"  {sentence}")
         out.print()
     print_line(f"written to {path} and the report")
+
+
+def _verdict(ranking: Ranking) -> str:
+    """The main suspect and how often it leads; nobody where no client left its range."""
+    if ranking.is_calm:
+        return "no client left its normal range here"
+    share = ranking.table["probability"].iloc[0]
+    sure = f" (first in {100 * share:.0f} % of resamples)" if np.isfinite(share) else ""
+    return f"[bold]{escape(ranking.first)}[/]{sure}"
 
 
 def _suspects(ranking: Ranking, top: int) -> NarrowTable:

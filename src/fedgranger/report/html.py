@@ -178,8 +178,9 @@ def root_cause_view(found: Mapping[str, Any] | None) -> Section | None:
 
 
 def _window(window: Mapping[str, Any]) -> Section:
-    """Who started what is seen in one window; no ranking where none is defined."""
-    is_defined = window.get("is_defined") is not False
+    """Who started what is seen in one window; no ranking where none is defined or all is calm."""
+    is_calm = all(row.get("onset", 0) is None for row in window["ranking"])
+    is_defined = window.get("is_defined") is not False and not is_calm
     ranking = [
         {
             "name": str(row["client"]),
