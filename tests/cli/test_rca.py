@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.results import Result
-from tests.anomalies import made_panel, made_run
+from tests.anomalies import made_panel, made_run, slow_panel, slow_run
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,53 @@ def test_alarms_without_a_window(folders):
     assert found["windows"][0]["ranking"][0]["client"] == "b"
     assert len(found["windows"]) == 1
     outcome = invoke(folders / "run", "--data", folders / "calm")
-    assert "No client left its normal range" in outcome.output
+    assert "No alarm: no client surprised its model" in outcome.output
+    assert "no sensor strayed from its usual level" in outcome.output
+    assert outcome.exit_code == 0
+
+
+def test_a_slow_shift_is_no_all_clear(tmp_path):
+    """A lasting shift that comes slowly: no alarm, but it is said, written and on the page."""
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    slow_panel(600, seed=2, shift=-4.0, at=300).write(new)
+    outcome = invoke(run, "--data", new)
+    assert outcome.exit_code == 0, outcome.output
+    words = (
+        r"No alarm: .* But q\.s\d lay [34]\.\d+ s\.d\. below its usual level from 3\d\d to 5\d\d\."
+    )
+    assert re.search(words, " ".join(outcome.output.split()))
+    found = json.loads((run / "rca.json").read_text())
+    assert found["windows"] == []
+    first = found["excursions"][0]
+    assert {one["client"] for one in found["excursions"]} == {"q"}
+    assert 300 <= first["first"] < 360
+    assert first["size"] < -3
+    assert first["text"] in (run / "report.html").read_text()
+    outcome = invoke(run, "--data", new, "--window", "400:600", "--json")
+    assert {one["client"] for one in json.loads(outcome.stdout)["excursions"]} == {"q"}
+    outcome = invoke(run, "--data", new, "--window", "0:300")
+    assert "No sensor strayed from its usual level" in outcome.output
+
+
+def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    turns = iter((400, 500, 600))
+
+    def next_turn(_seconds):
+        stop = next(turns, None)
+        if stop is None:
+            raise KeyboardInterrupt
+        shutil.rmtree(new, ignore_errors=True)
+        slow_panel(600, seed=2, shift=-4.0, at=300).slice(0, stop).write(new)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.count("q.s1 lay") == 1
+    assert "0 alarms, strayed from their usual level: q.s1, q.s2, q.s3" in outcome.output
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from fedgranger.errors import DataError
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca.excursions import Levels, find_excursions, joined
 from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import surprising_sensors
@@ -63,24 +65,30 @@ def show_suspects(
     result, asked = analysis.result, analysis.asked
     with progress_report() as report, followed(report, analysis.data):
         panel = analysis.read()
+    levels = None
     if runtime == "flare":
         found = watch_simulated(result, panel, asked)
     elif window:
-        found = _given(result, panel, window, asked.scorer)
+        ranges = {text: window_steps(text, panel) for text in window}
+        found = _given(result, panel, ranges, asked.scorer)
+        levels = joined([find_excursions(result, panel.slice(*ends)) for ends in ranges.values()])
     else:
         found = _online(result, panel, asked)
-    text = _write(analysis, found)
+        levels = find_excursions(result, panel)
+    text = _write(analysis, found, levels)
     if json_output:
         typer.echo(text, nl=False)
     else:
-        print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE)
+        sentences = None if levels is None else levels.sentences(is_calm=not found)
+        print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE, sentences)
     if found and not window:
         raise typer.Exit(ALARM)
 
 
-def _write(analysis: Analysis, found: list[Ranking]) -> str:
+def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> str:
     """Write the analysis, the history of incidents and the report; return the analysis' text."""
-    run, text = analysis.run, rankings_text(analysis.asked.scorer, found)
+    excursions = None if levels is None else [one.to_mapping() for one in levels.found]
+    run, text = analysis.run, rankings_text(analysis.asked.scorer, found, excursions)
     write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
     add_incidents(run, str(analysis.data), found)
     write_run_report(run / "report.html", analysis.result, run)
@@ -114,6 +122,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     """
     online = _online_analysis(analysis.result, analysis.asked)
     found: dict[int, Ranking] = {}
+    strayed: set[str] = set()
     last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
     try:
@@ -136,18 +145,26 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
                     if known is None or known.first != alarm.ranking.first:
                         changed.append(alarm.ranking)
                     found[alarm.step] = alarm.ranking
-                _write(analysis, list(found.values()))
-                if changed:
-                    print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE)
+                levels = find_excursions(analysis.result, panel.slice(0, stop))
+                _write(analysis, list(found.values()), levels)
+                new = [one for one in levels.found if one.name not in strayed]
+                strayed |= {one.name for one in new}
+                if changed or new:
+                    sentences = levels._replace(found=new).sentences(is_calm=False) if new else []
+                    print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE, sentences)
             time.sleep(every)
     except KeyboardInterrupt:
         count = len(found)
-        print_line(f"followed to {last}{zone}: {count} alarm{'' if count == 1 else 's'}")
+        words = f"{count} alarm{'' if count == 1 else 's'}"
+        if strayed:
+            words += f", strayed from their usual level: {', '.join(sorted(strayed))}"
+        print_line(f"followed to {last}{zone}: {words}")
         raise typer.Exit(ALARM if found else 0) from None
 
 
-def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
-    ranges = {text: window_steps(text, panel) for text in windows}
+def _given(
+    result: Result, panel: Panel, ranges: Mapping[str, tuple[int, int]], scorer: str
+) -> list[Ranking]:
     evidence = gather(result, panel)
     strengths = strength_matrix(result, evidence.clients)
     found = []

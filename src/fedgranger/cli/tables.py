@@ -33,6 +33,11 @@ LESS_NEEDED = ("delay", "ci_low", "ci_high", "strength", "p_value", "q_value")
 """Columns that a narrow terminal leaves out, first of all the first; is_edge stays."""
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
+NO_ALARM = (
+    "No alarm: no client left its normal range from one step to the next. Whether a sensor's level "
+    "has slowly shifted is not looked at between parties."
+)
+
 
 def headline(result: Result) -> str:
     """How many edges were found, at what level, by which test and why; or why none was tested."""
@@ -148,10 +153,15 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
     return make_table(("client", "messages", "up", "down", "refused", "repeated"), rows)
 
 
-def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
-    """Every ranking of suspects with its evidence, and where they were written."""
-    if not found:
-        out.print("No client left its normal range: nothing to explain.")
+def print_rankings(
+    found: Sequence[Ranking], top: int, path: Path, levels: Sequence[str] | None = None
+) -> None:
+    """Every ranking of suspects with its evidence, and where they were written.
+
+    Then the sentences on the sensors' levels, which nobody looks at between parties.
+    """
+    if not found and levels is None:
+        print_line(NO_ALARM)
     for ranking in found:
         out.print(f"[bold]{escape(ranking.name)}[/]: ", end="")
         if not ranking.is_defined:
@@ -162,6 +172,8 @@ def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
         for sentence in ranking.evidence:
             print_line(f"  {sentence}")
         out.print()
+    for sentence in levels or ():
+        print_line(sentence)
     print_line(f"written to {path} and the report")
 
 

@@ -108,9 +108,16 @@ def read_rankings(text: str) -> list[Ranking]:
     return found
 
 
-def rankings_text(scorer: str, rankings: Sequence[Ranking]) -> str:
-    """The text of `rca.json`."""
-    content = {"scorer": scorer, "windows": [ranking.to_mapping() for ranking in rankings]}
+def rankings_text(
+    scorer: str,
+    rankings: Sequence[Ranking],
+    excursions: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """The text of `rca.json`; `excursions` of sensors are known in one process only."""
+    windows = [ranking.to_mapping() for ranking in rankings]
+    content: dict[str, Any] = {"scorer": scorer, "windows": windows}
+    if excursions is not None:
+        content["excursions"] = list(excursions)
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

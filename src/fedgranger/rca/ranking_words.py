@@ -10,10 +10,7 @@ from fedgranger.rca.evidence import Evidence
 CLEAR_SHARE = 0.1
 FEWEST_STEPS = 5
 """Resamples of fewer steps are all alike, which says nothing about how sure a ranking is."""
-CALM = (
-    "No client left its normal range in this window, so the order of the clients is chance more "
-    "than a finding."
-)
+CALM = "No client left its normal range in this window: what follows may be ordinary scatter."
 
 
 def sentences(
