@@ -35,6 +35,8 @@ class Monitor:
         observation_matrix: C of the local model, in the units of `model_scale`; None in runs of
             older versions, where a row that lacks a sensor is missing.
         measurement_cov: R, likewise.
+        levels: (3, sensor): how the sensors' levels scatter (`client/usual_levels.py`); None in
+            runs of older versions.
     """
 
     sensors: tuple[str, ...]
@@ -50,6 +52,7 @@ class Monitor:
     treatment: Treatment = NO_TREATMENT
     observation_matrix: np.ndarray | None = None
     measurement_cov: np.ndarray | None = None
+    levels: np.ndarray | None = None
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """One array per field; of names arrays of text."""
@@ -62,7 +65,7 @@ class Monitor:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Monitor:
         """Undo `to_arrays`."""
-        later = ("observation_matrix", "measurement_cov")
+        later = ("observation_matrix", "measurement_cov", "levels")
         names = (name for name in _monitor_fields() if name in arrays or name not in later)
         parts: dict[str, Any] = {name: arrays[name] for name in names}
         parts["sensors"] = tuple(parts["sensors"].tolist())

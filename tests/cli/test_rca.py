@@ -2,15 +2,17 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.results import Result
-from tests.anomalies import made_panel, made_run
+from tests.anomalies import made_panel, made_run, slow_panel, slow_run
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,53 @@ def test_alarms_without_a_window(folders):
     assert found["windows"][0]["ranking"][0]["client"] == "b"
     assert len(found["windows"]) == 1
     outcome = invoke(folders / "run", "--data", folders / "calm")
-    assert "No client left its normal range" in outcome.output
+    assert "No alarm: no client surprised its model" in outcome.output
+    assert "no sensor strayed from its usual level" in outcome.output
+    assert outcome.exit_code == 0
+
+
+def test_a_slow_shift_is_no_all_clear(tmp_path):
+    """A lasting shift that comes slowly: no alarm, but it is said, written and on the page."""
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    slow_panel(600, seed=2, shift=-4.0, at=300).write(new)
+    outcome = invoke(run, "--data", new)
+    assert outcome.exit_code == 0, outcome.output
+    words = (
+        r"No alarm: .* But q\.s\d lay [34]\.\d+ s\.d\. below its usual level from 3\d\d to 5\d\d\."
+    )
+    assert re.search(words, " ".join(outcome.output.split()))
+    found = json.loads((run / "rca.json").read_text())
+    assert found["windows"] == []
+    first = found["excursions"][0]
+    assert {one["client"] for one in found["excursions"]} == {"q"}
+    assert 300 <= first["first"] < 360
+    assert first["size"] < -3
+    assert first["text"] in (run / "report.html").read_text()
+    outcome = invoke(run, "--data", new, "--window", "400:600", "--json")
+    assert {one["client"] for one in json.loads(outcome.stdout)["excursions"]} == {"q"}
+    outcome = invoke(run, "--data", new, "--window", "0:300")
+    assert "No sensor strayed from its usual level" in outcome.output
+
+
+def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    turns = iter((400, 500, 600))
+
+    def next_turn(_seconds):
+        stop = next(turns, None)
+        if stop is None:
+            raise KeyboardInterrupt
+        shutil.rmtree(new, ignore_errors=True)
+        slow_panel(600, seed=2, shift=-4.0, at=300).slice(0, stop).write(new)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.count("q.s1 lay") == 1
+    assert "0 alarms, strayed from their usual level: q.s1, q.s2, q.s3" in outcome.output
 
 
 @pytest.mark.parametrize(
@@ -179,3 +227,64 @@ def test_growing_files_are_followed(stamped, monkeypatch):
         json.loads((stamped / "run" / "incidents.jsonl").read_text().splitlines()[0]),
     ]
     assert alarms[0][0]["ranking"] == alarms[1]["ranking"]
+
+
+@pytest.fixture
+def zoned(stamped):
+    """The same stamps, written with the zone of a clock one hour ahead of UTC."""
+    for path in (stamped / "new").iterdir():
+        table = pd.read_csv(path)
+        clock = pd.to_datetime(table["time"]) + pd.Timedelta("1h")
+        table["time"] = clock.dt.strftime("%Y-%m-%dT%H:%M:%S+01:00")
+        table.to_csv(path, index=False)
+    return stamped
+
+
+def test_times_say_that_they_are_utc_where_the_data_have_a_zone(zoned):
+    run, data = zoned / "run", zoned / "new"
+    outcome = invoke(run, "--data", data)
+    assert re.search(r"alarm at step 20\d, 2026-03-01 03:2\d:00 UTC: b", outcome.output)
+    assert re.search(r"normal range at 2026-03-01 03:2\d:00 UTC \(step", outcome.output)
+    outcome = invoke(run, "--data", data, "--window", "2026-03-01T03:20/2026-03-01T04:00")
+    assert "window 2026-03-01T03:20/2026-03-01T04:00 UTC: b" in outcome.output
+    outcome = invoke(run, "--data", data, "--window", "2025-03-01/2025-03-02")
+    assert "06:39:00.000000000 UTC)" in " ".join(outcome.output.split())
+
+
+def test_times_without_a_zone_stay_as_they_are(stamped):
+    assert "UTC" not in invoke(stamped / "run", "--data", stamped / "new").output
+    options = ("--window", "2026-03-01T03:20/2026-03-01T04:00")
+    assert "UTC" not in invoke(stamped / "run", "--data", stamped / "new", *options).output
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_window_with_a_zone_is_the_same_window(zoned):
+    by = []
+    for window in (
+        "2026-03-01T03:20/2026-03-01T03:59",
+        "2026-03-01T04:20+01:00/2026-03-01T04:59+01:00",
+        "2026-03-01 03:20Z/2026-03-01 03:59Z",
+    ):
+        outcome = invoke(zoned / "run", "--data", zoned / "new", "--window", window, "--json")
+        assert outcome.exit_code == 0, outcome.output
+        by.append(json.loads(outcome.stdout)["windows"][0]["ranking"])
+    assert by[0] == by[1] == by[2]
+
+
+def test_a_window_with_a_zone_is_refused_where_the_data_have_none(stamped):
+    window = "2026-03-01T03:20Z/2026-03-01T03:59Z"
+    outcome = invoke(stamped / "run", "--data", stamped / "new", "--window", window)
+    assert outcome.exit_code == 2
+    assert "the times of the data have none" in " ".join(outcome.output.split())
+
+
+def test_a_calm_window_names_nobody(folders):
+    run = folders / "run"
+    outcome = invoke(run, "--data", folders / "calm", "--window", "100:200")
+    assert outcome.exit_code == 0
+    assert "window 100:200: no client left its normal range here" in outcome.output
+    assert "(first in" not in outcome.output
+    window = json.loads((run / "rca.json").read_text())["windows"][0]
+    assert window["evidence"][0].startswith("No client left its normal range in this window")
+    assert "<meter" not in (run / "report.html").read_text().split('id="root-cause"')[1]
+    assert "nobody: all calm" in invoke(run, "--history").output

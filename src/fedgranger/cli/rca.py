@@ -70,7 +70,8 @@ def rca(
 ) -> None:
     """Rank the clients by how likely they started an anomaly, with the evidence.
 
-    Exit status 4: an alarm was raised (without --window).
+    Exit status 4: an alarm was raised (without --window). Sensors that strayed from their usual
+    level without an alarm are named, and the status is 0.
     """
     options = NewDataOptions.from_mapping(given)
     asked = WatchOptions(**{name: getattr(options, name) for name in WatchOptions.names()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,15 +15,17 @@ from fedgranger.cli.console import out, print_line, print_note, print_warning
 from fedgranger.cli.json_output import print_json
 from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.rca_window import window_name, window_steps
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import DataError
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca.excursions import Levels, find_excursions, joined
 from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import panel_for, surprising_sensors
@@ -60,24 +63,30 @@ def show_suspects(
     result, asked = analysis.result, analysis.asked
     with progress_report() as report, followed(report, analysis.data):
         panel = analysis.read()
+    levels = None
     if runtime == "flare":
         found = watch_simulated(result, panel, asked)
     elif window:
-        found = _given(result, panel, window, asked.scorer)
+        ranges = {text: window_steps(text, panel) for text in window}
+        found = _given(result, panel, ranges, asked.scorer)
+        levels = joined([find_excursions(result, panel.slice(*ends)) for ends in ranges.values()])
     else:
         found = _online(result, panel, asked)
-    text = _write(analysis, found)
+        levels = find_excursions(result, panel)
+    text = _write(analysis, found, levels)
     if json_output:
         typer.echo(text, nl=False)
     else:
-        print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE)
+        sentences = None if levels is None else levels.sentences(is_calm=not found)
+        print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE, sentences)
     if found and not window:
         raise typer.Exit(ALARM)
 
 
-def _write(analysis: Analysis, found: list[Ranking]) -> str:
+def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> str:
     """Write the analysis, the history of incidents and the report; return the analysis' text."""
-    run, text = analysis.run, rankings_text(analysis.asked.scorer, found)
+    excursions = None if levels is None else [one.to_mapping() for one in levels.found]
+    run, text = analysis.run, rankings_text(analysis.asked.scorer, found, excursions)
     write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
     add_incidents(run, str(analysis.data), found)
     write_run_report(run / "report.html", analysis.result, run)
@@ -95,8 +104,10 @@ def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
         return
     rows = []
     for entry in found:
-        first = entry["ranking"][0] if entry["is_defined"] else {}
-        cells = (entry["name"], first.get("client", "no ranking"), first.get("sensors") or "–")
+        is_calm = all(row.get("onset", 0) is None for row in entry["ranking"])
+        first = entry["ranking"][0] if entry["is_defined"] and not is_calm else {}
+        nobody = "nobody: all calm" if is_calm else "no ranking"
+        cells = (entry["name"], first.get("client", nobody), first.get("sensors") or "–")
         rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
     columns = ("analysed", "incident", "first suspect", "its sensors", "data")
     out.print(make_table(columns, rows, left=columns))
@@ -109,7 +120,8 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     """
     online = _online_analysis(analysis.result, analysis.asked)
     found: dict[int, Ranking] = {}
-    last, refused = None, ""
+    strayed: set[str] = set()
+    last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
     try:
         while True:
@@ -125,23 +137,32 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
             stop = panel.num_steps - 1
             if first < stop:
                 last, changed = panel.time[stop - 1], []
+                zone = " UTC" if panel.time_zone else ""
                 for alarm in online.feed(panel.slice(first, stop)):
                     known = found.get(alarm.step)
                     if known is None or known.first != alarm.ranking.first:
                         changed.append(alarm.ranking)
                     found[alarm.step] = alarm.ranking
-                _write(analysis, list(found.values()))
-                if changed:
-                    print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE)
+                levels = find_excursions(analysis.result, panel.slice(0, stop))
+                _write(analysis, list(found.values()), levels)
+                new = [one for one in levels.found if one.name not in strayed]
+                strayed |= {one.name for one in new}
+                if changed or new:
+                    sentences = levels._replace(found=new).sentences(is_calm=False) if new else []
+                    print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE, sentences)
             time.sleep(every)
     except KeyboardInterrupt:
         count = len(found)
-        print_line(f"followed to {last}: {count} alarm{'' if count == 1 else 's'}")
+        words = f"{count} alarm{'' if count == 1 else 's'}"
+        if strayed:
+            words += f", strayed from their usual level: {', '.join(sorted(strayed))}"
+        print_line(f"followed to {last}{zone}: {words}")
         raise typer.Exit(ALARM if found else 0) from None
 
 
-def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> list[Ranking]:
-    ranges = {text: _steps(text, panel) for text in windows}
+def _given(
+    result: Result, panel: Panel, ranges: Mapping[str, tuple[int, int]], scorer: str
+) -> list[Ranking]:
     evidence = gather(result, panel)
     strengths = strength_matrix(result, evidence.clients)
     found = []
@@ -151,41 +172,12 @@ def _given(result: Result, panel: Panel, windows: list[str], scorer: str) -> lis
             strengths,
             edges=result.edges(),
             scorer=scorer,
-            name=f"window {text}",
+            name=window_name(text, panel),
             start=evidence.smoothed()[first - 1] if first else 1.0,
         )
         sensors = surprising_sensors(result, panel, slice(first, stop))
         found.append(with_sensors(ranking, sensors))
     return found
-
-
-def _steps(text: str, panel: Panel) -> tuple[int, int]:
-    """Step range of a window's text, which must lie inside the data."""
-    try:
-        if "/" in text:
-            kind = panel.time.dtype
-            ends = [
-                np.datetime64(part.strip()) if kind.kind == "M" else float(part)
-                for part in text.split("/", 1)
-            ]
-            if not panel.time[0] <= ends[0] <= ends[1]:
-                first, stop = -1, 0
-            else:
-                first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
-            stop += stop < panel.num_steps and bool(panel.time[stop] == ends[1])
-        else:
-            first, stop = (int(part) for part in text.split(":"))
-    except ValueError:
-        raise ConfigError(
-            f"--window '{text}' is neither steps such as 160:960 nor times such as "
-            f"{panel.time[0]}/{panel.time[-1]}"
-        ) from None
-    if not 0 <= first < stop <= panel.num_steps:
-        raise DataError(
-            f"--window '{text}' is not inside the data, which have steps 0:{panel.num_steps} "
-            f"({panel.time[0]}/{panel.time[-1]})"
-        )
-    return first, stop
 
 
 def _online_analysis(result: Result, asked: WatchOptions) -> OnlineAnalysis:

@@ -33,6 +33,11 @@ LESS_NEEDED = ("delay", "ci_low", "ci_high", "strength", "p_value", "q_value")
 """Columns that a narrow terminal leaves out, first of all the first; is_edge stays."""
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
+NO_ALARM = (
+    "No alarm: no client left its normal range from one step to the next. Whether a sensor's level "
+    "has slowly shifted is not looked at between parties."
+)
+
 
 def headline(result: Result) -> str:
     """How many edges were found, at what level, by which test and why; or why none was tested."""
@@ -148,23 +153,37 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
     return make_table(("client", "messages", "up", "down", "refused", "repeated"), rows)
 
 
-def print_rankings(found: Sequence[Ranking], top: int, path: Path) -> None:
-    """Every ranking of suspects with its evidence, and where they were written."""
-    if not found:
-        out.print("No client left its normal range: nothing to explain.")
+def print_rankings(
+    found: Sequence[Ranking], top: int, path: Path, levels: Sequence[str] | None = None
+) -> None:
+    """Every ranking of suspects with its evidence, and where they were written.
+
+    Then the sentences on the sensors' levels, which nobody looks at between parties.
+    """
+    if not found and levels is None:
+        print_line(NO_ALARM)
     for ranking in found:
         out.print(f"[bold]{escape(ranking.name)}[/]: ", end="")
         if not ranking.is_defined:
             print_line(ranking.evidence[0])
             continue
-        share = ranking.table["probability"].iloc[0]
-        sure = f" (first in {100 * share:.0f} % of resamples)" if np.isfinite(share) else ""
-        out.print(f"[bold]{escape(ranking.first)}[/]{sure}", soft_wrap=True)
+        out.print(_verdict(ranking), soft_wrap=True)
         out.print(_suspects(ranking, top))
         for sentence in ranking.evidence:
             print_line(f"  {sentence}")
         out.print()
+    for sentence in levels or ():
+        print_line(sentence)
     print_line(f"written to {path} and the report")
+
+
+def _verdict(ranking: Ranking) -> str:
+    """The main suspect and how often it leads; nobody where no client left its range."""
+    if ranking.is_calm:
+        return "no client left its normal range here"
+    share = ranking.table["probability"].iloc[0]
+    sure = f" (first in {100 * share:.0f} % of resamples)" if np.isfinite(share) else ""
+    return f"[bold]{escape(ranking.first)}[/]{sure}"
 
 
 def _suspects(ranking: Ranking, top: int) -> NarrowTable:

@@ -15,6 +15,7 @@ from fedgranger.client.present_sensors import (
     sensor_model,
 )
 from fedgranger.client.state_noise import state_readout
+from fedgranger.client.usual_levels import usual_levels
 from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.psd import project
@@ -77,6 +78,7 @@ def fit_monitor(client: ClientData, starts: np.ndarray, model: LocalModel) -> Mo
         client.treatment,
         sensors.observation_matrix,
         sensors.measurement_cov,
+        usual_levels((client.values - centre) / scale, client.observed),
     )
 
 

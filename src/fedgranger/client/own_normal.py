@@ -27,6 +27,12 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.client.monitor_fit import energy_of, fit_monitor
 from fedgranger.client.present_sensors import fill_partial
 from fedgranger.client.season import apply_season
+from fedgranger.client.usual_levels import (
+    Stretch,
+    level_limits,
+    moving_levels,
+    unusual_stretches,
+)
 from fedgranger.data.panel import ClientData, sensor_columns, step_lengths
 from fedgranger.data.time_axis import interval_text
 from fedgranger.data.treatment import NO_TREATMENT, treat_columns
@@ -67,9 +73,7 @@ class OwnNormal(NamedTuple):
                 is of another kind.
         """
         with threadpool_limits(1):  # the same sums at every site
-            client = treat(self.monitor, client, starts)
-            if self.season is not None:
-                client = apply_season(self.season, client, time)
+            client = self._prepared(client, time, starts)
             return monitor_message(self.monitor, client, starts, skip)
 
     def sensor_surprise(
@@ -80,15 +84,37 @@ class OwnNormal(NamedTuple):
         NaN for a step without a predecessor, and where the sensor is missing.
         """
         with threadpool_limits(1):
-            client = treat(self.monitor, client, starts)
-            if self.season is not None:
-                client = apply_season(self.season, client, time)
+            client = self._prepared(client, time, starts)
             seen = _standardised(self.monitor, client, starts)
         regression = self.monitor.regression
         errors = seen.z - seen.previous @ regression[:-1] - regression[-1]
         usual = np.diag(np.linalg.inv(self.monitor.precision))
         is_known = seen.follows[:, None] & seen.observed
         return np.where(is_known, errors**2 / usual, np.nan)[skip:]
+
+    def unusual_levels(
+        self, client: ClientData, time: np.ndarray, starts: np.ndarray
+    ) -> tuple[list[Stretch], int]:
+        """Where sensors strayed from their usual level, and how many were looked at.
+
+        The columns are those of the monitor. A differenced sensor has no level; of others there
+        may be too few samples, here or in training.
+        """
+        monitor, client = self.monitor, self._prepared(client, time, starts)
+        columns = sensor_columns(client, monitor.sensors)
+        z = (client.values[:, columns] - monitor.centre) / monitor.scale
+        observed = client.observed[:, columns] & ~np.isin(
+            np.array(monitor.sensors), np.array(monitor.treatment.differenced, dtype=np.str_)
+        )
+        limits = level_limits(monitor.levels, len(monitor.sensors), len(z))
+        has_level = ~np.isnan(moving_levels(z, observed)).all(axis=0)
+        num_judged = int((has_level & np.isfinite(limits)).sum())
+        return unusual_stretches(z, observed, limits), num_judged
+
+    def _prepared(self, client: ClientData, time: np.ndarray, starts: np.ndarray) -> ClientData:
+        """New data treated like those of training, what repeats taken out."""
+        client = treat(self.monitor, client, starts)
+        return client if self.season is None else apply_season(self.season, client, time)
 
     def most_surprising(self, energy: np.ndarray) -> list[tuple[str, float]]:
         """The sensors with the largest mean of `sensor_surprise` over some steps, and that mean."""

@@ -85,6 +85,8 @@ class Alarms:
         messages: Mapping[str, Report | MonitorMessage],
         starts: np.ndarray,
         times: np.ndarray | None = None,
+        *,
+        is_utc: bool = False,
     ) -> list[Alarm]:
         """Take the messages of the next steps; return the alarms under way at any of them.
 
@@ -92,8 +94,9 @@ class Alarms:
             messages: every client's, about the same steps; a client without one was not observed.
             starts: steps that do not follow their predecessor.
             times: of the steps, for the words of a ranking.
+            is_utc: these are UTC, because the data named a zone.
         """
-        evidence = replace(self._examine(messages, starts), times=times)
+        evidence = replace(self._examine(messages, starts), times=times, is_utc=is_utc)
         found: list[Alarm] = []
         smoothed = evidence.smoothed(self._memory)
         before = np.concatenate([self._memory[None], smoothed[:-1]])

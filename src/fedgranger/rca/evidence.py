@@ -45,6 +45,7 @@ class Evidence:
         without: [t, m, n], energy left at m when n's contribution is taken out.
         threshold: upper end of each client's normal range of smoothed surprise.
         times: of the steps, where they are known.
+        is_utc: clock times are UTC, because the data named a zone.
     """
 
     clients: tuple[str, ...]
@@ -55,6 +56,7 @@ class Evidence:
     without: np.ndarray
     threshold: np.ndarray
     times: np.ndarray | None = None
+    is_utc: bool = False
 
     def steps(self, chosen: slice | np.ndarray) -> Evidence:
         """The chosen steps only."""
@@ -65,7 +67,7 @@ class Evidence:
         """The clock time of a step, empty where the steps have none."""
         if self.times is None or self.times.dtype.kind != "M":
             return ""
-        return str(self.times[step].astype("datetime64[s]")).replace("T", " ")
+        return clock_text(self.times[step], is_utc=self.is_utc)
 
     def smoothed(self, start: np.ndarray | float = 1.0) -> np.ndarray:
         """Smoothed surprise per step and client, to be compared with `threshold`."""
@@ -74,6 +76,16 @@ class Evidence:
     def __len__(self) -> int:
         """Number of steps."""
         return len(self.surprise)
+
+
+def clock_text(time: np.datetime64, *, is_utc: bool) -> str:
+    """A time stamp to the second, and that it is UTC where that is known.
+
+    Example:
+        >>> clock_text(np.datetime64("2026-03-05T07:02:00"), is_utc=True)
+        '2026-03-05 07:02:00 UTC'
+    """
+    return str(time.astype("datetime64[s]")).replace("T", " ") + (" UTC" if is_utc else "")
 
 
 def stack_reports(reference: Reference, messages: Mapping[str, Report | MonitorMessage]) -> Report:

@@ -62,7 +62,8 @@ def gather(result: Result, data: Any, **reading: Any) -> Evidence:
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))
     reports = stack_reports(reference, _reports(normals, panel, starts))
-    return combine(reference, reports, _thresholds(normals), starts, panel.time)
+    evidence = combine(reference, reports, _thresholds(normals), starts, panel.time)
+    return replace(evidence, is_utc=bool(panel.time_zone))
 
 
 def panel_for(result: Result, data: Any, reading: Mapping[str, Any]) -> Panel:
@@ -187,7 +188,9 @@ class OnlineAnalysis:
         self._keep_energy(whole, starts, past)
         found = [
             alarm._replace(ranking=with_sensors(alarm.ranking, self._sensors(alarm)))
-            for alarm in self._alarms.feed(messages, starts[past:], new.time)
+            for alarm in self._alarms.feed(
+                messages, starts[past:], new.time, is_utc=bool(panel.time_zone)
+            )
         ]
         self._seen += new.num_steps
         return found

@@ -13,6 +13,7 @@ import pandas as pd
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
 from fedgranger.rca.evidence import Evidence
+from fedgranger.rca.ranking_words import FEWEST_STEPS, sentences
 from fedgranger.rca.scorers import (
     HORIZON,
     LEAST_UNEXPLAINED,
@@ -24,9 +25,6 @@ from fedgranger.rca.scorers import (
 
 DRAWS = 400
 TEXT_COLUMNS = ("client", "explained_by", "sensors")
-CLEAR_SHARE = 0.1
-FEWEST_STEPS = 5
-"""Resamples of fewer steps are all alike, which says nothing about how sure a ranking is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,11 @@ class Ranking:
         """The main suspect."""
         return str(self.table["client"].iloc[0])
 
+    @property
+    def is_calm(self) -> bool:
+        """No client left its normal range."""
+        return bool(np.isnan(self.table["onset"].to_numpy()).all())
+
     def to_mapping(self) -> dict[str, Any]:
         """Plain values for `rca.json`."""
         rows = [
@@ -80,7 +83,8 @@ def with_sensors(ranking: Ranking, sensors: Mapping[str, Sequence[tuple[str, flo
     evidence = list(ranking.evidence)
     if ranking.is_defined and words.get(ranking.first):
         text = words[ranking.first]
-        evidence.insert(1, f"Its most surprising sensors, × their usual energy: {text}.")
+        place = 2 if ranking.is_calm else 1
+        evidence.insert(place, f"Its most surprising sensors, × their usual energy: {text}.")
     table = ranking.table.assign(sensors=column)
     return replace(ranking, table=table, evidence=tuple(evidence))
 
@@ -104,9 +108,16 @@ def read_rankings(text: str) -> list[Ranking]:
     return found
 
 
-def rankings_text(scorer: str, rankings: Sequence[Ranking]) -> str:
-    """The text of `rca.json`."""
-    content = {"scorer": scorer, "windows": [ranking.to_mapping() for ranking in rankings]}
+def rankings_text(
+    scorer: str,
+    rankings: Sequence[Ranking],
+    excursions: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """The text of `rca.json`; `excursions` of sensors are known in one process only."""
+    windows = [ranking.to_mapping() for ranking in rankings]
+    content: dict[str, Any] = {"scorer": scorer, "windows": windows}
+    if excursions is not None:
+        content["excursions"] = list(excursions)
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -168,7 +179,7 @@ def rank(
     )
     table = table.sort_values(["score", "probability"], ascending=False, kind="stable")
     table = table.reset_index(drop=True)
-    words = _sentences(table, edges, is_clear, evidence)
+    words = sentences(table, edges, is_clear, evidence)
     return Ranking(name, scorer, table, is_clear, words)
 
 
@@ -198,72 +209,3 @@ def _main_cause(early: Evidence) -> np.ndarray:
     gain = np.where(np.isnan(gain), -np.inf, gain)
     best = np.argmax(gain, axis=1)
     return np.where(gain[np.arange(len(gain)), best] > 0, best, -1)
-
-
-def _sentences(
-    table: pd.DataFrame, edges: pd.DataFrame | None, is_clear: bool, evidence: Evidence
-) -> tuple[str, ...]:
-    if not is_clear:
-        return ("The scores do not separate the clients: this window has no ranking.",)
-    top = table.iloc[0]
-    name = top["client"]
-    out = [f"{name}'s own one-step errors are {top['surprise']:.3g} times their usual energy."]
-    later = table.loc[table["onset"] > top["onset"]]
-    if pd.notna(top["onset"]):
-        others = table["onset"].iloc[1:]
-        order = (
-            ", the only client to do so"
-            if others.isna().all()
-            else ", before any other client"
-            if top["onset"] < others.min()
-            else ""
-        )
-        when = _when(evidence, top["onset"], "step {} of the window")
-        out.append(f"It left its normal range at {when}{order}.")
-    if np.isnan(top["explained"]):
-        out.append("Whether others explain it is unknown: they were not observed.")
-    elif top["explained"] > CLEAR_SHARE and isinstance(top["explained_by"], str):
-        out.append(
-            f"Other clients explain {100 * top['explained']:.0f} % of it, mostly "
-            f"{top['explained_by']}."
-        )
-    else:
-        out.append("Other clients explain next to none of it.")
-    followers = _followers(name, later, edges, evidence)
-    if followers:
-        out.append(f"Along its edges the anomaly then reaches {', '.join(followers)}.")
-    unseen = table.loc[table["surprise"].isna(), "client"].tolist()
-    if unseen:
-        out.append(f"Not observed in this window: {', '.join(unseen)}.")
-    runner_up = table.iloc[1]
-    if len(evidence) < FEWEST_STEPS:
-        count = f"{len(evidence)} step{'' if len(evidence) == 1 else 's'}"
-        out.append(
-            f"{count} cannot show how sure this is; give a window of {FEWEST_STEPS} or more."
-        )
-    elif runner_up["probability"] > CLEAR_SHARE:
-        out.append(
-            f"{runner_up['client']} comes first in {100 * runner_up['probability']:.0f} % of the "
-            "resamples."
-        )
-    return tuple(out)
-
-
-def _when(evidence: Evidence, step: float, words: str) -> str:
-    """A step in words, with its clock time where it has one."""
-    clock, text = evidence.when(int(step)), words.format(int(step))
-    return f"{clock} ({text})" if clock else text
-
-
-def _followers(
-    name: str, later: pd.DataFrame, edges: pd.DataFrame | None, evidence: Evidence
-) -> list[str]:
-    """Clients that left their range later and that a tested edge leads to, in order of onset."""
-    if edges is None or not bool(np.any(edges["is_edge"].notna().to_numpy())):
-        return []
-    reached = edges.loc[(edges["cause"] == name) & edges["is_edge"].fillna(False), "effect"]
-    rows = later.loc[later["client"].isin(reached)].sort_values("onset")
-    return [
-        f"{row.client} ({evidence.when(int(row.onset)) or f'step {row.onset:.0f}'})"
-        for row in rows.itertuples()
-    ]

@@ -31,6 +31,7 @@ from fedgranger.text import format_number, printable
 
 SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
 MOST_WINDOWS = 12
+MOST_EXCURSIONS = 10
 
 
 def render_report(
@@ -166,11 +167,14 @@ def _root_causes(folder: Path) -> dict[str, Any] | None:
 
 
 def root_cause_view(found: Mapping[str, Any] | None) -> Section | None:
-    """The rankings of `rca.json` with their evidence, per window; None without an analysis."""
+    """The rankings of `rca.json` per window, and sensors that strayed; None without any."""
     windows: Sequence[Mapping[str, Any]] = (found or {}).get("windows", [])
-    if not windows:
+    excursions = [str(one["text"]) for one in (found or {}).get("excursions", [])]
+    if not windows and not excursions:
         return None
     return {
+        "excursions": [f"{text}." for text in excursions[:MOST_EXCURSIONS]],
+        "strayed": len(excursions) - MOST_EXCURSIONS,
         "scorer": (found or {}).get("scorer", ""),
         "windows": [_window(window) for window in windows[:MOST_WINDOWS]],
         "more": len(windows) - MOST_WINDOWS,
@@ -178,8 +182,9 @@ def root_cause_view(found: Mapping[str, Any] | None) -> Section | None:
 
 
 def _window(window: Mapping[str, Any]) -> Section:
-    """Who started what is seen in one window; no ranking where none is defined."""
-    is_defined = window.get("is_defined") is not False
+    """Who started what is seen in one window; no ranking where none is defined or all is calm."""
+    is_calm = all(row.get("onset", 0) is None for row in window["ranking"])
+    is_defined = window.get("is_defined") is not False and not is_calm
     ranking = [
         {
             "name": str(row["client"]),

@@ -202,6 +202,19 @@ def test_a_client_that_was_not_observed_is_last_and_said_so():
     assert json.loads(text)["ranking"][-1]["score"] is None
 
 
+def test_a_calm_window_says_so_first_and_an_alarming_one_does_not(run):
+    strengths = strength_matrix(run, NAMES)
+    calm = rank(gather(run, made_panel(300, seed=2)).steps(slice(100, 200)), strengths)
+    assert calm.is_calm
+    assert calm.evidence[0].startswith("No client left its normal range in this window")
+    named = with_sensors(calm, {calm.first: [("s1", 1.1)]})
+    assert named.evidence[0] == calm.evidence[0]
+    assert named.evidence[2].startswith("Its most surprising sensors")
+    shocked = rank(window_of(run, "a"), strengths)
+    assert not shocked.is_calm
+    assert shocked.evidence[0].startswith("a's own one-step errors")
+
+
 def test_steps_at_which_a_cause_is_missing_explain_nothing(run):
     """Means of both energies are over the same steps, or a gap at b's cause would explain b."""
     panel = made_panel(400, seed=3)

@@ -1,0 +1,137 @@
+"""Sensors that strayed from their usual level, alarm or not: for data in one process.
+
+An alarm needs surprise from one step to the next; what shifts slowly and stays raises none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedgranger.client.usual_levels import LEVEL_STEPS
+from fedgranger.data.panel import Panel, segment_starts
+from fedgranger.rca.evidence import clock_text
+from fedgranger.rca.new_data import require_normal, training_interval
+from fedgranger.results import Result
+
+SHOWN = 5
+
+
+class Excursion(NamedTuple):
+    """A sensor that strayed from its usual level.
+
+    Attributes:
+        client: its name.
+        sensor: its name.
+        size: median distance from the training mean in its standard deviations; negative below.
+        first: time of the first step.
+        last: time of the last one.
+        is_utc: times are UTC, because the data named a zone.
+    """
+
+    client: str
+    sensor: str
+    size: float
+    first: Any
+    last: Any
+    is_utc: bool
+
+    @property
+    def sentence(self) -> str:
+        """What happened and when; without its full stop."""
+        side = "above" if self.size > 0 else "below"
+        return (
+            f"{self.name} lay {abs(self.size):.3g} s.d. {side} its usual level from {self._when()}"
+        )
+
+    @property
+    def name(self) -> str:
+        """Of client and sensor."""
+        return f"{self.client}.{self.sensor}"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values for `rca.json`."""
+        return {
+            "client": self.client,
+            "sensor": self.sensor,
+            "size": self.size,
+            "first": self._plain(self.first),
+            "last": self._plain(self.last),
+            "text": self.sentence,
+        }
+
+    def _when(self) -> str:
+        if not isinstance(self.first, np.datetime64):
+            return f"{self.first:g} to {self.last:g}"
+        first = clock_text(self.first, is_utc=False)
+        last = clock_text(self.last, is_utc=self.is_utc)
+        day = first.split(" ", maxsplit=1)[0]
+        return f"{first} to {last.removeprefix(f'{day} ')}"
+
+    def _plain(self, time: Any) -> Any:
+        if not isinstance(time, np.datetime64):
+            return time.item()
+        return str(time.astype("datetime64[s]")) + ("Z" if self.is_utc else "")
+
+
+class Levels(NamedTuple):
+    """What a look at the sensors' levels found.
+
+    Attributes:
+        found: the excursions, largest first.
+        num_judged: sensors whose level could be judged.
+        num_sensors: all of them.
+    """
+
+    found: list[Excursion]
+    num_judged: int
+    num_sensors: int
+
+    def sentences(self, *, is_calm: bool) -> list[str]:
+        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for."""
+        quiet = "No alarm: no client surprised its model from one step to the next"
+        if not self.num_judged:
+            begin = f"{quiet}. But the" if is_calm else "The"
+            why = "too few steps, here or in the training data"
+            return [f"{begin} level of no sensor could be judged: {why}."]
+        if not self.found:
+            extent = (
+                f"{self.num_judged} of {self.num_sensors} sensors, means of {LEVEL_STEPS} steps"
+            )
+            begin = f"{quiet}, and no" if is_calm else "No"
+            return [f"{begin} sensor strayed from its usual level (looked at: {extent})."]
+        first, *others = [f"{one.sentence}." for one in self.found[:SHOWN]]
+        more = len(self.found) - SHOWN
+        rest = [f"{more} more in rca.json."] if more > 0 else []
+        return [f"{quiet}. But {first}" if is_calm else first, *others, *rest]
+
+
+def find_excursions(result: Result, panel: Panel) -> Levels:
+    """Look at the level of every sensor of new data, which stays with its client.
+
+    Raises:
+        DataError: a sensor is absent.
+        RunError: the run does not know what is normal.
+    """
+    normals, _ = require_normal(result)
+    starts = segment_starts(panel.time, training_interval(result))
+    found, num_judged = [], 0
+    for name, normal in normals.items():
+        stretches, judged = normal.unusual_levels(panel[name], panel.time, starts)
+        num_judged += judged
+        sensors, is_utc = normal.monitor.sensors, bool(panel.time_zone)
+        found += [
+            Excursion(name, sensors[k], size, panel.time[first], panel.time[last], is_utc)
+            for k, size, first, last in stretches
+        ]
+    found.sort(key=lambda one: -abs(one.size))
+    return Levels(found, num_judged, sum(len(one.monitor.sensors) for one in normals.values()))
+
+
+def joined(parts: Sequence[Levels]) -> Levels:
+    """Looks at several windows as one; each of them looked at all sensors."""
+    found = sorted((one for part in parts for one in part.found), key=lambda one: -abs(one.size))
+    fewest = min(part.num_judged for part in parts)
+    return Levels(found, fewest, parts[0].num_sensors)
