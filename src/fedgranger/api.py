@@ -79,6 +79,11 @@ def fit(
         ['client1', 'client2']
     """
     reading, running = _shared_out(options)
+    if config is not None and not isinstance(config, RunConfig):
+        raise ConfigError(
+            f"config is a {type(config).__name__}; give options as keywords (fit(data, **options)) "
+            "or a RunConfig"
+        )
     if config is not None and running:
         raise ConfigError(
             f"option '{next(iter(running))}' is given beside a config; put it into the config, or "

@@ -198,6 +198,18 @@ def test_an_index_of_numbers_is_the_time_axis_unless_it_counts_the_rows(frames):
     assert thin.time.tolist() == list(range(0, 400, 2))
 
 
+def test_arguments_of_another_kind_are_one_sentence(frames, result, tmp_path):
+    with pytest.raises(ConfigError, match="config is a dict; give options as keywords"):
+        fg.fit(frames, {"alpha": 0.01})
+    wide = pd.concat([f.add_prefix(f"{name} ") for name, f in frames.items()], axis=1)
+    with pytest.raises(DataError, match="give a list of columns, or patterns with map='a \\*=x"):
+        fg.fit(wide, clients={"x": "a *"})
+    notes = fg.Panel.from_frames(frames, resample="1min").notes
+    assert any("its rows come less often than every 1min" in note for note in notes)
+    fg.report.write_run_report(str(tmp_path / "page.html"), result)
+    assert (tmp_path / "page.html").exists()
+
+
 def test_the_summary_says_which_rows_are_not_used(frames):
     found = fg.fit(frames | {"client2": frames["client2"].iloc[::2]}, **QUICK)
     (line,) = [line for line in found.summary().splitlines() if line.startswith("Data: ")]

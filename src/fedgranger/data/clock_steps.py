@@ -90,7 +90,12 @@ def resampled(table: ClientTable, interval: str, rule: str) -> tuple[ClientTable
     time = (np.unique(label) * step).astype("datetime64[ns]")
     values = np.array(gathered, dtype=np.float64)
     notes = []
-    if len(time) < len(stamps) or not np.array_equal(time, table.time):
+    if len(stamps) > 1 and step < np.median(np.diff(stamps)):
+        notes.append(
+            f"{where}: its rows come less often than every {interval}; --resample makes no more "
+            "of them"
+        )
+    elif len(time) < len(stamps) or not np.array_equal(time, table.time):
         notes.append(
             f"{where}: {len(stamps)} rows became {len(time)} steps of {interval} (the {rule} of "
             "the rows since the step before)"

@@ -275,6 +275,12 @@ def _split(
             f"clients={{'boiler': ['P1', 'P2'], ...}} or patterns of their names{hint}"
         )
     shares = read_map(pattern, sensors) if clients is None else clients
+    for client, own in shares.items():
+        if isinstance(own, str):
+            raise DataError(
+                f"clients: '{client}' has the text '{own}'; give a list of columns, or patterns "
+                f"with map='{own}={client},...'"
+            )
     assignment = {_name(client): list(map(str, own)) for client, own in shares.items()}
     check_partition(assignment, names, time_name)
     first = [] if time_name is None else [time_name]

@@ -132,8 +132,9 @@ def write_report(
         ) from error
 
 
-def write_run_report(path: Path, result: Result, folder: Path | None = None) -> None:
+def write_run_report(path: str | Path, result: Result, folder: Path | None = None) -> None:
     """Write the page of a run; its root-cause analysis may lie in `folder`, default the page's."""
+    path = Path(path)
     inference, uncertainty = result.inference, result.uncertainty
     other = None if inference is None else inference.beside
     write_report(
