@@ -21,9 +21,7 @@ def _sentence(error: Any, context: Any) -> str:
     if type(error).__name__ == "NoSuchOption" and context is not None:
         if hasattr(context.command, "commands"):
             path = context.command_path
-            return (
-                f"option '{name}' belongs to no command here; give it after one: '{path} … {name}'"
-            )
+            return f"option '{name}' stands before a command; give it after one: '{path} … {name}'"
         return f"unknown option '{name}'{did_you_mean(str(name), option_words(context))}"
     parameter = getattr(error, "param", None)
     if type(error).__name__ == "MissingParameter" and parameter is not None:

@@ -241,7 +241,7 @@ def test_batches_of_new_data_are_differenced_across_their_ends(run, batch):
     class Alarms:
         alarm_step = None
 
-        def feed(self, reports, starts, times):
+        def feed(self, reports, starts, times, *, is_utc):
             parts.append(np.stack([report.surprise for report in reports.values()], axis=1))
             return []
 
