@@ -260,7 +260,7 @@ def test_strength_intervals_are_wider_where_copies_are():
     made = PairProducts(*values, np.full((20, 3), 0.455), 0.04, (3, 500))
     low, high = strength_interval(made, 0.95)
     wide = strength_interval(made._replace(copies=np.full((20, 3), 4 * 0.455)), 0.95)
-    assert wide[0] < low < 0.2 < high
+    assert wide[0] < low < 0.2 < high < wide[1], "and no less about the strength"
 
 
 def test_kinds_found_count_how_many_were_looked_for():
