@@ -11,6 +11,7 @@ from fedgranger.inference.copy_audit import audit_facts, run_copies
 from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
+from fedgranger.inference.joint_products import joint_parts
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
 from fedgranger.inference.nonlinear_test import (
     CauseTests,
@@ -94,8 +95,9 @@ class NonlinearAnswer(TwoTests):
             except InferenceError as error:
                 reasons.update({f"{names[n]} -> {names[m]}": str(error) for m in own})
                 continue
+            joint = joint_parts(data, n, lags[:, n])
             for m, part in own.items():
-                out[m, n] = pair_residuals(part, causes[int(lags[m, n])])
+                out[m, n] = pair_residuals(part, causes[int(lags[m, n])], joint.get(m))
         return out
 
     def _copies(self, data: PairData, lags: np.ndarray, effects: Parts) -> np.ndarray:
@@ -110,8 +112,9 @@ class NonlinearAnswer(TwoTests):
             shift, n = row.tolist()
             own = {m: part for (m, k), part in effects.items() if k == n}
             wanted = {int(lags[m, n]) for m in own}
-            parts = cause_parts(data.shifted(n, shift, steps), n, wanted, *self._regression)
-            return cause_tests(own, lags[:, n], parts)
+            copy = data.shifted(n, shift, steps)
+            parts = cause_parts(copy, n, wanted, *self._regression)
+            return cause_tests(own, lags[:, n], parts, joint_parts(copy, n, lags[:, n]))
 
         key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
         made = run_copies(one, CauseTests, rows, self._report, self._record, key)

@@ -23,6 +23,7 @@ from fedgranger.inference.residual_products import (
     KINDS,
     CausePart,
     EffectPart,
+    JointPart,
     PairProducts,
     PairResiduals,
     Problem,
@@ -188,12 +189,15 @@ def cause_parts(
 
 
 def cause_tests(
-    effects: dict[int, EffectPart], lags: Int[np.ndarray, " effect"], causes: dict[int, CausePart]
+    effects: dict[int, EffectPart],
+    lags: Int[np.ndarray, " effect"],
+    causes: dict[int, CausePart],
+    joint: dict[int, JointPart],
 ) -> CauseTests:
     """Statistics of one cause for the given effects."""
     values = np.full((len(lags), len(KINDS), 3), np.nan)
     for m, effect in effects.items():
-        values[m] = kind_statistics(pair_residuals(effect, causes[int(lags[m])]))
+        values[m] = kind_statistics(pair_residuals(effect, causes[int(lags[m])], joint.get(m)))
     return CauseTests(values)
 
 

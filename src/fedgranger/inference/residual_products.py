@@ -35,8 +35,8 @@ from scipy import stats
 
 from fedgranger.inference.cross_fitting import Design, Regression
 
-KINDS = ("linear", "quadratic", "interaction")
-WEIGHTS = np.array([0.5, 0.25, 0.25])
+KINDS = ("linear", "quadratic", "interaction", "joint")
+WEIGHTS = np.array([0.4, 0.2, 0.2, 0.2])
 """Of the kinds where they are combined: most influences have a linear part."""
 DEPENDENT = 1e-10
 """Products whose correlation matrix has a smaller condition are dependent."""
@@ -66,11 +66,22 @@ class CausePart(NamedTuple):
     quadratic: Float[np.ndarray, "row _"]
 
 
+class JointPart(NamedTuple):
+    """u and φ⊥ of the joint kind (`joint_products`)."""
+
+    left: Float[np.ndarray, "row effect_state"]
+    shape: Float[np.ndarray, "row _"]
+
+
 class PairResiduals(NamedTuple):
-    """u, and φ of every kind in the order of `KINDS`, where both are known."""
+    """u, and φ of the kinds in the order of `KINDS`, where both are known; the joint kind has both.
+
+    `joint` is None where it is not tested.
+    """
 
     effect: Float[np.ndarray, "row effect_state"]
     shapes: tuple[Float[np.ndarray, "row _"], ...]
+    joint: JointPart | None = None
 
 
 class PairProducts(NamedTuple):
@@ -104,17 +115,21 @@ def cause_part(problem: Problem, regression: Regression, seed: int) -> CausePart
     return CausePart(problem.design.time, v, quadratic)
 
 
-def pair_residuals(effect: EffectPart, cause: CausePart) -> PairResiduals:
+def pair_residuals(
+    effect: EffectPart, cause: CausePart, joint: JointPart | None = None
+) -> PairResiduals:
     """U and φ of one pair, at the steps at which both are known."""
     _, a, b = np.intersect1d(effect.time, cause.time, assume_unique=True, return_indices=True)
     v = cause.left[b]
     interaction = (v[:, :, None] * effect.own[a][:, None, :]).reshape(len(v), -1)
-    return PairResiduals(effect.left[a], (v, cause.quadratic[b], interaction))
+    return PairResiduals(effect.left[a], (v, cause.quadratic[b], interaction), joint)
 
 
 def kind_statistics(pair: PairResiduals) -> Float[np.ndarray, "kind _"]:
-    """W/k, k and N − k of every kind."""
-    return np.array([product_statistic(pair.effect, phi) for phi in pair.shapes])
+    """W/k, k and N − k of every kind; NaN where it is not tested."""
+    made = [product_statistic(pair.effect, phi) for phi in pair.shapes]
+    joint = (np.nan, 1, 2) if pair.joint is None else product_statistic(*pair.joint)
+    return np.array([*made, joint])
 
 
 def product_statistic(
@@ -141,16 +156,25 @@ def product_statistic(
 def explained_share(pair: PairResiduals) -> tuple[float, tuple[int, int]]:
     """Share of u, scaled to unit covariance, that least squares on all φ explain, adjusted.
 
-    And the numbers of φ times states, and of rows times states.
+    And the numbers of φ times states, and of rows times states. The joint kind's share is of what
+    the cause leaves otherwise.
     """
-    u, X = pair.effect, np.concatenate(pair.shapes, axis=1)
+    share, k = _explained(pair.effect, np.concatenate(pair.shapes, axis=1))
+    if pair.joint is not None:
+        further, joint = _explained(*pair.joint)
+        share, k = share + (1 - share) * max(further, 0.0), k + joint
+    N, p = pair.effect.shape
+    return share, (k * p, N * p)
+
+
+def _explained(
+    u: Float[np.ndarray, "row effect_state"], X: Float[np.ndarray, "row column"]
+) -> tuple[float, int]:
     X = X[:, X.std(axis=0) > 0]
     fitted = X @ np.linalg.lstsq(X, u, rcond=None)[0]
-    whole = np.linalg.pinv(u.T @ u)
-    share = float(np.trace(whole @ (fitted.T @ u))) / u.shape[1]
+    share = float(np.trace(np.linalg.pinv(u.T @ u) @ (fitted.T @ u))) / u.shape[1]
     N, k = X.shape
-    adjusted = 1 - (1 - share) * (N - 1) / max(N - k - 1, 1)
-    return adjusted, (k * u.shape[1], N * u.shape[1])
+    return 1 - (1 - share) * (N - 1) / max(N - k - 1, 1), k
 
 
 def combine(p_values: Float[np.ndarray, "kind ..."]) -> Float[np.ndarray, ...]:

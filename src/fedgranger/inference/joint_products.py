@@ -1,0 +1,124 @@
+r"""Does a cause act together with a third client: products of its states with a third one's?
+
+Least squares explain the effect's next states by B: a constant, its own past, the others' and the
+cause's, and all products of two present states but those of the cause with third clients,
+\(\varphi = s_n \otimes s_{\text{third}}\). What they leave of both,
+
+$$u = y - P_B\, y, \qquad \varphi_\perp = \varphi - P_B\, \varphi,$$
+
+has products of mean zero where there is no such influence (`residual_products`). u and φ⊥ are left
+by the same rows that B was fitted to, not out of fold: where f is in the span of B, no error of it
+is left in \(\sum_t u_t \varphi_{\perp t}\), however slow the states are. Blocks of slow states
+are predicted with an error that is as slow, and two slow things are easily taken for linked.
+
+The columns of all pairs of one cause are made once; a pair chooses among them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedgranger.inference.cross_fitting import MOST_PRODUCTS, SMALLEST
+from fedgranger.inference.nonlinear_test import PairData
+from fedgranger.inference.residual_products import JointPart
+
+ROWS_PER_COLUMN = 4
+"""Least squares on more columns leave too little of what is tested."""
+
+
+class _Columns(NamedTuple):
+    """What explains any effect, one row per usable step.
+
+    Attributes:
+        client: (column, 2), whose states a column holds: a product's two, one client twice in a
+            linear column; -1 of the constant.
+        lag: of a linear column, 0 of the others.
+    """
+
+    time: Int[np.ndarray, " row"]
+    values: Float[np.ndarray, "row column"]
+    client: Int[np.ndarray, "column two"]
+    lag: Int[np.ndarray, " column"]
+
+
+def joint_parts(
+    data: PairData, cause: int, lags: Int[np.ndarray, " effect"]
+) -> dict[int, JointPart]:
+    """Parts of all effects of one cause; none where there are too few rows or clients for it."""
+    own_lags = np.maximum(np.asarray(data.source.own_lags), 1)
+    M = len(own_lags)
+    if M < 3 or joint_refusal(data, cause, lags) is not None:
+        return {}
+    columns = _columns(data, np.maximum(own_lags, _depth(lags, cause)))
+    size = np.sqrt((columns.values**2).sum(axis=0))
+    X = columns.values / np.where(size > 0, size, 1.0)
+    moments = X.T @ X
+    out = {}
+    for m in (k for k in range(M) if k != cause):
+        is_third = _is_third(columns, cause, m)
+        is_used = _is_explaining(columns, m, own_lags[m], int(lags[m]) + 1) & ~is_third
+        inverse = np.linalg.pinv(moments[np.ix_(is_used, is_used)], rcond=SMALLEST, hermitian=True)
+        B = X[:, is_used]
+        y, phi = data.at(columns.time, m, 0), X[:, is_third]
+        left = y - B @ (inverse @ (B.T @ y))
+        shape = phi - B @ (inverse @ moments[np.ix_(is_used, is_third)])
+        out[m] = JointPart(left, shape * np.sqrt(len(X)))
+    return out
+
+
+def joint_refusal(data: PairData, cause: int, lags: Int[np.ndarray, " effect"]) -> str | None:
+    """Why products with third clients are not tested, if they are not."""
+    own_lags = np.maximum(np.asarray(data.source.own_lags), 1)
+    depth, p = _depth(lags, cause), len(data.source.owner)
+    products = p * (p + 1) // 2
+    if products > MOST_PRODUCTS:
+        return f"{p} states have {products} products of two, more than {MOST_PRODUCTS}"
+    dims = np.asarray(data.source.dims)
+    others = np.delete(np.arange(len(dims)), cause)
+    most = max(int(dims @ np.where(np.arange(len(dims)) == m, own_lags, depth)) for m in others)
+    rows = len(_rows(data, max(depth, int(own_lags.max()))))
+    if rows < ROWS_PER_COLUMN * (1 + most + products):
+        return f"{rows} usable rows for {1 + most + products} columns"
+    return None
+
+
+def _depth(lags: np.ndarray, cause: int) -> int:
+    return int(np.delete(lags, cause).max()) + 1
+
+
+def _rows(data: PairData, depth: int) -> np.ndarray:
+    """Steps whose next one and so many before are there of every client."""
+    return np.flatnonzero((data.unbroken[1:] > depth).all(axis=1))
+
+
+def _columns(data: PairData, depths: Int[np.ndarray, " client"]) -> _Columns:
+    time, owner = _rows(data, int(depths.max())), data.source.owner
+    values, client, lag = [np.ones((len(time), 1))], [np.array([[-1, -1]])], [0]
+    for k, depth in enumerate(depths.tolist()):
+        for step in range(1, depth + 1):
+            states = data.at(time, k, step)
+            values.append(states)
+            client.append(np.full((states.shape[1], 2), k))
+            lag += [step] * states.shape[1]
+    present = data.bounded[time]
+    i, j = np.triu_indices(len(owner))
+    values.append(present[:, i] * present[:, j])
+    client.append(np.stack([owner[i], owner[j]], axis=1))
+    lag += [0] * len(i)
+    return _Columns(time, np.concatenate(values, axis=1), np.concatenate(client), np.array(lag))
+
+
+def _is_third(columns: _Columns, cause: int, effect: int) -> np.ndarray:
+    """Products of the cause's states with third clients'."""
+    is_cause = columns.client == cause
+    is_third = (columns.client >= 0) & ~is_cause & (columns.client != effect)
+    return is_cause.any(axis=1) & is_third.any(axis=1)
+
+
+def _is_explaining(columns: _Columns, effect: int, own_lags: int, deep: int) -> np.ndarray:
+    """All but lags beyond the effect's own and the others' `deep`."""
+    most = np.where(columns.client[:, 0] == effect, own_lags, deep)
+    return columns.lag <= most
