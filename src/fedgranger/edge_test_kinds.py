@@ -52,8 +52,8 @@ EDGE_TESTS = {
         "nonlinear test",
         "nonlinear influence",
         "does what is new in the cause's states move the effect's next states, linearly, through "
-        "squares and products, or together with the effect's own state, given the effect's past "
-        "and the other clients",
+        "squares and products, or together with the effect's own state or a third client's, given "
+        "the effect's past and the other clients",
         "nonlinear",
         needs_states_only=True,
         estimates_transition=False,

@@ -143,6 +143,7 @@ class InferenceFacts(TypedDict):
     regression: NotRequired[str]
     kinds: NotRequired[dict[str, dict[str, float]]]
     kinds_found: NotRequired[dict[str, list[str]]]
+    third_clients: NotRequired[dict[str, str]]
     curves: NotRequired[dict[str, dict[str, Any]]]
     responses: NotRequired[dict[str, dict[str, Any]]]
     sensor_responses: NotRequired[dict[str, dict[str, Any]]]

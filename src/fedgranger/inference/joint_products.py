@@ -65,8 +65,21 @@ def joint_parts(
         y, phi = data.at(columns.time, m, 0), X[:, is_third]
         left = y - B @ (inverse @ (B.T @ y))
         shape = phi - B @ (inverse @ moments[np.ix_(is_used, is_third)])
-        out[m] = JointPart(left, shape * np.sqrt(len(X)))
+        third = columns.client[is_third]
+        other = np.where(third[:, 0] == cause, third[:, 1], third[:, 0])
+        out[m] = JointPart(left, shape * np.sqrt(len(X)), other)
     return out
+
+
+def third_client(part: JointPart) -> int:
+    """The client together with which the cause explains most of the effect."""
+    scaled = part.left @ np.linalg.pinv(np.linalg.cholesky(part.left.T @ part.left)).T
+
+    def explained(client: int) -> float:
+        X = part.shape[:, part.third == client]
+        return float(((X @ np.linalg.lstsq(X, scaled, rcond=None)[0]) ** 2).sum())
+
+    return max(sorted(set(part.third.tolist())), key=explained)
 
 
 def joint_refusal(data: PairData, cause: int, lags: Int[np.ndarray, " effect"]) -> str | None:

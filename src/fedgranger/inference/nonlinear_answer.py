@@ -11,7 +11,7 @@ from fedgranger.inference.copy_audit import audit_facts, run_copies
 from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
-from fedgranger.inference.joint_products import joint_parts
+from fedgranger.inference.joint_products import joint_parts, joint_refusal, third_client
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
 from fedgranger.inference.nonlinear_test import (
     CauseTests,
@@ -55,10 +55,11 @@ class NonlinearAnswer(TwoTests):
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],
-            "warnings": [],
+            "warnings": self._without_joint(data, lags),
         }
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
         tables.facts["curves"] = self._curves(tables, pairs)
+        tables.facts["third_clients"] = self._third_clients(tables, pairs)
         tables.facts["beside"] = linear.facts
         return tables._replace(audit=found.audit)
 
@@ -122,15 +123,49 @@ class NonlinearAnswer(TwoTests):
         values = np.stack([missing if part is None else part.values for part in made])
         return np.moveaxis(values.reshape(len(shifts), M, *missing.shape), 1, 2)
 
+    def _without_joint(self, data: PairData, lags: np.ndarray) -> list[str]:
+        """Causes whose products with third clients are not tested, where there are any."""
+        causes: dict[str, list[str]] = {}
+        for n, name in enumerate(self._source.names if len(self._source.names) > 2 else ()):
+            why = joint_refusal(data, n, lags[:, n])
+            if why is not None:
+                causes.setdefault(why, []).append(name)
+        return [
+            f"products of a cause's states with a third client's were not tested ({why}); "
+            f"causes: {', '.join(names)}"
+            for why, names in causes.items()
+        ]
+
+    def _found(
+        self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
+    ) -> dict[str, tuple[int, PairResiduals]]:
+        """The cause of every edge that was found, and its pair's residuals."""
+        names, edges = self._source.names, tables.edges
+        is_edge = edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
+        found = {}
+        for cause, effect in edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):
+            n = names.index(cause)
+            found[f"{cause} -> {effect}"] = n, pairs[names.index(effect), n]
+        return found
+
     def _curves(
         self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
     ) -> dict[str, dict[str, Any]]:
         """Shapes of the edges that were found."""
-        names, dims = self._source.names, self._source.dims
-        is_edge = tables.edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
-        out = {}
-        for cause, effect in tables.edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):
-            m, n = names.index(effect), names.index(cause)
-            curve = effect_curve(pairs[m, n], dims[n], self._config.confidence)
-            out[f"{cause} -> {effect}"] = curve.facts()
-        return out
+        dims, confidence = self._source.dims, self._config.confidence
+        found = self._found(tables, pairs)
+        return {
+            edge: effect_curve(pair, dims[n], confidence).facts()
+            for edge, (n, pair) in found.items()
+        }
+
+    def _third_clients(
+        self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
+    ) -> dict[str, str]:
+        """The client together with which the cause acts, of edges found to be joint."""
+        kinds = tables.facts["kinds_found"]
+        return {
+            edge: self._source.names[third_client(pair.joint)]
+            for edge, (_, pair) in self._found(tables, pairs).items()
+            if pair.joint is not None and "joint" in kinds[edge]
+        }

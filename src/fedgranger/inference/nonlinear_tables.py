@@ -26,7 +26,8 @@ from fedgranger.inference.residual_products import KINDS, PairProducts
 
 NULL = (
     "given the effect's past and the other clients', the effect's next states have no linear, "
-    "quadratic or interacting part in what is new in the cause"
+    "quadratic or interacting part in what is new in the cause, and none in products of its "
+    "states with a third client's"
 )
 NOT_REGULAR = "the products of residuals of this pair are dependent; give more data or fewer states"
 SEARCH = 1e7
@@ -85,7 +86,7 @@ def _edges(table: pd.DataFrame) -> list[str]:
 
 
 def kinds_found(p_values: dict[str, float], alpha: float) -> list[str]:
-    """Kinds of influence that are there at this level, all three considered (Holm)."""
+    """Kinds of influence that are there at this level, all that were tested considered (Holm)."""
     adjusted = adjust(np.array(list(p_values.values())), "holm")
     return [kind for kind, p in zip(p_values, adjusted, strict=True) if p <= alpha]
 

@@ -216,7 +216,7 @@ def collect(
         statistic[at], df[at], rest[at] = kind_statistics(pair).T
         copied, (share, counts) = shifted[:, :, m, n], explained_share(pair)
         products[m, n] = PairProducts(statistic[at], df[at], rest[at], copied, share, counts)
-    rest = np.maximum(rest, 2.0)  # of pairs without a statistic
+    df, rest = np.maximum(df, 1.0), np.maximum(rest, 2.0)  # of pairs without a statistic
     kinds = np.stack(
         [
             calibrate(

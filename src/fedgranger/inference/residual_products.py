@@ -1,4 +1,4 @@
-r"""Do what is new in a cause and what is left of an effect move together, in any of three ways?
+r"""Do what is new in a cause and what is left of an effect move together, in any of several ways?
 
 For cause n and effect m let Z be what may explain the effect: its own past and the other clients'.
 The cause is predicted from all clients' pasts but its own tested lags. With regressions out of fold
@@ -13,7 +13,8 @@ Shah and Peters 2020; weighted by functions of Z, Scheidegger, Hörrmann and Bü
 - `linear`: \(\varphi = v\);
 - `quadratic`: \(\varphi_{ij} = s_i s_j - \hat s_i \hat s_j - \hat E[v_i v_j \mid Z]
   = \hat s_i v_j + v_i \hat s_j + (v_i v_j - \hat E[v_i v_j \mid Z])\), with \(\hat s = s - v\);
-- `interaction`: products of v with the effect's own present states.
+- `interaction`: products of v with the effect's own present states;
+- `joint`: products of the cause's states with third clients' (`joint_products`).
 
 For k products over N steps, \(\psi_t = u_t \otimes \varphi_t\),
 
@@ -67,10 +68,11 @@ class CausePart(NamedTuple):
 
 
 class JointPart(NamedTuple):
-    """u and φ⊥ of the joint kind (`joint_products`)."""
+    """u and φ⊥ of the joint kind (`joint_products`), and whose states φ has beside the cause's."""
 
     left: Float[np.ndarray, "row effect_state"]
-    shape: Float[np.ndarray, "row _"]
+    shape: Float[np.ndarray, "row column"]
+    third: Int[np.ndarray, " column"]
 
 
 class PairResiduals(NamedTuple):
@@ -128,8 +130,9 @@ def pair_residuals(
 def kind_statistics(pair: PairResiduals) -> Float[np.ndarray, "kind _"]:
     """W/k, k and N − k of every kind; NaN where it is not tested."""
     made = [product_statistic(pair.effect, phi) for phi in pair.shapes]
-    joint = (np.nan, 1, 2) if pair.joint is None else product_statistic(*pair.joint)
-    return np.array([*made, joint])
+    joint = pair.joint
+    last = (np.nan, 0, 0) if joint is None else product_statistic(joint.left, joint.shape)
+    return np.array([*made, last])
 
 
 def product_statistic(
@@ -161,7 +164,7 @@ def explained_share(pair: PairResiduals) -> tuple[float, tuple[int, int]]:
     """
     share, k = _explained(pair.effect, np.concatenate(pair.shapes, axis=1))
     if pair.joint is not None:
-        further, joint = _explained(*pair.joint)
+        further, joint = _explained(pair.joint.left, pair.joint.shape)
         share, k = share + (1 - share) * max(further, 0.0), k + joint
     N, p = pair.effect.shape
     return share, (k * p, N * p)

@@ -130,14 +130,14 @@ def test_several_products_are_hotellings_test_whatever_their_units():
 
 def test_kinds_are_combined_with_their_weights():
     rng = np.random.default_rng(5)
-    p = rng.random((3, 4000))
+    p = rng.random((4, 4000))
     together = combine(p)
     assert stats.kstest(together, "uniform").pvalue > 0.001
-    small = np.array([[1e-6], [0.4], [0.7]])
+    small = np.array([[1e-6], [0.4], [0.7], [0.3]])
     np.testing.assert_allclose(combine(small), 1e-6 / WEIGHTS[0], rtol=0.01)
-    alone = np.array([np.nan, 0.03, np.nan])
+    alone = np.array([np.nan, 0.03, np.nan, np.nan])
     np.testing.assert_allclose(combine(alone[:, None]), 0.03, rtol=1e-9)
-    assert np.isnan(combine(np.full((3, 1), np.nan))).all()
+    assert np.isnan(combine(np.full((4, 1), np.nan))).all()
 
 
 def test_features_are_ridge_beside_columns_without_a_penalty():

@@ -1,0 +1,146 @@
+"""Products of a cause's states with a third client's, against least squares written out."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedgranger as fg
+from fedgranger.errors import InferenceWarning
+from fedgranger.inference import joint_products
+from fedgranger.inference.answer import shape_sentences
+from fedgranger.inference.joint_products import joint_parts, joint_refusal, third_client
+from fedgranger.inference.nonlinear_test import pair_data
+from fedgranger.inference.residual_products import product_statistic
+from fedgranger.inference.shifts import tabulate
+from tests.state_sources import source_of
+
+
+def data_of(states, dims, own_lags, observed=None):
+    source = source_of(states, dims, observed=observed)._replace(own_lags=own_lags)
+    return pair_data(tabulate(source))
+
+
+def lags_of(clients, lags=1):
+    return np.full(clients, lags)
+
+
+def linked(rng, steps, strength):
+    """Four clients of one state; the first moves the second as much as the third is there."""
+    states = np.zeros((steps, 4))
+    for t in range(steps - 1):
+        states[t + 1] = 0.5 * states[t] + rng.standard_normal(4)
+        states[t + 1, 1] += strength * states[t, 0] * states[t, 2]
+    return states
+
+
+@pytest.mark.parametrize(("effect", "deepest"), [(1, 3), (2, 2)])
+def test_parts_are_what_least_squares_leave(effect, deepest):
+    rng = np.random.default_rng(0)
+    observed = np.ones((150, 3), dtype=np.bool_)
+    observed[40, 2] = False
+    data = data_of(rng.standard_normal((150, 4)), (2, 1, 1), (1, 3, 2), observed)
+    part = joint_parts(data, 0, np.array([0, 2, 1]))[effect]
+    s, b, owner = data.states, data.bounded, data.source.owner
+    rows = np.array([t for t in range(2, 149) if not t - 2 <= 40 <= t + 1])
+    columns, tested = [np.ones(len(rows)), *(s[rows - lag] for lag in range(deepest))], []
+    for i, j in itertools.combinations_with_replacement(range(4), 2):
+        is_tested = {int(owner[i]), int(owner[j])} == {0, 3 - effect}
+        (tested if is_tested else columns).append(b[rows, i] * b[rows, j])
+    B, phi = np.column_stack(columns), np.column_stack(tested)
+    both = np.column_stack([s[rows + 1][:, owner == effect], phi])
+    left = both - B @ np.linalg.lstsq(B, both, rcond=None)[0]
+    np.testing.assert_allclose(part.left, left[:, :1], atol=1e-9)
+    scale = part.shape.std(axis=0) / left[:, 1:].std(axis=0)
+    np.testing.assert_allclose(part.shape, left[:, 1:] * scale, atol=1e-8)
+    assert part.third.tolist() == [3 - effect] * 2
+
+
+def test_what_is_in_the_span_leaves_nothing_however_slow_the_states_are():
+    rng = np.random.default_rng(1)
+    slow = np.cumsum(rng.standard_normal((400, 3)), axis=0)
+    data = data_of(slow, (1, 1, 1), (1, 1, 1))
+    states, b = data.states.copy(), data.bounded[:-1]
+    states[1:, 1] = 2 + states[:-1, 0] - b[:, 0] ** 2 + b[:, 1] * b[:, 2]
+    part = joint_parts(data._replace(states=states), 0, lags_of(3, 0))[1]
+    assert np.abs(part.left).max() < 1e-8 * np.abs(states[:, 1]).max()
+
+
+def test_the_level_holds_and_what_acts_jointly_is_found():
+    rng, absent, found = np.random.default_rng(2), [], 0
+    for _ in range(150):
+        data = data_of(linked(rng, 300, 0.3), (1, 1, 1, 1), (1, 1, 1, 1))
+        for cause in range(4):
+            for effect, part in joint_parts(data, cause, lags_of(4)).items():
+                W, k, rest = product_statistic(part.left, part.shape)
+                p = stats.f.sf(W, k, rest)
+                if effect == 1 and cause in (0, 2):
+                    found += p < 0.05
+                    assert third_client(part) == 2 - cause or p > 1e-4
+                else:
+                    absent.append(p < 0.05)
+    # 1500 tests, hardly dependent; least squares on 20 columns of 300 rows make them a bit bold
+    assert 0.04 < np.mean(absent) < 0.08
+    assert found > 0.95 * 300
+
+
+def test_order_of_clients_does_not_matter():
+    rng = np.random.default_rng(3)
+    states = linked(rng, 200, 0.3)
+    order = np.array([2, 0, 3, 1])
+    parts = joint_parts(data_of(states, (1,) * 4, (1, 2, 1, 1)), 0, lags_of(4))
+    moved = joint_parts(data_of(states[:, order], (1,) * 4, (1, 1, 1, 2)), 1, lags_of(4))
+    for effect in (1, 2, 3):
+        place = int(np.flatnonzero(order == effect)[0])
+        W = [product_statistic(p.left, p.shape)[0] for p in (parts[effect], moved[place])]
+        np.testing.assert_allclose(W[0], W[1], rtol=1e-9)
+
+
+def test_too_many_states_or_too_few_rows_are_refused(monkeypatch):
+    rng = np.random.default_rng(4)
+    data = data_of(rng.standard_normal((60, 3)), (1, 1, 1), (1, 1, 1))
+    assert joint_refusal(data, 0, lags_of(3)) is None
+    assert joint_refusal(data, 0, lags_of(3, 3)) == "56 usable rows for 16 columns"
+    assert joint_parts(data, 0, lags_of(3, 3)) == {}
+    monkeypatch.setattr(joint_products, "MOST_PRODUCTS", 5)
+    assert "3 states have 6 products of two, more than 5" in joint_refusal(data, 0, lags_of(3))
+    two = data_of(rng.standard_normal((60, 2)), (1, 1), (1, 1))
+    assert joint_parts(two, 0, lags_of(2)) == {}, "there is no third client"
+
+
+@pytest.fixture(scope="module")
+def ring():
+    """Lorenz's ring: all edges act through products of two clients' states."""
+    panel, truth = fg.simulate(4, 600, dynamics="lorenz96", sensor_dims=4, seed=3)
+    config = fg.RunConfig(test="nonlinear", solver="none", copies=20)
+    return panel, truth, config, fg.fit(panel, config)
+
+
+def test_edges_that_act_through_a_third_client_are_found_and_named(ring):
+    _, truth, _, result = ring
+    table, facts = result.edges(), result.manifest["inference"]
+    found = table.loc[table["is_edge"], ["cause", "effect"]].itertuples(index=False, name=None)
+    assert len(set(found) & set(truth.edges)) >= 0.8 * len(truth.edges)
+    assert facts["warnings"] == []
+    joint = [edge for edge, kinds in facts["kinds_found"].items() if "joint" in kinds]
+    assert set(facts["third_clients"]) == set(joint) & set(facts["curves"])
+    sentences = shape_sentences(facts)
+    for edge, third in facts["third_clients"].items():
+        assert third not in edge.split(" -> ")
+        own = next(line for line in sentences if line.startswith(edge))
+        assert f"depends on the state of {third}" in own.replace("the effect's own state and ", "")
+
+
+def test_a_run_says_which_products_were_not_tested(ring, monkeypatch):
+    panel, _, config, _ = ring
+    monkeypatch.setattr(joint_products, "MOST_PRODUCTS", 5)
+    with pytest.warns(InferenceWarning, match="third client's were not tested") as warned:
+        facts = fg.fit(panel, config).manifest["inference"]
+    assert str(warned[0].message) == facts["warnings"][0]
+    names = "client1, client2, client3, client4"
+    assert facts["warnings"][0].endswith(
+        f"4 states have 10 products of two, more than 5); causes: {names}"
+    )
+    assert not any("joint" in kinds for kinds in facts["kinds"].values())
+    assert facts["third_clients"] == {}
