@@ -53,9 +53,9 @@ class Calibrated(NamedTuple):
     law: Law
 
 
-def extrapolated_pairs(names: tuple[str, ...], found: Calibrated) -> list[str]:
+def extrapolated_pairs(names: tuple[str, ...], is_extrapolated: np.ndarray) -> list[str]:
     """Pairs whose statistic lies beyond every copy, as "cause -> effect"."""
-    pairs = zip(*np.nonzero(found.is_extrapolated), strict=True)
+    pairs = zip(*np.nonzero(is_extrapolated), strict=True)
     return [f"{names[n]} -> {names[m]}" for m, n in pairs]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.errors import InferenceError
+from fedgranger.inference.calibrate import extrapolated_pairs
 from fedgranger.inference.copy_audit import audit_facts, run_copies
 from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
@@ -52,6 +53,7 @@ class NonlinearAnswer(TwoTests):
         facts: dict[str, Any] = {
             "test_reason": reason,
             "audit": audit_facts(found.audit) | self._traits,
+            "extrapolated": extrapolated_pairs(names, found.is_extrapolated),
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],

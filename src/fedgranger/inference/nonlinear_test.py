@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from fedgranger.errors import InferenceError
@@ -90,12 +90,14 @@ class NonlinearTests(NamedTuple):
     Attributes:
         p_value: of the kinds together.
         kinds: p-value of each kind.
+        is_extrapolated: a kind's statistic lies beyond all copies.
         audit: p-values by the formula on the copies, kinds together.
         products: by (effect, cause), where there are any.
     """
 
     p_value: Float[np.ndarray, "effect cause"]
     kinds: Float[np.ndarray, "kind effect cause"]
+    is_extrapolated: Bool[np.ndarray, "effect cause"]
     audit: Audit
     products: dict[tuple[int, int], PairProducts]
 
@@ -217,20 +219,18 @@ def collect(
         copied, (share, counts) = shifted[:, :, m, n], explained_share(pair)
         products[m, n] = PairProducts(statistic[at], df[at], rest[at], copied, share, counts)
     df, rest = np.maximum(df, 1.0), np.maximum(rest, 2.0)  # of pairs without a statistic
-    kinds = np.stack(
-        [
-            calibrate(
-                statistic[k], df[k], shifted[:, k], Formula(np.ones(shape[1:]), rest[k])
-            ).p_value
-            for k in range(len(KINDS))
-        ]
-    )
+    laws = [
+        calibrate(statistic[k], df[k], shifted[:, k], Formula(np.ones(shape[1:]), rest[k]))
+        for k in range(len(KINDS))
+    ]
+    kinds = np.stack([law.p_value for law in laws])
+    beyond = np.any([law.is_extrapolated for law in laws], axis=0)
     p_value = combine(kinds)
     by_formula = np.stack([combine(part) for part in stats.f.sf(shifted, own_df, own_rest)])
     tests = PairTests(_statistic(p_value), np.ones(p_value.shape), p_value)
     refused = int(np.isnan(by_formula).all(axis=(1, 2)).sum())
     audit = Audit("nonlinear", names, tests, _statistic(by_formula), by_formula, refused)
-    return NonlinearTests(p_value, kinds, audit, products)
+    return NonlinearTests(p_value, kinds, beyond, audit, products)
 
 
 def _statistic(p_value: np.ndarray) -> np.ndarray:

@@ -96,7 +96,7 @@ def readings_tables(
         "innovation_cov": {
             name: cov.tolist() for name, cov in zip(names, fit.residual_covs, strict=True)
         },
-        "extrapolated": extrapolated_pairs(names, found),
+        "extrapolated": extrapolated_pairs(names, found.is_extrapolated),
         "reasons": reasons,
     }
     single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))

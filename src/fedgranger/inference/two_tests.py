@@ -121,7 +121,7 @@ class TwoTests:
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
         found.facts["audit"] = audit_facts(audited) | self._traits
-        found.facts["extrapolated"] = extrapolated_pairs(source.names, law)
+        found.facts["extrapolated"] = extrapolated_pairs(source.names, law.is_extrapolated)
         return found, doubt
 
     def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:

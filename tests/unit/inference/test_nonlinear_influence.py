@@ -10,6 +10,7 @@ import fedgranger as fg
 from fedgranger.errors import ConfigError, InferenceError
 from fedgranger.inference import cross_fitting, nonlinear_answer, nonlinear_test
 from fedgranger.inference.answer import shape_sentences
+from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.cross_fitting import (
     REGRESSIONS,
     Design,
@@ -318,6 +319,7 @@ def test_quadratic_edges_are_found_that_no_linear_test_finds(fitted):
     assert not set(truth.edges) & set(zip(linear["cause"], linear["effect"], strict=True))
     facts = result.manifest["inference"]
     assert facts["test"] == "nonlinear"
+    assert set(facts["extrapolated"]) >= {f"{cause} -> {effect}" for cause, effect in truth.edges}
     assert set(facts["curves"]) == {f"{cause} -> {effect}" for cause, effect in found}
     for edge in (f"{cause} -> {effect}" for cause, effect in truth.edges):
         assert "quadratic" in facts["kinds_found"][edge]
@@ -372,4 +374,5 @@ def test_regressions_that_err_together_do_so_in_the_copies(fitted, monkeypatch):
     monkeypatch.setitem(cross_fitting.REGRESSIONS, "features", misled)
     found = infer(result_source(panel, config), config)
     assert found.facts["audit"]["rate"][0] > 0.9  # by the formula
+    assert "taken from copies" in verdict(found.facts)
     assert (found.edges["p_value"] > 0.01).all()
