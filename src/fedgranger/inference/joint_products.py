@@ -40,7 +40,7 @@ class _Columns(NamedTuple):
 
     time: Int[np.ndarray, " row"]
     values: Float[np.ndarray, "row column"]
-    client: Int[np.ndarray, "column two"]
+    client: Int[np.ndarray, "column _"]
     lag: Int[np.ndarray, " column"]
 
 
@@ -59,7 +59,7 @@ def joint_parts(
     out = {}
     for m in (k for k in range(M) if k != cause):
         is_third = _is_third(columns, cause, m)
-        is_used = _is_explaining(columns, m, own_lags[m], int(lags[m]) + 1) & ~is_third
+        is_used = _is_explaining(columns, m, int(own_lags[m]), int(lags[m]) + 1) & ~is_third
         inverse = np.linalg.pinv(moments[np.ix_(is_used, is_used)], rcond=SMALLEST, hermitian=True)
         B = X[:, is_used]
         y, phi = data.at(columns.time, m, 0), X[:, is_third]
