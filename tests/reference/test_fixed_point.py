@@ -12,41 +12,9 @@ from fedgranger.runtime.inprocess import stack_windows, train
 from fedgranger.runtime.setup import initial_state, set_up
 from tests.configs import formula_config
 from tests.reference import numpy_fedgc
+from tests.reference.linear_equations import per_step_equations, solve
 
 RIDGE = 0.05
-
-
-def per_step_equations(setup, m):
-    """(K_t, b_t) of row m for every step: x⁺ = x − K_t x + b_t, x = [vec θ; vec Â]."""
-    stream = setup.client_data[m]
-    A, CA = stream.model.self_transition, stream.model.predicted_observation
-    sizes, gamma = setup.client_step_sizes[m], setup.server_step_sizes[m].server
-    p = len(A)
-    N = np.block(
-        [
-            [2 * sizes.local * CA.T @ CA + 2 * sizes.feedback * A.T @ A, -2 * sizes.feedback * A.T],
-            [-2 * gamma * A, 2 * gamma * np.eye(p)],
-        ]
-    )
-    y = stream.scaled(0, setup.num_pairs + 1)
-    others = [s.filtered_states for n, s in enumerate(setup.client_data) if n != m]
-    g = np.concatenate(others, axis=1)
-    size_theta, size_granger = p * y.shape[1], p * g.shape[1]
-    ridge = np.diag(
-        np.repeat([2 * sizes.local * RIDGE, 2 * gamma * RIDGE], [size_theta, size_granger])
-    )
-    for t in range(setup.num_pairs):
-        L = scipy.linalg.block_diag(
-            np.kron(y[t][:, None], np.eye(p)), np.kron(g[t][:, None], np.eye(p))
-        )
-        innovation = y[t + 1] - CA @ stream.filtered_states[t]
-        b = 2 * sizes.local * np.kron(y[t][:, None], CA.T) @ innovation
-        yield L @ N @ L.T + ridge, np.concatenate([b, np.zeros(size_granger)])
-
-
-def solve(setup, m):
-    gains, pulls = zip(*per_step_equations(setup, m), strict=True)
-    return np.linalg.solve(np.mean(gains, axis=0), np.mean(pulls, axis=0))
 
 
 def as_vector(setup, state, m):
@@ -76,7 +44,7 @@ def test_full_batch_vs_linear_solve(system):
     *_, (snapshot, _) = train(setup, config)
     assert snapshot.progress.distance <= 1e-8
     for m in range(len(setup.client_data)):
-        x_star = solve(setup, m)
+        x_star = solve(setup, m, RIDGE)
         error = np.abs(as_vector(setup, snapshot.state, m) - x_star).max()
         assert error < 1e-6 * np.abs(x_star).max()
 
@@ -111,8 +79,8 @@ def test_step_wise_average_within_predicted_spread():
             averages.append(average)
     mean_state = jax.tree.map(lambda *x: jnp.stack(x).mean(axis=0), *averages)
     for m in range(2):
-        gains, pulls = (np.array(x) for x in zip(*per_step_equations(setup, m), strict=True))
-        x_star = solve(setup, m)
+        gains, pulls = (np.array(x) for x in zip(*per_step_equations(setup, m, RIDGE), strict=True))
+        x_star = solve(setup, m, RIDGE)
         noise = pulls - gains @ x_star
         S = long_run_cov(noise, lag=30)
         F = np.eye(len(x_star)) - gains.mean(axis=0)

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-FROM_A_TEST = re.compile(r"^\s*(?:from|import) tests(?:\.\w+)*\.test_\w+", re.MULTILINE)
+FROM_A_TEST = re.compile(
+    r"^\s*(?:from|import) tests(?:\.\w+)*(?:\.| import .*\b)test_\w+", re.MULTILINE
+)
 
 
 def test_no_test_imports_a_test():

@@ -24,7 +24,7 @@ from fedgranger.uncertainty.update_moments import (
     update_moments,
 )
 from tests.one_row import dense_rounds, make_row
-from tests.reference import test_fixed_point
+from tests.reference.linear_equations import solve
 
 VARIANTS = {
     "one-step": {},
@@ -136,7 +136,7 @@ def test_sampled_rounds_are_near_all_rounds(W, monkeypatch):
 @pytest.mark.parametrize("window", [1, 7, "full"])
 def test_fixed_point_vs_learner(window):
     """K̄⁻¹b̄ solves the reference equations, and a full-batch round of the learner stays there."""
-    ridge = test_fixed_point.RIDGE
+    ridge = 0.05
     panel, _ = fg.simulate(3, 211, state_dims=2, sensor_dims=4, measurement_var=2.0, seed=2)
     config = fg.RunConfig(
         window=window,
@@ -160,7 +160,7 @@ def test_fixed_point_vs_learner(window):
         )
         x = np.linalg.solve(averages.gain, averages.drift) / averages.scale
         theta, granger = split_parameters(x, averages.shape)
-        expected = test_fixed_point.solve(setup, m)  # columns stacked
+        expected = solve(setup, m, ridge)
         np.testing.assert_allclose(theta.T.reshape(-1), expected[:8], rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(granger.T.reshape(-1), expected[8:], rtol=1e-8, atol=1e-12)
         thetas.append(theta)
