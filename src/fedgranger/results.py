@@ -89,11 +89,23 @@ class Result:
         """A card for notebooks."""
         return summary_html(self.edges(sort=True), self.manifest)
 
-    def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
-        """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
+    def block(self, effect: str, cause: str, estimate: str = "auto") -> np.ndarray:
+        """Block [effect, cause] of an estimate: rows are the effect's states.
+
+        Columns are the cause's states, at all lags side by side: the matrix of `coefficients`.
+
+        Args:
+            effect: the client that is driven.
+            cause: the client that drives.
+            estimate: `auto`, that of the run's own test; `debiased` or `readings`, of another test
+                that the run made; `fedgc`, FedGC's own, which is not tested and has one lag.
+
+        Raises:
+            RunError: the run has no such client or estimate.
+        """
         for name in (effect, cause):
             check_client(name, self.clients)
-        check_choice("estimate", estimate, ("fedgc", *STATE_TESTS))
+        check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
         places = state_slices(self.clients, self.state_dims)
         rows, columns = places[effect], places[cause]
         if estimate == "fedgc":
@@ -239,7 +251,10 @@ class Result:
     def forecast(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
         """One step ahead, by the time that is predicted; the last row is the step after the data.
 
-        Uses the coefficients of the run's test. NaN where a step that it needs was not measured.
+        By a least-squares regression of all measured states on their pasts, which every run with
+        edge tests has beside them. It is not the equation of `coefficients`, which answer another
+        question: those of the latent test are of true states, without measurement noise, and
+        predict measured ones worse. NaN where a step that it needs was not measured.
 
         Args:
             data: whatever `fit` takes, the training data or new ones.
@@ -248,15 +263,15 @@ class Result:
             reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
                 run's own data need not be repeated.
         """
-        return self._fitted("forecast_table")(
-            self, self._tested("auto"), data, reading, sensors=sensors
-        )
+        return self._fitted("forecast_table")(self, data, reading, sensors=sensors)
 
     def residuals(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
-        """What was there less its one-step `forecast`, by time; arguments as there."""
-        return self._fitted("residual_table")(
-            self, self._tested("auto"), data, reading, sensors=sensors
-        )
+        """What was there less its one-step `forecast`, by time; arguments as there.
+
+        So forecast and residual add up to the data; after a test whose equation is another one (the
+        latent test) they are not the residuals of its equation.
+        """
+        return self._fitted("residual_table")(self, data, reading, sensors=sensors)
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:
         """One row per entry of every cross-client block (row and col count states from 0).
