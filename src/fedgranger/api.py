@@ -13,10 +13,12 @@ from fedgranger.config import RunConfig
 from fedgranger.data.frames import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.reading_progress import followed
 from fedgranger.errors import ConfigError
 from fedgranger.fit_keywords import FitKeywords, ReadingKeywords
 from fedgranger.option_fields import did_you_mean
 from fedgranger.results import Result
+from fedgranger.runtime.bars import patient_bars
 from fedgranger.runtime.data_check import DataCheck, check_data
 from fedgranger.runtime.fitting import fit_panel
 
@@ -56,6 +58,7 @@ def fit(
     checkpoint_folder: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
+    progress: bool = True,
     **options: Unpack[FitKeywords],
 ) -> Result:
     """Learn which client drives which, with all parties simulated in this process.
@@ -70,6 +73,8 @@ def fit(
         checkpoint_folder: where an interrupted run leaves its state.
         checkpoint_seconds: how often it is written while training goes on.
         resume: continue from that folder; the result is the same bit for bit.
+        progress: show a bar with the time left when it takes longer than two seconds, in a
+            terminal or a notebook.
         options: options of the run instead of `config`, and of reading (`Panel.read`); all are in
             docs/options.md.
 
@@ -92,14 +97,18 @@ def fit(
             "leave the config out"
         )
     config = RunConfig.from_mapping(running) if config is None else config
-    return fit_panel(
-        as_panel(data, clients, reading),
-        config,
-        models=models,
-        checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
-        checkpoint_seconds=checkpoint_seconds,
-        resume=resume,
-    )
+    with patient_bars(is_wanted=progress) as report:
+        with followed(report, Path(data) if isinstance(data, str | Path) else None):
+            panel = as_panel(data, clients, reading)
+        return fit_panel(
+            panel,
+            config,
+            models=models,
+            checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
+            checkpoint_seconds=checkpoint_seconds,
+            resume=resume,
+            report=report,
+        )
 
 
 def _shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

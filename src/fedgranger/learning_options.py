@@ -6,17 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import (
-    Options,
-    choice,
-    flag,
-    listed,
-    number,
-    special,
-    text,
-    whole,
-)
+from fedgranger.option_fields import Options, choice, flag, number, special, text, whole
 from fedgranger.periods import Period, read_period
+from fedgranger.text import listed
 
 Auto = Literal["auto"]
 AUTO = ("auto",)

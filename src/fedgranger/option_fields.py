@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fedgranger.errors import ConfigError
+from fedgranger.text import listed
 
 NEAR = 0.6
 """Words less alike than this are not proposed."""
@@ -273,22 +274,6 @@ def special(
     """Whatever its own check accepts."""
     option = Option(help, check, parse, everyday=everyday, value="VALUE")
     return field(default=default, metadata={"option": option})
-
-
-def listed(value: Any) -> list[Any] | None:
-    """The parts of a list, tuple, set, index, column or array; None: a text or a single value.
-
-    Those of a set in the order of their texts, so that equal options are equal.
-
-    Example:
-        >>> listed({"b", "a"}), listed("a,b"), listed(24)
-        (['a', 'b'], None, None)
-    """
-    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
-        return None
-    if getattr(value, "ndim", 1) != 1:
-        return None
-    return sorted(value, key=str) if isinstance(value, Set) else list(value)
 
 
 def unknown_key(key: str, known: list[str]) -> str:

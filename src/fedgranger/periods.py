@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import listed
+from fedgranger.text import listed
 
 Period = Literal["auto", "none"] | tuple[int | str, ...]
 MOST_PERIODS = 4

@@ -38,7 +38,7 @@ from fedgranger.data.wide_frames import (
     with_named_index,
 )
 from fedgranger.errors import ConfigError, DataError, ReadingError
-from fedgranger.option_fields import listed
+from fedgranger.text import listed
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
 REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")

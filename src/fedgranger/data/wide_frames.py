@@ -11,7 +11,7 @@ import pandas as pd
 from fedgranger.data import input_checks
 from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.errors import DataError
-from fedgranger.option_fields import listed
+from fedgranger.text import listed
 
 INDEX = "time"
 """Name of an index that has none."""
