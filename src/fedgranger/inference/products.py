@@ -139,7 +139,7 @@ class _Sums:
         total[wanted] = half + half.transpose(0, 2, 1)
         sizes = np.zeros((2, *wanted.shape))
         sizes[:, wanted] = self.first[self.at], self.second[self.at]
-        return LagProducts(total, *sizes, matched)
+        return LagProducts(total, sizes[0], sizes[1], matched)
 
     def _blocks(self, matrix: np.ndarray) -> np.ndarray:
         """(effect, cause, p, width), zero on padding."""

@@ -169,6 +169,38 @@ def test_online_does_not_depend_on_how_the_data_are_cut(run, batch):
     pd.testing.assert_frame_equal(found.table, whole[0].ranking.table)
 
 
+@pytest.mark.parametrize("batch", [2, 50, 600])
+def test_online_takes_frames_as_fit_does(run, batch):
+    panel = made_panel(600, seed=8, shocked="b", at=300, length=60)
+    frames = {c.name: pd.DataFrame(c.values, columns=list(c.sensors)) for c in panel}
+    first, last = 280, 380
+    analysis, found = OnlineAnalysis(run, calm_steps=40), {}
+    for start in range(first, last, batch):
+        rows = slice(start, min(start + batch, last))
+        part = {name: frame.iloc[rows] for name, frame in frames.items()}
+        for alarm in analysis.feed(part):
+            found[alarm.step] = alarm.ranking
+    expected = OnlineAnalysis(run, calm_steps=40).feed(panel.slice(first, last))
+    assert list(found) == [alarm.step for alarm in expected]
+    for ranking, alarm in zip(found.values(), expected, strict=True):
+        pd.testing.assert_frame_equal(ranking.table, alarm.ranking.table)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "a NoneType was given; give a folder"),
+        ([[1.0, 2.0]], "a list was given; give a folder"),
+        ({"a": 3, "b": 4}, "a int was given where a data frame is needed"),
+        (pd.DataFrame({"a1": [1.0, 2.0]}), "say which columns are whose"),
+        ({n: pd.DataFrame({"s1": [1.0], "s2": [2.0]}) for n in NAMES}, "share 1 time step"),
+    ],
+)
+def test_online_refuses_what_is_no_data_in_one_sentence(run, data, words):
+    with pytest.raises(DataError, match=words):
+        OnlineAnalysis(run).feed(data)
+
+
 def test_online_equals_the_window_from_the_alarm(run):
     panel = made_panel(500, seed=9, shocked="a", at=300)
     analysis, alarms = OnlineAnalysis(run), []
