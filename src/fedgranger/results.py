@@ -195,9 +195,19 @@ class Result:
         Args:
             cause: only edges from this client.
             effect: only edges to this client.
+
+        Raises:
+            RunError: no such client, or a pair is named that is no edge of this run.
         """
         table = response_table(self.manifest["inference"])
-        return of_pair(table, self.clients, cause, effect)
+        found = of_pair(table, self.clients, cause, effect)
+        if found.empty and cause is not None and effect is not None:
+            raise RunError(
+                f"{cause} -> {effect} has no response: a run makes those of its edges at its level "
+                f"(alpha={self.config.alpha:g}); fit again with alpha=0.99 for nearly all pairs, "
+                f"and decide with edges(alpha={self.config.alpha:g})"
+            )
+        return found
 
     def coefficients(
         self,
@@ -209,7 +219,8 @@ class Result:
     ) -> pd.DataFrame:
         """The tested coefficients lag by lag: how state `col` of the cause moves state `row`.
 
-        A row per coefficient, with its standard error; states count from 0, lags from 1.
+        A row per coefficient, with its standard error and the p-value of its being zero; states
+        count from 0, lags from 1. Whether a client drives another one is `edges`' question.
 
         Args:
             cause: only coefficients of this client's past.
@@ -220,10 +231,9 @@ class Result:
         Raises:
             RunError: the run has no such client or no tests.
         """
-        found = self._tested(estimate)
         own = cause is not None and cause == effect
         table = coefficient_table(
-            self.clients, self.state_dims, found.transition, found.std_error, within=within or own
+            self.clients, self.state_dims, self._tested(estimate), within=within or own
         )
         return of_pair(table, self.clients, cause, effect)
 

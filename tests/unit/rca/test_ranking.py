@@ -82,6 +82,23 @@ def test_only_the_first_200_steps_count():
     )
 
 
+@pytest.mark.parametrize("scorer", list(SCORERS))
+def test_a_ranking_of_a_long_window_says_which_steps_were_used(scorer):
+    """Those of its scores; the scorers that use all steps say nothing."""
+    rng = np.random.default_rng(1)
+    levels = np.where(np.arange(700)[:, None] < 200, (5.0, 1.5), (0.2, 9.0))
+    levels = levels + 0.5 * rng.random((700, 2))
+    strengths = np.ones((2, 2))
+    found = rank(evidence_of(levels, deviation=levels), strengths, scorer=scorer)
+    said = [line for line in found.evidence if "first 200 of 700 steps" in line]
+    early = rank(evidence_of(levels[:200], deviation=levels[:200]), strengths, scorer=scorer)
+    scores = [one.table.set_index("client")["score"].sort_index() for one in (early, found)]
+    assert bool(said) == scores[0].equals(scores[1])
+    assert not any("steps, up to" in line for line in early.evidence)
+    if said:
+        assert "up to step 199: later ones show where an anomaly has spread" in said[0]
+
+
 def test_papers_score_by_hand():
     strengths = np.array([[9.0, 2.0, 3.0], [4.0, 9.0, 5.0], [6.0, 7.0, 9.0]])  # [effect, cause]
     flagged = evidence_of(np.ones((2, 3)), deviation=[[2.0, 2.0, 0.5], [2.0, 2.0, 2.0]])

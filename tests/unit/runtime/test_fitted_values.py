@@ -143,9 +143,25 @@ def test_coefficients_are_the_entries_lag_by_lag(result):
     assert abs(table["estimate"] / table["std_error"]).idxmax() == 1  # the second lag
     entries = result.entries().query("cause == 'boiler'")
     np.testing.assert_array_equal(table["estimate"][: len(entries)], entries["estimate"])
+    np.testing.assert_array_equal(table["p_value"][: len(entries)], entries["p_value"])
     own = result.coefficients(within=True)
+    assert own["p_value"].between(0, 1).all()
     assert (own["cause"] == own["effect"]).any()
     assert not (result.coefficients()["cause"] == result.coefficients()["effect"]).any()
+
+
+def test_a_pair_that_is_no_edge_is_told_how_to_get_its_response():
+    panel, _ = fg.simulate(2, 400, edges=[("client1", "client2")], seed=1)
+    options = {"test": "debiased", "lags": 1, "state_dim": 1, "solver": "none"}
+    result = fg.fit(panel, **options)
+    assert len(result.responses("client1", "client2"))
+    assert result.responses(cause="client2").empty
+    with pytest.raises(RunError, match=r"client2 -> client1 has no response: .* alpha=0.99"):
+        result.responses("client2", "client1")
+    whole = fg.fit(panel, alpha=0.99, **options)
+    assert len(whole.responses("client2", "client1"))
+    pd.testing.assert_frame_equal(whole.edges(alpha=0.05), result.edges())
+    assert whole.responses("client1", "client2").equals(result.responses())
 
 
 def test_a_block_is_the_tested_one_unless_fedgc_s_own_is_named():
