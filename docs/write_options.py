@@ -56,7 +56,8 @@ def page():
 
 KEYWORDS_HEAD = '''"""Types of the keywords of `fg.fit`; made by `python docs/write_options.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Literal, TypedDict
 
 
@@ -74,11 +75,15 @@ SHORT = {
     "Auto": 'Literal["auto"]',
     "Couplings": 'Literal["all"] | Sequence[Sequence[str]]',
     "dict[str, int]": "Mapping[str, int]",
-    "list[int | str] | Period": "Sequence[int | str]",
+    "list[int | str] | Period": "timedelta | Iterable[int | str | timedelta]",
 }
 """Types of values as they are kept, and of what may be given."""
-ROWS = ("skip_rows", "unit_rows")
-"""Numbers that are kept as text."""
+WIDER = {
+    **dict.fromkeys(("skip_rows", "unit_rows"), "int | str"),
+    **dict.fromkeys(("align_tolerance", "resample"), "str | timedelta"),
+    **dict.fromkeys(("missing_text", "leave_out", "difference", "map"), "str | Iterable[str]"),
+}
+"""Of what is kept as text."""
 
 
 def keywords():
@@ -95,7 +100,7 @@ def _type(one):
     if allowed and one.type == "str":
         words = ", ".join(f'"{word}"' for word in allowed)
         return f"Literal[{words}]"
-    written = "int | str" if one.name in ROWS else one.type
+    written = WIDER.get(one.name, one.type)
     for kept, given in SHORT.items():
         written = written.replace(kept, given)
     return written.replace("'", '"')

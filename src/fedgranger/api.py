@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,10 +13,12 @@ from fedgranger.config import RunConfig
 from fedgranger.data.frames import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
+from fedgranger.data.reading_progress import followed
 from fedgranger.errors import ConfigError
 from fedgranger.fit_keywords import FitKeywords, ReadingKeywords
 from fedgranger.option_fields import did_you_mean
 from fedgranger.results import Result
+from fedgranger.runtime.bars import patient_bars
 from fedgranger.runtime.data_check import DataCheck, check_data
 from fedgranger.runtime.fitting import fit_panel
 
@@ -24,14 +26,15 @@ from fedgranger.runtime.fitting import fit_panel
 def check(
     data: Panel | str | Path | Mapping[str, Any] | Any,
     *,
-    clients: Mapping[str, Sequence[str]] | None = None,
+    clients: Mapping[str, Iterable[str]] | None = None,
     **options: Unpack[ReadingKeywords],
 ) -> DataCheck:
     """Look at data before any fit: what is in them, what is odd, and what it takes to read them.
 
     Args:
         data: whatever `fit` takes.
-        clients: which columns of one wide frame are whose.
+        clients: which columns of one wide frame are whose; not needed where they have two levels,
+            client and sensor.
         options: those of `Panel.read`.
 
     Example:
@@ -50,11 +53,12 @@ def fit(
     data: Panel | str | Path | Mapping[str, Any] | Any,
     config: RunConfig | None = None,
     *,
-    clients: Mapping[str, Sequence[str]] | None = None,
+    clients: Mapping[str, Iterable[str]] | None = None,
     models: Mapping[str, LocalModel] | None = None,
     checkpoint_folder: str | Path | None = None,
     checkpoint_seconds: float = 10.0,
     resume: bool = False,
+    progress: bool = True,
     **options: Unpack[FitKeywords],
 ) -> Result:
     """Learn which client drives which, with all parties simulated in this process.
@@ -63,11 +67,14 @@ def fit(
         data: a folder or table (see `Panel.read`), a data frame per client, one wide frame, or a
             panel. Frames keep their names and are aligned by their time index or column.
         config: options of the run; the defaults suit data of a few thousand steps.
-        clients: which columns of one wide frame are whose.
+        clients: which columns of one wide frame are whose; not needed where they have two levels,
+            client and sensor.
         models: local models that are known (A_mm, C, Q, R); the others are identified.
         checkpoint_folder: where an interrupted run leaves its state.
         checkpoint_seconds: how often it is written while training goes on.
         resume: continue from that folder; the result is the same bit for bit.
+        progress: show a bar with the time left when it takes longer than two seconds, in a
+            terminal or a notebook.
         options: options of the run instead of `config`, and of reading (`Panel.read`); all are in
             docs/options.md.
 
@@ -90,20 +97,28 @@ def fit(
             "leave the config out"
         )
     config = RunConfig.from_mapping(running) if config is None else config
-    return fit_panel(
-        as_panel(data, clients, reading),
-        config,
-        models=models,
-        checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
-        checkpoint_seconds=checkpoint_seconds,
-        resume=resume,
-    )
+    with patient_bars(is_wanted=progress) as report:
+        with followed(report, Path(data) if isinstance(data, str | Path) else None):
+            panel = as_panel(data, clients, reading)
+        return fit_panel(
+            panel,
+            config,
+            models=models,
+            checkpoint_folder=None if checkpoint_folder is None else Path(checkpoint_folder),
+            checkpoint_seconds=checkpoint_seconds,
+            resume=resume,
+            report=report,
+        )
 
 
 def _shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of reading, and of the run; NumPy's numbers as Python's."""
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
-    reading = {name: value for name, value in plain.items() if name in PanelOptions.names()}
+    plain = {
+        k: v.item() if isinstance(v, np.generic) and not isinstance(v, np.timedelta64) else v
+        for k, v in options.items()
+    }
+    of_reading = PanelOptions.known_names()
+    reading = {name: value for name, value in plain.items() if name in of_reading}
     running = {name: value for name, value in plain.items() if name not in reading}
     known = (*RunConfig.names(), *PanelOptions.names())
     unknown = next((name for name in running if name not in known), None)

@@ -1,6 +1,7 @@
 """Types of the keywords of `fg.fit`; made by `python docs/write_options.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Literal, TypedDict
 
 
@@ -14,7 +15,7 @@ class ReadingKeywords(TypedDict, total=False):
     encoding: str
     skip_rows: int | str
     unit_rows: int | str
-    missing_text: str
+    missing_text: str | Iterable[str]
     sheet: str
     tag_column: str
     value_column: str
@@ -22,16 +23,16 @@ class ReadingKeywords(TypedDict, total=False):
     time_zone: str
     unordered: Literal["error", "sort"]
     repeated: Literal["error", "first", "last", "mean"]
-    leave_out: str
-    align_tolerance: str
-    resample: str
+    leave_out: str | Iterable[str]
+    align_tolerance: str | timedelta
+    resample: str | timedelta
     resample_rule: Literal["mean", "last"]
     missing: Literal["error", "mask"]
     constant: Literal["error", "drop", "keep"]
-    difference: str
+    difference: str | Iterable[str]
     suspect: Literal["error", "keep"]
     partition: str | None
-    map: str
+    map: str | Iterable[str]
 
 
 class FitKeywords(ReadingKeywords, total=False):
@@ -41,7 +42,7 @@ class FitKeywords(ReadingKeywords, total=False):
     state_dim: int | Literal["auto"] | Mapping[str, int]
     max_state_dim: int
     standardise: bool
-    period: int | str | Sequence[int | str]
+    period: int | str | timedelta | Iterable[int | str | timedelta]
     season: Literal["harmonics", "profile"]
     solver: Literal["auto", "sgd", "newton", "neural", "none"]
     window: int | Literal["full"]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, flag, number, special, text, whole
 from fedgranger.periods import Period, read_period
+from fedgranger.text import listed
 
 Auto = Literal["auto"]
 AUTO = ("auto",)
@@ -44,11 +45,12 @@ def _whole_or_text(words: str) -> int | str:
 
 
 def _couplings(name: str, value: Any) -> Couplings:
-    if value == "all":
+    if isinstance(value, str) and value == "all":
         return value
-    if not isinstance(value, list | tuple):
+    given = listed(value)
+    if given is None:
         raise ConfigError(f"{name} is {value!r}; it must be 'all' or a list of [cause, effect]")
-    pairs = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in value)
+    pairs = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)
     for pair in pairs:
         is_pair = isinstance(pair, tuple) and len(pair) == 2
         if not is_pair or not all(isinstance(name, str) for name in pair) or pair[0] == pair[1]:

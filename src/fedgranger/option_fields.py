@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fedgranger.errors import ConfigError
+from fedgranger.text import listed
 
 NEAR = 0.6
 """Words less alike than this are not proposed."""
@@ -81,6 +82,13 @@ class Options:
         return [one.name for one in fields(cls) if "option" in one.metadata]
 
     @classmethod
+    def known_names(cls) -> dict[str, str]:
+        """The options by their names and second names."""
+        declared = {name: name for name in cls.names()}
+        own = (one for one in fields(cls) if one.name in declared and option_of(one).also)
+        return declared | {option_of(one).also: one.name for one in own}
+
+    @classmethod
     def subjects(cls) -> dict[str, list[str]]:
         """The options of every subject; several classes may speak of one."""
         known = set(cls.names())
@@ -98,13 +106,14 @@ class Options:
         Raises:
             ConfigError: an option is unknown, in the table of another subject, or there twice.
         """
-        subjects, known = cls.subjects(), cls.names()
+        subjects, known = cls.subjects(), cls.known_names()
         out: dict[str, Any] = {}
         for key, value in values.items():
             table = subjects.get(key) if isinstance(value, Mapping) else None
-            for name, one in [(key, value)] if table is None else value.items():
-                if name not in known:
-                    raise ConfigError(unknown_key(name, known))
+            for written, one in [(key, value)] if table is None else value.items():
+                if written not in known:
+                    raise ConfigError(unknown_key(written, cls.names()))
+                name = known[written]
                 if table is not None and name not in table:
                     home = next(part for part, own in subjects.items() if name in own)
                     raise ConfigError(f"{name} is in table [{key}]; it belongs to [{home}]")
@@ -233,10 +242,19 @@ def choice(default: str, allowed: tuple[str, ...], help: str, *, everyday: bool 
     return field(default=default, metadata={"option": option})
 
 
-def text(default: str | None, help: str, *, also: str = "", everyday: bool = False) -> Any:
-    """Any text."""
+def text(
+    default: str | None,
+    help: str,
+    *,
+    also: str = "",
+    everyday: bool = False,
+    is_list: bool = False,
+) -> Any:
+    """Any text; one that lists names with commas may be given as a list of them."""
 
     def check(name: str, value: Any) -> str | None:
+        parts = listed(value) if is_list else None
+        value = value if parts is None else ",".join(map(str, parts))
         if not isinstance(value, str) and not (value is None and default is None):
             raise ConfigError(f"{name} is {value!r}; it must be text")
         return value

@@ -1,4 +1,4 @@
-"""The option `period`: whole steps, or durations that become steps where time stamps are known."""
+"""Durations as options take them, and the option `period`: durations or whole steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal
 
 from fedgranger.errors import ConfigError
+from fedgranger.text import listed
 
 Period = Literal["auto", "none"] | tuple[int | str, ...]
 MOST_PERIODS = 4
@@ -25,7 +26,9 @@ CALENDAR_REPEATS = 5
 """So often a day or a week must be in the record to be searched for."""
 SHORTEST_STEPS = 4
 """Of the shortest period that is searched for."""
-DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|min|h|d|w)")
+ALSO = {"D": "d", "H": "h", "T": "min", "S": "s", "L": "ms", "W": "w"}
+"""Units as pandas writes them."""
+DURATION = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,6}})?|)\s*({'|'.join((*UNITS, *ALSO))})")
 
 
 def unsearched_calendar(num_steps: int, interval: float) -> tuple[str, ...]:
@@ -48,7 +51,7 @@ def read_period(value: Any) -> Period:
 
     Args:
         value: "auto", "none", a number of steps, a duration such as "12 h", several of them with
-            commas between them, or a list.
+            commas between them, a duration of Python, NumPy or pandas, or a list of these.
 
     Returns:
         "auto", "none" or a tuple of whole steps and durations, without repetitions.
@@ -60,13 +63,10 @@ def read_period(value: Any) -> Period:
         >>> read_period("24, 168"), read_period([24]), read_period("1d")
         ((24, 168), (24,), ('1 d',))
     """
-    if value in ("auto", "none"):
+    if isinstance(value, str) and value in ("auto", "none"):
         return value
-    if isinstance(value, str):
-        parts: list[Any] = value.split(",")
-    elif isinstance(value, list | tuple):
-        parts = list(value)
-    else:
+    parts = value.split(",") if isinstance(value, str) else listed(value)
+    if parts is None:
         parts = [value]
     found = tuple(dict.fromkeys(_read_one(part, value) for part in parts))
     if not 1 <= len(found) <= MOST_PERIODS:
@@ -78,17 +78,42 @@ def read_period(value: Any) -> Period:
 
 def _read_one(part: Any, value: Any) -> int | str:
     text = part.strip() if isinstance(part, str) else part
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10:
+    is_digits = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10
+    if is_digits or type(text).__name__.startswith(("int", "uint")):  # NumPy's too
         text = int(text)
     if type(text) is int and 2 <= text <= LONGEST:
         return text
-    match = DURATION.fullmatch(text) if isinstance(text, str) else None
-    if match is None or float(match[1]) == 0:
+    found = read_duration(text)
+    if found is None:
         raise ConfigError(
             f"period is {value!r}; give whole steps of at least 2 (24, or 24,168), durations such "
             "as '1 d' or '12 h' (ms, s, min, h, d, w), 'auto' or 'none'"
         )
-    return f"{float(match[1]):.15g} {match[2]}"
+    return " ".join(found)
+
+
+def read_duration(value: Any) -> tuple[str, str] | None:
+    """Number and unit of a duration: a text, or one of Python, NumPy or pandas; None: it is none.
+
+    Example:
+        >>> read_duration("1D"), read_duration("h"), read_duration("0 s")
+        (('1', 'd'), ('1', 'h'), None)
+    """
+    value = getattr(value, "freqstr", value)  # an offset of pandas
+    if isinstance(value, str):
+        match = DURATION.fullmatch(value.strip())
+        number = float(match[1] or 1) if match else 0.0
+        return (f"{number:.15g}", ALSO.get(match[2], match[2])) if match and number else None
+    if type(value).__name__ == "timedelta64":
+        length = int(value.astype("timedelta64[ns]").astype("int64"))
+    elif hasattr(value, "total_seconds") and value.total_seconds() > 0:
+        length = round(value.total_seconds() * UNITS["s"])
+    else:
+        return None
+    if length <= 0:
+        return None
+    unit = next((u for u in ("d", "h", "min", "s") if length % UNITS[u] == 0), "ms")
+    return f"{length / UNITS[unit]:.15g}", unit
 
 
 def duration_nanoseconds(text: str) -> int:

@@ -21,6 +21,7 @@ from fedgranger.inference.copy_audit import Audit, PairTests
 from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
+from fedgranger.inference.predictor import Predictor
 from fedgranger.inference.reference import Reference
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.run_folder import RunFolder
@@ -38,6 +39,7 @@ TIMES = ("start", "end")
 OVER_TIME = "over_time."
 RESPONSES = "responses."
 MOVEMENTS = "movements."
+PREDICTOR = "predictor."
 DECISION = "is_edge"
 INTEGERS = ("row", "col", "df", "delay")
 OTHER_FILES = tuple(
@@ -64,6 +66,8 @@ def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
         out[f"{kind}_audit_p_values"] = found.audit.p_values
         out[f"{kind}_audit_names"] = np.array(found.audit.names)
     out |= _by_edge(RESPONSES, found.responses) | _by_edge(MOVEMENTS, found.movements)
+    if found.predictor is not None:
+        out |= {f"{PREDICTOR}{name}": part for name, part in found.predictor._asdict().items()}
     return out | ({} if found.beside is None else inference_arrays(found.beside))
 
 
@@ -87,6 +91,9 @@ def read_inference(
         responses = _edges_of(arrays, RESPONSES, EdgeResponse)
         movements = _edges_of(arrays, MOVEMENTS, EdgeMovement)
         found = found._replace(responses=responses, movements=movements)
+        if f"{PREDICTOR}constant" in arrays:
+            parts = {name: arrays[f"{PREDICTOR}{name}"] for name in Predictor._fields}
+            found = found._replace(predictor=Predictor(**parts))
     other = facts.get("beside")
     if found is None or other is None:
         return found

@@ -10,14 +10,17 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.errors import RunError
-from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.option_fields import did_you_mean
 
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),
     *("step", "change", "low", "high", "variance_share", "r2_gained"),
 )
-COEFFICIENT_COLUMNS = ("cause", "effect", "lag", "row", "col", "estimate", "std_error")
+COEFFICIENT_COLUMNS = (
+    *("cause", "effect", "lag", "row", "col"),
+    *("estimate", "std_error", "p_value"),
+)
 
 
 def check_client(name: str, clients: Sequence[str]) -> None:
@@ -51,29 +54,41 @@ def state_slices(clients: Sequence[str], dims: Sequence[int]) -> dict[str, slice
 def coefficient_table(
     clients: Sequence[str],
     dims: Sequence[int],
-    estimates: np.ndarray,
-    errors: np.ndarray,
+    found: EdgeInference,
     *,
     within: bool,
 ) -> pd.DataFrame:
     """One row per entry of Â = [Â¹ … Âᴸ] that an equation has, by effect, cause, lag, row, col.
 
-    Â and its standard errors are (state, lagged); columns `COEFFICIENT_COLUMNS`.
+    p-values are those of `entries` where that has them. Columns `COEFFICIENT_COLUMNS`.
     """
     P, places = sum(dims), state_slices(clients, dims)
+    estimates, p_values = found.transition, _p_values(found, places, P)
     lags, rows = estimates.shape[1] // P, []
     for effect, cause in itertools.product(clients, clients):
         if effect == cause and not within:
             continue
         shape = (P, lags, P)
-        blocks = (m.reshape(shape)[places[effect], :, places[cause]] for m in (estimates, errors))
-        value, error = (block.transpose(1, 0, 2) for block in blocks)
+        parts = (estimates, found.std_error, p_values)
+        blocks = (part.reshape(shape)[places[effect], :, places[cause]] for part in parts)
+        value, error, p = (block.transpose(1, 0, 2) for block in blocks)
         known = np.isfinite(value) & ((value != 0) | np.isfinite(error))
         rows += [
-            (cause, effect, lag + 1, i, j, value[lag, i, j], error[lag, i, j])
+            (cause, effect, lag + 1, i, j, value[lag, i, j], error[lag, i, j], p[lag, i, j])
             for lag, i, j in np.argwhere(known).tolist()
         ]
     return pd.DataFrame(rows, columns=list(COEFFICIENT_COLUMNS))
+
+
+def _p_values(found: EdgeInference, places: Mapping[str, slice], P: int) -> np.ndarray:
+    """Of every entry of Â."""
+    out, tested = found.p_value.copy(), found.entries
+    for (cause, effect), own in tested.groupby(["cause", "effect"], sort=False):
+        first, size = places[cause].start, places[cause].stop - places[cause].start
+        lag, state = np.divmod(own["col"].to_numpy(), size)
+        rows = places[effect].start + own["row"].to_numpy()
+        out[rows, lag * P + first + state] = own["p_value"]
+    return out
 
 
 def response_table(facts: Mapping[str, Any]) -> pd.DataFrame:

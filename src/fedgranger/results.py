@@ -89,11 +89,23 @@ class Result:
         """A card for notebooks."""
         return summary_html(self.edges(sort=True), self.manifest)
 
-    def block(self, effect: str, cause: str, estimate: str = "fedgc") -> np.ndarray:
-        """Block [effect, cause] of FedGC's estimate, or of a tested one (all lags)."""
+    def block(self, effect: str, cause: str, estimate: str = "auto") -> np.ndarray:
+        """Block [effect, cause] of an estimate: rows are the effect's states.
+
+        Columns are the cause's states, at all lags side by side: the matrix of `coefficients`.
+
+        Args:
+            effect: the client that is driven.
+            cause: the client that drives.
+            estimate: `auto`, that of the run's own test; `debiased` or `readings`, of another test
+                that the run made; `fedgc`, FedGC's own, which is not tested and has one lag.
+
+        Raises:
+            RunError: the run has no such client or estimate.
+        """
         for name in (effect, cause):
             check_client(name, self.clients)
-        check_choice("estimate", estimate, ("fedgc", *STATE_TESTS))
+        check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
         places = state_slices(self.clients, self.state_dims)
         rows, columns = places[effect], places[cause]
         if estimate == "fedgc":
@@ -183,9 +195,19 @@ class Result:
         Args:
             cause: only edges from this client.
             effect: only edges to this client.
+
+        Raises:
+            RunError: no such client, or a pair is named that is no edge of this run.
         """
         table = response_table(self.manifest["inference"])
-        return of_pair(table, self.clients, cause, effect)
+        found = of_pair(table, self.clients, cause, effect)
+        if found.empty and cause is not None and effect is not None:
+            raise RunError(
+                f"{cause} -> {effect} has no response: a run makes those of its edges at its level "
+                f"(alpha={self.config.alpha:g}); fit again with alpha=0.99 for nearly all pairs, "
+                f"and decide with edges(alpha={self.config.alpha:g})"
+            )
+        return found
 
     def coefficients(
         self,
@@ -197,7 +219,8 @@ class Result:
     ) -> pd.DataFrame:
         """The tested coefficients lag by lag: how state `col` of the cause moves state `row`.
 
-        A row per coefficient, with its standard error; states count from 0, lags from 1.
+        A row per coefficient, with its standard error and the p-value of its being zero; states
+        count from 0, lags from 1. Whether a client drives another one is `edges`' question.
 
         Args:
             cause: only coefficients of this client's past.
@@ -208,10 +231,9 @@ class Result:
         Raises:
             RunError: the run has no such client or no tests.
         """
-        found = self._tested(estimate)
         own = cause is not None and cause == effect
         table = coefficient_table(
-            self.clients, self.state_dims, found.transition, found.std_error, within=within or own
+            self.clients, self.state_dims, self._tested(estimate), within=within or own
         )
         return of_pair(table, self.clients, cause, effect)
 
@@ -239,7 +261,10 @@ class Result:
     def forecast(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
         """One step ahead, by the time that is predicted; the last row is the step after the data.
 
-        Uses the coefficients of the run's test. NaN where a step that it needs was not measured.
+        By a least-squares regression of all measured states on their pasts, which every run with
+        edge tests has beside them. It is not the equation of `coefficients`, which answer another
+        question: those of the latent test are of true states, without measurement noise, and
+        predict measured ones worse. NaN where a step that it needs was not measured.
 
         Args:
             data: whatever `fit` takes, the training data or new ones.
@@ -248,15 +273,15 @@ class Result:
             reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
                 run's own data need not be repeated.
         """
-        return self._fitted("forecast_table")(
-            self, self._tested("auto"), data, reading, sensors=sensors
-        )
+        return self._fitted("forecast_table")(self, data, reading, sensors=sensors)
 
     def residuals(self, data: Any, *, sensors: bool = False, **reading: Any) -> pd.DataFrame:
-        """What was there less its one-step `forecast`, by time; arguments as there."""
-        return self._fitted("residual_table")(
-            self, self._tested("auto"), data, reading, sensors=sensors
-        )
+        """What was there less its one-step `forecast`, by time; arguments as there.
+
+        So forecast and residual add up to the data; after a test whose equation is another one (the
+        latent test) they are not the residuals of its equation.
+        """
+        return self._fitted("residual_table")(self, data, reading, sensors=sensors)
 
     def entries(self, *, estimate: str = "auto") -> pd.DataFrame:
         """One row per entry of every cross-client block (row and col count states from 0).

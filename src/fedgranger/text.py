@@ -1,7 +1,9 @@
-"""Names and numbers as people read them: on the page, in the terminal and in pictures."""
+"""Names and numbers as people read them, on the page and in the terminal; lists as they write."""
 
 import math
 import re
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 SMALLEST_SHOWN = 1e-99
 LONGEST_LINE = 16
@@ -130,3 +132,19 @@ def time_unit(steps: float, step_seconds: float | None) -> tuple[float, str]:
     seconds = steps * step_seconds
     size, unit = next((span for span in _SPANS if seconds >= span[0]), _SPANS[-1])
     return step_seconds / size, unit
+
+
+def listed(value: Any) -> list[Any] | None:
+    """The parts of a list, tuple, set, index, column or array; None: a text or a single value.
+
+    Those of a set in the order of their texts, so that equal options are equal.
+
+    Example:
+        >>> listed({"b", "a"}), listed("a,b"), listed(24)
+        (['a', 'b'], None, None)
+    """
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return None
+    if getattr(value, "ndim", 1) != 1:
+        return None
+    return sorted(value, key=str) if isinstance(value, Set) else list(value)

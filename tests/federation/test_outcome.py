@@ -65,7 +65,7 @@ def test_a_run_without_rounds_says_so_and_shows_no_estimate_of_fedgc(panel, tmp_
         assert again.manifest["training"]["status"].startswith("FedGC was not run")
         for ask in (
             lambda run: run.edges(estimate="fedgc"),
-            lambda run: run.block(*run.clients[:2]),
+            lambda run: run.block(*run.clients[:2], "fedgc"),
         ):
             with pytest.raises(fg.errors.RunError, match="FedGC was not run"):
                 ask(again)

@@ -36,7 +36,7 @@ HANDLED = {
     ("data.md", "json"): 1,
     ("datasets.md", "python"): 2,
     ("federation.md", "sh"): 2,
-    ("gallery.md", "python"): 12,
+    ("gallery.md", "python"): 13,
     ("nonlinear-clients.md", "python"): 1,
     ("options.md", "toml"): 1,
     ("own-data.md", "python"): 1,

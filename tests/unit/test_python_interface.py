@@ -70,6 +70,34 @@ def test_one_wide_frame_is_shared_out(frames, result):
         fg.fit(frames, clients=columns)
 
 
+def test_two_levels_of_columns_are_client_and_sensor(frames, result):
+    """As pd.concat makes them, also with the clock as a column."""
+    wide = pd.concat(frames, axis=1)
+    same(fg.fit(wide, **QUICK), result)
+    same(fg.fit(wide.reset_index(), **QUICK), result)
+    states = result.states(wide)
+    pd.testing.assert_frame_equal(states, result.states(frames), check_freq=False)
+    with pytest.raises(DataError, match="have levels, of which the first names the clients"):
+        fg.fit(wide, map="*=a")
+    with pytest.raises(DataError, match="3 levels; give two, client and sensor"):
+        fg.fit(pd.concat({"plant": wide}, axis=1))
+
+
+def test_options_the_pandas_way(frames):
+    """Lists of names, and durations as objects."""
+    odd = frames | {"client1": frames["client1"].assign(mode="x", note="y")}
+    texts = fg.fit(odd, leave_out="mode,note", resample="10min", period="1h", **QUICK)
+    day = {"resample": pd.Timedelta("10min"), "period": pd.Timedelta("1h")}
+    for names in (["mode", "note"], pd.Index(["mode", "note"]), {"note", "mode"}):
+        same(fg.fit(odd, drop=names, **day, **QUICK), texts)
+    own = {name: frame.columns for name, frame in frames.items()}
+    names = {name: frame.add_prefix(name) for name, frame in frames.items()}
+    wide = pd.concat(names.values(), axis=1)
+    for kind in (set, np.array, pd.Series):
+        shares = {name: kind([*(name + own[name])]) for name in frames}
+        assert fg.check(wide, clients=shares).command == "fg.fit(frames, clients=clients)"
+
+
 def test_frames_are_aligned_by_their_index_and_never_by_row(frames):
     later = dict(frames)
     later["client2"] = frames["client2"].iloc[100:]

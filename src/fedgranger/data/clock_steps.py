@@ -18,7 +18,7 @@ import pandas as pd
 
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import ConfigError, DataError
-from fedgranger.periods import DURATION, UNITS, duration_nanoseconds
+from fedgranger.periods import UNITS, duration_nanoseconds, read_duration
 
 ROUND = (1, 2, 3, 4, 5, 10, 15, 20, 30, 50, 100, 200, 250, 500)
 """Counts of a unit that people choose."""
@@ -114,8 +114,8 @@ def _nanoseconds(where: str, option: str, time: np.ndarray) -> np.ndarray:
 
 
 def _length(duration: str) -> int:
-    match = DURATION.fullmatch(duration)
-    return duration_nanoseconds(f"{match[1]} {match[2]}") if match else 0
+    found = read_duration(duration)
+    return duration_nanoseconds(" ".join(found)) if found else 0
 
 
 def _nearest(stamps: np.ndarray, step: int) -> np.ndarray:

@@ -8,14 +8,13 @@ polars and xarray come through their `to_pandas`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -26,23 +25,28 @@ from fedgranger.data.file_format import FileFormat, client_formats
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import finished_panel, read_panel
-from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, joined
 from fedgranger.data.sensor_preparation import NO_TREATMENTS
 from fedgranger.data.treatment import Treatment
 from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
+from fedgranger.data.wide_frames import (
+    client_name,
+    counts_rows,
+    share_out,
+    with_index,
+    with_named_index,
+)
 from fedgranger.errors import ConfigError, DataError, ReadingError
+from fedgranger.text import listed
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
 REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
-INDEX = "time"
-"""Name of an index that has none."""
 
 
 def as_panel(
     data: Any,
-    clients: Mapping[str, Sequence[str]] | None,
+    clients: Mapping[str, Iterable[str]] | None,
     reading: Mapping[str, Any],
     treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> Panel:
@@ -100,7 +104,7 @@ def new_panel(
 
 
 def try_frames(
-    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+    data: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> Trial[Panel]:
     """Read frames with what they need beside the options given."""
     named = _named(data, clients, options)
@@ -127,7 +131,7 @@ def is_frame(data: Any) -> bool:
 
 def frames_panel(
     data: Any,
-    clients: Mapping[str, Sequence[str]] | None,
+    clients: Mapping[str, Iterable[str]] | None,
     options: PanelOptions,
     treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> Panel:
@@ -137,7 +141,7 @@ def frames_panel(
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
     named = _named(data, clients, options)
-    shares = {} if clients is None else {"clients": {k: list(v) for k, v in clients.items()}}
+    shares = {} if clients is None else {"clients": {k: listed(v) for k, v in clients.items()}}
     try:
         read = partial(_read, named, treatments=treatments)
         panel = read_or_propose(read, options, sorted(named))
@@ -150,16 +154,16 @@ def frames_panel(
 
 
 def _named(
-    data: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+    data: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> dict[str, pd.DataFrame]:
     """One frame per client."""
     if is_frame(data):
-        data = _split(_as_frame(data), clients, options.map)
+        data = share_out(_as_frame(data), clients, options.map)
     elif clients is not None:
         raise DataError("clients= is for one wide frame; these are given client by client")
-    named = {_name(name): _as_frame(frame) for name, frame in data.items()}
-    if not all(_counts_rows(frame.index) for frame in named.values()):
-        named = {name: _with_named_index(frame) for name, frame in named.items()}
+    named = {client_name(name): _as_frame(frame) for name, frame in data.items()}
+    if not all(counts_rows(frame.index) for frame in named.values()):
+        named = {name: with_named_index(frame) for name, frame in named.items()}
     if len(named) < 2:
         raise DataError(f"{len(named)} client was given; at least two are needed")
     return named
@@ -200,7 +204,7 @@ def _zone(table: Table) -> str:
 
 
 def _table(source: Source, frame: pd.DataFrame) -> Table:
-    where, frame = source.where, _with_index(source.where, frame)
+    where, frame = source.where, with_index(source.where, frame)
     names = [str(name) for name in frame.columns]
     input_checks.check_names(where, names)
     if not len(frame):
@@ -217,36 +221,6 @@ def _time_column(frame: pd.DataFrame, written: FileFormat) -> str:
     return str(frame.attrs["index"])
 
 
-def _with_index(where: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The index as a first column, unless it merely counts the rows."""
-    if isinstance(frame.columns, pd.MultiIndex) or isinstance(frame.index, pd.MultiIndex):
-        raise DataError(f"{where}: the frame has an index of several levels; flatten it to one")
-    index = frame.index
-    if _counts_rows(index):
-        return frame
-    if isinstance(index, pd.PeriodIndex):
-        index = index.to_timestamp()
-    name = str(index.name if index.name is not None else INDEX)
-    if name in map(str, frame.columns):
-        raise DataError(f"{where}: the index and a column are both called '{name}'; rename one")
-    out = frame.reset_index(drop=True)
-    out.insert(0, name, np.asarray(index) if index.dtype == object else index)
-    out.attrs = {"index": name}
-    return out
-
-
-def _counts_rows(index: pd.Index) -> bool:
-    """Whether an index is the one that frames have when none was given."""
-    if not isinstance(index, pd.RangeIndex) or index.name is not None:
-        return False
-    return (index.start, index.step) == (0, 1)
-
-
-def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows are cut out of other clients' frames, so a plain index is the time axis here, too."""
-    return frame.rename_axis(index=INDEX) if _counts_rows(frame.index) else frame
-
-
 def _column(where: str, name: str, column: pd.Series) -> pa.ChunkedArray:
     try:
         return pa.chunked_array([pa.array(column, from_pandas=True)])
@@ -254,47 +228,6 @@ def _column(where: str, name: str, column: pd.Series) -> pa.ChunkedArray:
         raise DataError(
             f"{where}: column '{name}' holds values of different kinds; convert it to numbers"
         ) from None
-
-
-def _split(
-    frame: pd.DataFrame, clients: Mapping[str, Sequence[str]] | None, pattern: str
-) -> dict[str, pd.DataFrame]:
-    """One frame per client out of a wide one."""
-    frame = _with_index("the frame", frame)
-    names = [str(name) for name in frame.columns]
-    frame.columns = pd.Index(names)
-    time_name = frame.attrs.get("index") or input_checks.find_time_column(
-        "the frame", names, "auto"
-    )
-    sensors = [name for name in names if name != time_name]
-    if clients is None and not pattern:
-        proposed = propose_map(sensors)
-        hint = f", such as map='{proposed}'" if proposed else ""
-        raise DataError(
-            "one frame holds all clients; say which columns are whose with "
-            f"clients={{'boiler': ['P1', 'P2'], ...}} or patterns of their names{hint}"
-        )
-    shares = read_map(pattern, sensors) if clients is None else clients
-    for client, own in shares.items():
-        if isinstance(own, str):
-            raise DataError(
-                f"clients: '{client}' has the text '{own}'; give a list of columns, or patterns "
-                f"with map='{own}={client},...'"
-            )
-    assignment = {_name(client): list(map(str, own)) for client, own in shares.items()}
-    check_partition(assignment, names, time_name)
-    first = [] if time_name is None else [time_name]
-    out = {}
-    for client, own in assignment.items():
-        out[client] = frame[[*first, *own]].copy()
-        out[client].attrs = dict(frame.attrs)
-    return out
-
-
-def _name(client: Any) -> str:
-    if not isinstance(client, str) or not client.strip():
-        raise DataError(f"client name {client!r} is not a text; name clients with words")
-    return client
 
 
 def _as_frame(data: Any) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -249,7 +249,7 @@ class Panel:
         cls,
         data: Mapping[str, Any] | Any,
         *,
-        clients: Mapping[str, Sequence[str]] | None = None,
+        clients: Mapping[str, Iterable[str]] | None = None,
         **options: Unpack[ReadingKeywords],
     ) -> Panel:
         """Build a panel from a data frame per client, or from one wide frame.
@@ -304,8 +304,8 @@ class Panel:
         *,
         missing: str = "error",
         constant: str = "error",
-        difference: str = "auto",
-        leave_out: str = "",
+        difference: str | Iterable[str] = "auto",
+        leave_out: str | Iterable[str] = "",
         suspect: str = "error",
     ) -> Panel:
         """Check and treat measurements that were not read from files; see `read`.
@@ -314,14 +314,14 @@ class Panel:
         """
         from fedgranger.data.finishing import prepare_panel
 
-        options = ReadingOptions(
-            missing=missing,
-            constant=constant,
-            difference=difference,
-            leave_out=leave_out,
-            suspect=suspect,
-        )
-        return prepare_panel(self, options)
+        options = {
+            "missing": missing,
+            "constant": constant,
+            "difference": difference,
+            "leave_out": leave_out,
+            "suspect": suspect,
+        }
+        return prepare_panel(self, ReadingOptions.from_mapping(options))
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Options, choice, special, text
-from fedgranger.periods import DURATION
+from fedgranger.periods import read_duration
 
 SIGNS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "point": ".", "apostrophe": "'"}
 """Words for signs that a shell or an eye may lose."""
@@ -42,15 +42,15 @@ def _lines(name: str, value: Any) -> str:
 
 def _duration(word: str) -> Any:
     def check(name: str, value: Any) -> str:
-        if value == word:
+        if isinstance(value, str) and value == word:
             return value
-        match = DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None or not float(match[1]):
+        found = read_duration(value)
+        if found is None:
             raise ConfigError(
                 f"{name} is {value!r}; give a duration such as 10s or 1min (ms, s, min, h, "
                 f"d, w), or '{word}'"
             )
-        return f"{float(match[1]):.15g}{match[2]}"
+        return "".join(found)
 
     return check
 
@@ -89,7 +89,7 @@ class FileOptions(Options):
         str,
     )
     missing_text: str = text(
-        "", "texts that stand for a missing sample, with commas: Bad Input,No Data"
+        "", "texts that stand for a missing sample, with commas: Bad Input,No Data", is_list=True
     )
     sheet: str = text("", "sheet of an Excel workbook; without it the only one")
     tag_column: str = text(
@@ -119,6 +119,7 @@ class FileOptions(Options):
         "columns that are not read, with commas: client.sensor, or sensor for every client that "
         "has it; * stands for any letters (also --drop)",
         also="drop",
+        is_list=True,
     )
     align_tolerance: str = special(
         "auto",
@@ -159,6 +160,7 @@ class ReadingOptions(FileOptions):
         "auto",
         'sensors whose change per row is used: "auto" for those that count or wander, "none", or '
         'client.sensor,client.sensor (at a site sensor,sensor); "auto,client.sensor" for both',
+        is_list=True,
     )
     suspect: str = choice(
         "error",
@@ -176,7 +178,9 @@ class PanelOptions(ReadingOptions):
     partition: str | None = text(
         None, "file that maps each client to its columns, when DATA is one table", everyday=True
     )
-    map: str = text("", "the same by patterns of the columns' names: P1_*=boiler,P2_*=turbine")
+    map: str = text(
+        "", "the same by patterns of the columns' names: P1_*=boiler,P2_*=turbine", is_list=True
+    )
 
 
 AS_MEASURED: dict[str, Any] = {

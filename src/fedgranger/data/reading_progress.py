@@ -37,12 +37,12 @@ _follower: ContextVar[Follower | None] = ContextVar("follower", default=None)
 
 
 @contextmanager
-def followed(report: Report | None, path: Path) -> Iterator[None]:
+def followed(report: Report | None, path: Path | None) -> Iterator[None]:
     """Report on reading a file, or the files of a folder, inside; not on small ones.
 
-    Without a report, whoever follows already goes on.
+    Without a report or a path, whoever follows already goes on.
     """
-    if report is None:
+    if report is None or path is None:
         yield
         return
     files = [path] if path.is_file() else [*path.glob("*")] if path.is_dir() else []

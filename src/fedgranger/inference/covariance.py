@@ -108,19 +108,29 @@ def hac_weights(
     return 1 - np.arange(1, lag + 1) / (lag + 1)
 
 
-def block_covariance(source: StateSource, fit: Estimate, rule: str = "model") -> BlockCovariance:
-    """Read the source once more and accumulate the blocks' long-run covariances."""
+def block_covariance(
+    source: StateSource,
+    fit: Estimate,
+    rule: str = "model",
+    wanted: Bool[np.ndarray, "effect cause"] | None = None,
+) -> BlockCovariance:
+    """Read the source once more and accumulate the blocks' long-run covariances.
+
+    Blocks that are not `wanted` have a covariance of zero, which no test accepts.
+    """
     n = fit.moments.num_pairs
     lags = fit.lags
     size = lags * np.outer(source.dims, source.dims)
     rho = _lag_one(source, fit) if rule == "andrews" else 0.0
     weights = hac_weights(rule, lags, n, rho)
-    total, first, second, matched = lag_products(source, fit, weights)
+    total, first, second, matched = lag_products(source, fit, weights, wanted)
     cov = total / n**2
     fell_back = ~_positive(cov, size) & (rule == "model")
+    if wanted is not None:
+        fell_back &= wanted
     if fell_back.any():  # rare: read the source again, with more lags
         fallback = hac_weights("newey-west", lags, n)
-        total = lag_products(source, fit, fallback).total
+        total = lag_products(source, fit, fallback, wanted).total
         cov = np.where(fell_back[..., None, None], total / n**2, cov)
     if source.is_noise_added:
         cov = cov / (1 + _widening(source, fit))

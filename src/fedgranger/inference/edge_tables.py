@@ -16,6 +16,7 @@ from fedgranger.inference.covariance import BlockCovariance
 from fedgranger.inference.decision import decide, is_wanted
 from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
+from fedgranger.inference.predictor import Predictor
 from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
 from fedgranger.inference.wald import all_entry_tests, padded_blocks, wald_tests
@@ -64,6 +65,7 @@ class EdgeInference(NamedTuple):
         responses: what the edges that were found do, by (cause, effect).
         movements: both sides of these edges over time. Made of the clients' states, so it stays
             where the states are.
+        predictor: of the next states, from those measured before; None where there is none.
     """
 
     transition: Float[np.ndarray, "state lagged"]
@@ -77,6 +79,7 @@ class EdgeInference(NamedTuple):
     over_time: pd.DataFrame | None = None
     responses: dict[tuple[str, str], EdgeResponse] = {}  # noqa: RUF012  never written to
     movements: dict[tuple[str, str], EdgeMovement] = {}  # noqa: RUF012
+    predictor: Predictor | None = None
 
 
 def edge_tables(

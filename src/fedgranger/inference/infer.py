@@ -29,6 +29,7 @@ from fedgranger.inference.latent import fit_latent, latent_tables, latent_withou
 from fedgranger.inference.noise_correction import choose_noise
 from fedgranger.inference.nonlinear_answer import NonlinearAnswer
 from fedgranger.inference.over_time import edges_over_time
+from fedgranger.inference.predictor import Predictor, find_predictor
 from fedgranger.inference.shifts import StateTable, tabulate
 from fedgranger.inference.states import StateSource, select_clients
 from fedgranger.inference.two_tests import TwoTests
@@ -57,6 +58,9 @@ def infer(
         else:
             found = _infer(table, config, report, record)
         found = _followed(found, states, config) if config.time_windows else found
+        weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
+        predictor = find_predictor(states._replace(**weights), config.max_lags)
+        found = found._replace(predictor=predictor)
     found.facts["drift"] = drift_facts(states, drift)
     found.facts["warnings"] += [
         *part.warnings,
@@ -144,15 +148,15 @@ def _with_left_out(
     """
     if not reasons:
         return found
-    lags, P = int(found.facts["lags"]), source.total_dim
+    P, lags = source.total_dim, int(found.facts["lags"])
     names, dims = source.names, dict(zip(source.names, source.dims, strict=True))
     tested = ~np.isin(np.array(names, dtype=object)[source.owner], list(reasons))
     rows = np.flatnonzero(tested)
-    where = np.ix_(rows, np.concatenate([k * P + rows for k in range(lags)]))
 
-    def full(part: np.ndarray) -> np.ndarray:
-        out = np.full((P, lags * P), np.nan)
-        out[where] = part
+    def full(part: np.ndarray, fill: float = np.nan) -> np.ndarray:
+        depth = part.shape[1] // len(rows)
+        out = np.full((P, depth * P), fill)
+        out[np.ix_(rows, np.concatenate([k * P + rows for k in range(depth)]))] = part
         return out
 
     pairs = [
@@ -173,6 +177,11 @@ def _with_left_out(
         values = np.zeros(P)
         values[rows] = facts[name]
         facts[name] = values.tolist()
+    predictor = found.predictor
+    if predictor is not None:
+        constant = np.full(P, np.nan)
+        constant[rows] = predictor.constant
+        predictor = Predictor(constant, full(predictor.transition, 0.0))
     return found._replace(
         transition=full(found.transition),
         std_error=full(found.std_error),
@@ -180,6 +189,7 @@ def _with_left_out(
         edges=_joined(found.edges, edges, names),
         entries=_joined(found.entries, pd.DataFrame(entries, columns=ENTRY_COLUMNS[:4]), names),
         beside=None if found.beside is None else _with_left_out(found.beside, source, reasons),
+        predictor=predictor,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
@@ -73,15 +74,26 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
         return found._replace(notes=(note,))
 
 
-def refit(found: LatentFit, states: StateSource, config: RunConfig) -> PairTests:
-    """The same test of other states, a copy with shifted clocks, at the same lags and noise."""
+def refit(
+    found: LatentFit,
+    states: StateSource,
+    config: RunConfig,
+    wanted: Bool[np.ndarray, "effect cause"] | None = None,
+) -> PairTests:
+    """The same test of other states, a copy with shifted clocks, at the same lags and noise.
+
+    NaN where a pair is not `wanted`: nearly all of the work is in the pairs' covariances.
+    """
     weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
-    fit, covariance = refit_blocks(found, states._replace(**weights), config)
+    fit, covariance = refit_blocks(found, states._replace(**weights), config, wanted)
     return pair_tests(found._replace(fit=fit, covariance=covariance))
 
 
 def refit_blocks(
-    found: LatentFit, states: StateSource, config: RunConfig
+    found: LatentFit,
+    states: StateSource,
+    config: RunConfig,
+    wanted: Bool[np.ndarray, "effect cause"] | None = None,
 ) -> tuple[Estimate, BlockCovariance]:
     """Estimate and covariance of other states, at the same lags and noise.
 
@@ -90,7 +102,7 @@ def refit_blocks(
     """
     source = states._replace(error_covs=found.source.error_covs)
     fit = estimate(source, found.fit.lags)
-    return fit, _covariance(source, fit, config)
+    return fit, _covariance(source, fit, config, wanted)
 
 
 def latent_without_blocks(found: LatentFit, num_blocks: int) -> Iterator[np.ndarray | None]:
@@ -159,14 +171,19 @@ def _fit(source: StateSource, config: RunConfig) -> LatentFit:
     raise refusals[0]
 
 
-def _covariance(source: StateSource, fit: Estimate, config: RunConfig) -> BlockCovariance:
+def _covariance(
+    source: StateSource,
+    fit: Estimate,
+    config: RunConfig,
+    wanted: Bool[np.ndarray, "effect cause"] | None = None,
+) -> BlockCovariance:
     if config.covariance == "homoskedastic":
         if not fit.moments.is_complete:
             raise InferenceError(
                 "covariance='homoskedastic' needs data without missing samples; use 'sandwich'"
             )
         return homoskedastic(fit, source.dims)
-    return block_covariance(source, fit, config.hac)
+    return block_covariance(source, fit, config.hac, wanted)
 
 
 def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import (
@@ -69,11 +69,14 @@ def lag_products(
     source: StateSource,
     fit: Estimate,
     lag_weights: Float[np.ndarray, " lag"],
+    wanted: Bool[np.ndarray, "effect cause"] | None = None,
 ) -> LagProducts:
-    """Read the source once and accumulate."""
+    """Read the source once and accumulate; of the blocks that are not `wanted` nothing is known."""
     num_lags = len(lag_weights)
     is_factored = fit.moments.is_complete and num_lags <= 1 and not source.is_noise_added
-    sums = (_Factored if is_factored else _Formed)(source, fit, lag_weights)
+    if wanted is None:
+        wanted = np.ones((len(source.dims), len(source.dims)), dtype=np.bool_)
+    sums = (_Factored if is_factored else _Formed)(source, fit, lag_weights, wanted)
     step = segment = np.zeros(0, dtype=np.int64)
     matched = np.zeros(num_lags)
     for pairs, weight in weighted_pieces(source, fit):
@@ -85,8 +88,7 @@ def lag_products(
         keep = max(0, len(step) - num_lags)
         step, segment = step[keep:], segment[keep:]
         sums.cut_tail(keep)
-    total = sums.half + sums.half.transpose(0, 1, 3, 2)
-    return LagProducts(total, sums.first, sums.second, matched)
+    return sums.result(matched)
 
 
 def _matches(
@@ -101,15 +103,22 @@ def _matches(
 
 
 class _Sums:
-    """What both ways add up. Time is the last axis: few coordinates then make long sums."""
+    """What both ways add up. Time is the last axis: few coordinates then make long sums.
 
-    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
+    Only of effects and causes of which some block is wanted.
+    """
+
+    def __init__(
+        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
+    ) -> None:
         self.source, self.fit, self.lag_weights = source, fit, lag_weights
-        self.rows, self.columns = block_positions(source.dims, fit.lags)
-        M, p = self.rows.shape
-        K = p * self.columns.shape[1]
-        self.half: np.ndarray = np.zeros((M, M, K, K))
-        self.first, self.second = np.zeros((M, M)), np.zeros((M, M))
+        effects, causes = wanted.any(axis=1), wanted.any(axis=0)
+        self.wanted, self.at = wanted, np.nonzero(wanted[effects][:, causes])
+        rows, columns = block_positions(source.dims, fit.lags)
+        self.rows, self.columns = rows[effects], columns[causes]
+        K = rows.shape[1] * columns.shape[1]
+        self.half: np.ndarray = np.zeros((int(wanted.sum()), K, K))
+        self.first, self.second = np.zeros((2, len(self.rows), len(self.columns)))
         # inverse covariances of every client's residuals and of its part of z, zero on padding
         self.residual_metric = _inverse_blocks(fit.residual_cov, self.rows)
         self.state_metric = _inverse_blocks(fit.inverse_cov, self.columns)
@@ -122,6 +131,15 @@ class _Sums:
                 constant[:, own] -= part @ total
             self.smaller = self._blocks(parts)
         self.B = self._blocks(constant)
+
+    def result(self, matched: np.ndarray) -> LagProducts:
+        """The sums of all blocks, zero where they are not wanted."""
+        wanted, half = self.wanted, self.half
+        total = np.zeros((*wanted.shape, *half.shape[-2:]))
+        total[wanted] = half + half.transpose(0, 2, 1)
+        sizes = np.zeros((2, *wanted.shape))
+        sizes[:, wanted] = self.first[self.at], self.second[self.at]
+        return LagProducts(total, sizes[0], sizes[1], matched)
 
     def _blocks(self, matrix: np.ndarray) -> np.ndarray:
         """(effect, cause, p, width), zero on padding."""
@@ -156,13 +174,15 @@ class _Sums:
 class _Formed(_Sums):
     """Forms φ of every pair; its product with the weighted sum of its past serves all lags."""
 
-    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
-        super().__init__(source, fit, lag_weights)
-        self.tail = np.zeros((*self.half.shape[:3], 0))
+    def __init__(
+        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
+    ) -> None:
+        super().__init__(source, fit, lag_weights, wanted)
+        self.tail = np.zeros((*self.half.shape[:2], 0))
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
-        phi = self._influence(pairs, weight).reshape(*self.tail.shape[:3], -1)
+        phi = self._influence(pairs, weight).reshape(*self.tail.shape[:2], -1)
         num_tail = self.tail.shape[-1]
         self.tail = np.concatenate([self.tail, phi], axis=-1)
         past = np.zeros_like(phi)
@@ -171,17 +191,18 @@ class _Formed(_Sums):
         self.half += phi @ past.swapaxes(-1, -2)
 
     def _influence(self, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
-        """φ, (effect, cause, p, width, pair); its sizes are added."""
+        """φ, (wanted block, p, width, pair); its sizes are added."""
         if self.fit.moments.is_complete:
             u, z, f = self._factors(pairs, weight)
             self._add_sizes(u, z, f)
-            return f * (u[:, :, :, None] * z[:, None] + self.B[..., None])
+            u = np.broadcast_to(u, (*self.first.shape, *u.shape[2:]))[self.at]
+            return f * (u[:, :, None] * z[self.at[1], None] + self.B[self.at][..., None])
         blocks = self._blocks(influence(self.source, self.fit, pairs, weight))
         weighted = self.residual_metric[:, None] @ blocks @ self.state_metric
         q = np.einsum("tmnij,tmnij->tmn", weighted, blocks)
         self.first += q.sum(axis=0)
         self.second += (q**2).sum(axis=0)
-        return np.moveaxis(blocks, 0, -1)
+        return np.moveaxis(blocks[:, *self.at], 0, -1)
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
@@ -191,8 +212,10 @@ class _Formed(_Sums):
 class _Factored(_Sums):
     """Uses that φ_t = f_t (u_t z_tᵀ + B), u the same for all causes."""
 
-    def __init__(self, source: StateSource, fit: Estimate, lag_weights: np.ndarray) -> None:
-        super().__init__(source, fit, lag_weights)
+    def __init__(
+        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
+    ) -> None:
+        super().__init__(source, fit, lag_weights, wanted)
         sizes = (self.rows.shape, self.columns.shape, ())
         self.tail = tuple(np.zeros((*size, 0)) for size in sizes)
 
@@ -204,7 +227,7 @@ class _Factored(_Sums):
         self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             if len(later):  # with periodic weights no used pair follows another
-                self.half += w * self._product(later, earlier)
+                self.half += w * self._product(later, earlier)[self.at]
 
     def cut_tail(self, keep: int) -> None:
         """Forget pairs that no later one can be matched with."""
@@ -213,7 +236,7 @@ class _Factored(_Sums):
     def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
         B = self.B
-        M, _, p, w = B.shape
+        E, C, p, w = B.shape
         (u1, z1, f1), (u2, z2, f2) = (
             tuple(part[..., at] for part in self.tail) for at in (span(later), span(earlier))
         )
@@ -221,10 +244,10 @@ class _Factored(_Sums):
         n = len(ff)
         uu = (ff * u1[:, :, None] * u2[:, None]).reshape(-1, n)
         zz = (z1[:, :, None] * z2[:, None]).reshape(-1, n)
-        total = (uu @ zz.T).reshape(M, p, p, M, w, w)
+        total = (uu @ zz.T).reshape(E, p, p, C, w, w)
         total = total.transpose(0, 3, 1, 4, 2, 5)  # effect, cause, i, j, i', j'
         C1, C2 = (
-            ((ff * u).reshape(-1, n) @ z.reshape(-1, n).T).reshape(M, p, M, w).swapaxes(1, 2)
+            ((ff * u).reshape(-1, n) @ z.reshape(-1, n).T).reshape(E, p, C, w).swapaxes(1, 2)
             for u, z in ((u1, z1), (u2, z2))
         )
         total = (
@@ -233,7 +256,7 @@ class _Factored(_Sums):
             + B[..., None, None] * C2[:, :, None, None]
             + ff.sum() * B[..., None, None] * B[:, :, None, None]
         )
-        return total.reshape(M, M, p * w, p * w)
+        return total.reshape(E, C, p * w, p * w)
 
 
 def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:

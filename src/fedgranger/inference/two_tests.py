@@ -134,10 +134,11 @@ class TwoTests:
         shifts = [keep_together(self._shifts_of(count), kind) for kind in kinds]
 
         def test(row: np.ndarray) -> PairTests:
-            return refit(fit, self._shifted(row), self._config)
+            return refit(fit, self._shifted(row[:-1]), self._config, kinds[row[-1]].pairs)
 
         key = f"latent {fit.fit.lags}"
-        every = np.concatenate(shifts)
+        of_kind = np.repeat(np.arange(len(kinds)), count)
+        every = np.column_stack([np.concatenate(shifts), of_kind])
         made = run_copies(test, PairTests, every, self._report, self._record, key)
         audit = collect_audit("debiased", self._source.names, tests, made)
         shape = (len(kinds), count, *driven.shape)

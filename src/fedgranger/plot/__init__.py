@@ -11,6 +11,7 @@ from fedgranger.plot.forest import forest
 from fedgranger.plot.graph import graph
 from fedgranger.plot.heatmap import heatmap
 from fedgranger.plot.rca import rca
+from fedgranger.plot.responses import responses
 from fedgranger.plot.trace import trace
 
 
@@ -19,4 +20,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = ["bands", "calibration", "forest", "graph", "heatmap", "qq", "rca", "trace"]
+__all__ = ["bands", "calibration", "forest", "graph", "heatmap", "qq", "rca", "responses", "trace"]

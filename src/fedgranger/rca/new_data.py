@@ -144,6 +144,7 @@ class OnlineAnalysis:
     def __init__(
         self, result: Result, *, scorer: str = "unexplained", calm_steps: int = 50
     ) -> None:
+        self._result = result
         self._normals, _ = require_normal(result)
         self._interval = training_interval(result)
         thresholds = _thresholds(self._normals)
@@ -160,15 +161,23 @@ class OnlineAnalysis:
         """Step of the alarm that is under way, counted from the first batch."""
         return self._alarms.alarm_step
 
-    def feed(self, panel: Panel) -> list[Alarm]:
+    def feed(self, data: Any, **reading: Any) -> list[Alarm]:
         """Take the next steps; return the alarms that were under way at any of them.
 
-        The first step follows the last one of the batch before, unless the time axis jumps.
+        The first step follows the last one of the batch before, unless the time axis jumps. Only
+        counters of clients that come at different intervals lack their change in the first row of
+        a batch that is no panel.
+
+        Args:
+            data: whatever `fit` takes, of two rows or more where it is no panel.
+            reading: `clients` and options of `Panel.read`, for data that are no panel; those of the
+                run's own data need not be repeated.
 
         Raises:
             DataError: a client or sensor is absent, the batch is not later than the last one, or
                 the data come at other intervals than those of training.
         """
+        panel = panel_for(self._result, data, reading)
         check_clients(self._normals, panel)
         if panel.num_steps == 0:
             return []

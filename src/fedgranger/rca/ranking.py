@@ -13,11 +13,12 @@ import pandas as pd
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.ranking_words import FEWEST_STEPS, sentences
+from fedgranger.rca.ranking_words import FEWEST_STEPS, horizon_sentence, sentences
 from fedgranger.rca.scorers import (
     HORIZON,
     LEAST_UNEXPLAINED,
     SCORERS,
+    WHOLE_WINDOW,
     is_defined,
     mean_known,
     unexplained_share,
@@ -141,7 +142,8 @@ def rank(
     """Score the clients over the steps of a window.
 
     Args:
-        evidence: the window's steps, from the moment things went wrong.
+        evidence: the window's steps, from the moment things went wrong; of a long window the
+            scorers that look for an origin use the first 200, and the ranking says so.
         strengths: [m, n], strength of n's influence on m, clients in the order of the evidence.
         edges: tested edges, which show where the suspect's influence goes.
         scorer: one of `SCORERS`.
@@ -180,6 +182,8 @@ def rank(
     table = table.sort_values(["score", "probability"], ascending=False, kind="stable")
     table = table.reset_index(drop=True)
     words = sentences(table, edges, is_clear, evidence)
+    if is_clear and scorer not in WHOLE_WINDOW and len(evidence) > HORIZON:
+        words = (*words, horizon_sentence(evidence, HORIZON))
     return Ranking(name, scorer, table, is_clear, words)
 
 
@@ -192,7 +196,7 @@ def onsets(evidence: Evidence, start: np.ndarray | float = 1.0) -> np.ndarray:
 def _resampled(evidence: Evidence, strengths: np.ndarray, scorer: str, seed: int) -> np.ndarray:
     """Scores of circular block resamples of the steps that count, (draw, client)."""
     rng = np.random.default_rng(seed)
-    used = evidence if scorer in ("deviation", "paper") else evidence.steps(slice(0, HORIZON))
+    used = evidence if scorer in WHOLE_WINDOW else evidence.steps(slice(0, HORIZON))
     num = len(used)
     block = max(1, round(num ** (1 / 3)))
     count = -(-num // block)

@@ -64,6 +64,15 @@ def sentences(
     return tuple(out)
 
 
+def horizon_sentence(evidence: Evidence, horizon: int) -> str:
+    """Which steps of a long window were used, and what to do about the others."""
+    last = _when(evidence, horizon - 1, "step {}")
+    return (
+        f"Scores are of the window's first {horizon} of {len(evidence)} steps, up to {last}: later "
+        "ones show where an anomaly has spread. For another one begin the window later."
+    )
+
+
 def _when(evidence: Evidence, step: float, words: str) -> str:
     """A step in words, with its clock time where it has one."""
     clock, text = evidence.when(int(step)), words.format(int(step))

@@ -82,3 +82,7 @@ def mean_known(values: np.ndarray) -> np.ndarray:
     count = known.sum(axis=0)
     total = np.where(known, values, 0.0).sum(axis=0)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+WHOLE_WINDOW = ("deviation", "paper")
+"""Scorers that use every step of a window, however long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -115,7 +115,7 @@ class DataCheck:
 
 
 def check_data(
-    source: Any, clients: Mapping[str, Sequence[str]] | None = None, **options: Any
+    source: Any, clients: Mapping[str, Iterable[str]] | None = None, **options: Any
 ) -> DataCheck:
     """Look at data before any fit; what cannot be read is read with proposed options instead.
 
@@ -143,7 +143,7 @@ def check_data(
 
 
 def _check_frames(
-    frames: Any, clients: Mapping[str, Sequence[str]] | None, options: PanelOptions
+    frames: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> DataCheck:
     """The same of data frames, with keywords instead of options of the command line."""
     trial = try_frames(frames, clients, options)

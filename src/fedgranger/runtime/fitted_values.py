@@ -1,8 +1,9 @@
 r"""States, one-step forecasts and residuals of data, and loadings: what the fitted model says.
 
-Only where the local models are: in a run in one process. With the coefficients of the run's test
+Only where the local models are: in a run in one process. With the least-squares coefficients that
+every run with tests has for it (`inference/predictor.py`), whichever its test,
 
-$$\hat s(t{+}1) = c + \sum_{l=1}^{L} \hat A_l\, s(t{+}1{-}l), \qquad
+$$\hat s(t{+}1) = c + \sum_{l=1}^{L} B_l\, s(t{+}1{-}l), \qquad
   \hat y_i = \text{centre}_i + \text{scale}_i\, C_i \hat s + \text{season}_i,$$
 
 and a residual is what was there less the forecast. Sensors whose changes were used get the last
@@ -21,7 +22,7 @@ from fedgranger.client.own_normal import OwnNormal, check_interval
 from fedgranger.client.season import apply_season
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns, step_lengths
 from fedgranger.errors import RunError
-from fedgranger.inference.edge_tables import EdgeInference
+from fedgranger.inference.predictor import Predictor
 from fedgranger.normal_operation import Monitor
 from fedgranger.rca.new_data import (
     check_clients,
@@ -58,11 +59,14 @@ def state_table(result: Result, data: Any, reading: Mapping[str, Any]) -> pd.Dat
 
 
 def forecast_table(
-    result: Result, found: EdgeInference, data: Any, reading: Mapping[str, Any], *, sensors: bool
+    result: Result, data: Any, reading: Mapping[str, Any], *, sensors: bool
 ) -> pd.DataFrame:
     """One-step forecasts by the time that is predicted; the last one is after the data."""
     seen = see_states(result, data, reading)
-    states = predict(found, result, lagged_states(seen, found.transition.shape[1]))
+    found = _predictor(result)
+    used = (found.transition != 0).any(axis=0)
+    lagged = lagged_states(seen, len(used))[:, used]
+    states = found.constant + lagged @ found.transition[:, used].T
     index = seen.panel.indexed(_predicted_times(seen))
     if not sensors:
         return pd.DataFrame(states, index, _state_columns(result))
@@ -72,11 +76,11 @@ def forecast_table(
 
 
 def residual_table(
-    result: Result, found: EdgeInference, data: Any, reading: Mapping[str, Any], *, sensors: bool
+    result: Result, data: Any, reading: Mapping[str, Any], *, sensors: bool
 ) -> pd.DataFrame:
     """What was there less its forecast, by time; NaN where either is unknown."""
     seen = see_states(result, data, reading)
-    forecast = forecast_table(result, found, seen.panel, {}, sensors=sensors).iloc[:-1]
+    forecast = forecast_table(result, seen.panel, {}, sensors=sensors).iloc[:-1]
     if not sensors:
         return seen.states - forecast
     return _measured(seen, forecast.columns) - forecast
@@ -130,30 +134,14 @@ def lagged_states(seen: Seen, num_columns: int) -> np.ndarray:
     return out
 
 
-def predict(found: EdgeInference, result: Result, lagged: np.ndarray) -> np.ndarray:
-    """Every client's next states from what its own equation uses."""
-    out = np.full((len(lagged), len(found.transition)), np.nan)
-    constant = _constant(found)
-    for rows in state_slices(result.clients, result.state_dims).values():
-        used = np.flatnonzero((found.transition[rows] != 0).any(axis=0))
-        out[:, rows] = constant[rows] + lagged[:, used] @ found.transition[rows][:, used].T
-    return out
-
-
-def _constant(found: EdgeInference) -> np.ndarray:
-    r"""\(c\), or \((I - \sum_l \hat A_l)\,\bar s\) where the test works on centred states."""
-    beside = found.beside.facts if found.beside is not None else {}
-    facts = found.facts if {"constant", "mean"} & set(found.facts) else beside  # nonlinear: linear
-    if "constant" in facts:
-        return np.array(facts["constant"])
-    if "mean" not in facts:
+def _predictor(result: Result) -> Predictor:
+    found = None if result.inference is None else result.inference.predictor
+    if found is None:
         raise RunError(
-            f"the estimate of test='{found.facts['test']}' has no constant, so it predicts "
-            "nothing; fit again with test='auto'"
+            "this run has no regression of the states to predict with (nothing was tested, "
+            "test='asymptotic', too few rows, or an older version); fit again with test='auto'"
         )
-    mean = np.array(facts["mean"])
-    P = len(mean)
-    return mean - found.transition.reshape(P, -1, P).sum(axis=1) @ mean
+    return found
 
 
 def _predicted_times(seen: Seen) -> np.ndarray:

@@ -176,14 +176,10 @@ def _methods(
         name: (lambda window, name=name: SCORERS[name](window, empty))
         for name in ("unexplained", "surprise", "deviation")
     }
-    place = [result.clients.index(name) for name in clients]
     fedgc = np.array(
         [
-            [
-                np.linalg.norm(result.block(result.clients[m], result.clients[n])) if m != n else 0
-                for n in place
-            ]
-            for m in place
+            [np.linalg.norm(result.block(m, n, "fedgc")) if m != n else 0 for n in clients]
+            for m in clients
         ]
     )
     graphs = {"FedGC": fedgc, "pooled": _pooled(result)}

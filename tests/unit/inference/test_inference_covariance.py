@@ -342,6 +342,27 @@ def test_textbook_covariance_counts_effective_pairs(data):
     np.testing.assert_allclose(homoskedastic(fit, DIMS).block(0, 0), [[expected]])
 
 
+@pytest.mark.parametrize("lags", [1, 3])
+@pytest.mark.parametrize("kind", ["plain", "missing", "noise added"])
+def test_wanted_blocks_have_the_same_bits_and_the_others_no_test(lags, kind):
+    rng = np.random.default_rng(6)
+    dims, observed = (1, 3, 2), np.ones((400, 3), dtype=bool)
+    if kind == "missing":
+        observed[::30, 1] = False
+    source = source_of(rng.standard_normal((400, 6)), dims, observed=observed)
+    if kind == "noise added":
+        source = source._replace(added_covs=tuple(0.1 * np.eye(dim) for dim in dims))
+    fit = estimate(source, lags)
+    wanted = np.array([[0, 1, 0], [1, 0, 0], [0, 1, 0]], dtype=bool)
+    some, every = (block_covariance(source, fit, wanted=which) for which in (wanted, None))
+    np.testing.assert_array_equal(some.df[wanted], every.df[wanted])
+    np.testing.assert_array_equal(some.fell_back, every.fell_back & wanted)
+    np.testing.assert_allclose(some.cov[wanted], every.cov[wanted], rtol=1e-12)
+    assert not some.cov[~wanted].any()
+    tests = wald_tests(fit.transition, some)
+    assert np.array_equal(np.isfinite(tests.p_value), wanted)
+
+
 def test_block_positions_of_ragged_clients():
     rows, columns = block_positions((1, 2), 2)
     np.testing.assert_array_equal(rows, [[0, -1], [1, 2]])

@@ -216,6 +216,14 @@ def test_auto_keeps_a_client_that_was_left_out_in_every_table(run):
     assert again.edges(sort=True).iloc[0][["cause", "effect"]].tolist() == ["client1", "client2"]
 
 
+def test_the_others_are_predicted(run):
+    _, result, _ = run
+    panel, _ = fg.simulate(4, 900, edges=[("client1", "client2")], seed=1)
+    forecast = result.forecast(panel)
+    assert forecast["client3"].isna().all(axis=None)
+    assert forecast.drop(columns="client3", level=0).iloc[20:].notna().all(axis=None)
+
+
 @pytest.mark.parametrize("words", [("diagnose",), ("edges",), ("audit",), ("report",)])
 def test_commands_show_such_a_run(run, words):
     done = CliRunner().invoke(app, [*words, str(run[0])])

@@ -33,6 +33,17 @@ def bands(result, **options):
     return fg.plot.bands(replace(result, inference=found), **options)
 
 
+def responses(result, **options):
+    pairs = list(result.edges()[["cause", "effect"]].itertuples(index=False, name=None))[:3]
+    curve = {"value": [0.0, 1.0, 0.5], "low": [0.0, 0.5, 0.0], "high": [0.0, 1.5, 1.0]}
+    sensors = {"cause_sensor": "P [bar]", "effect_sensor": "V [mm/s]"}
+    facts = {
+        "responses": dict.fromkeys((f"{cause} -> {effect}" for cause, effect in pairs), curve),
+        "sensor_responses": {f"{pairs[0][0]} -> {pairs[0][1]}": curve | sensors},
+    }
+    return fg.plot.responses(replace(result, manifest={"inference": facts}), **options)
+
+
 DRAW = {
     "bands": bands,
     "graph": fg.plot.graph,
@@ -47,6 +58,7 @@ DRAW = {
     "qq": lambda result, **o: fg.plot.qq(P, distribution="uniform", **o),
     "calibration": lambda result, **o: fg.plot.calibration(dict.fromkeys(result.clients, P), **o),
     "rca": rca,
+    "responses": responses,
 }
 every_plot = pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
 

@@ -1,5 +1,6 @@
 """Trace, QQ, calibration and root causes show what their numbers say."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -251,3 +252,38 @@ def test_rca_refuses_what_it_cannot_draw(ranking, change, message):
         fg.plot.rca(change(ranking))
     with pytest.raises(ConfigError, match=r"max_clients is 0"):
         fg.plot.rca(ranking, max_clients=0)
+
+
+@pytest.fixture(scope="module")
+def two_edges():
+    edges = [("client1", "client2"), ("client1", "client3")]
+    panel, _ = fg.simulate(3, 500, edges=edges, seed=1, state_dims=[1, 1, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fg.fit(panel, test="debiased", lags=1, state_dim=1, solver="none")
+
+
+def test_responses_are_curves_with_their_bands(two_edges):
+    table = two_edges.responses()
+    ax = fg.plot.responses(two_edges)
+    names = {line.get_label() for line in ax.lines if line.get_label().startswith("client")}
+    assert len(names) == table[["cause", "effect"]].drop_duplicates().shape[0] == 2
+    own = table.loc[table["effect"] == "client2"]
+    sensors = own["cause_sensor"].iloc[0], own["effect_sensor"].iloc[0]
+    line = line_named(ax, f"client1.{sensors[0]} → client2.{sensors[1]}")
+    np.testing.assert_allclose(line.get_ydata(), own["change"])
+    alone = fg.plot.responses(two_edges, effect="client2")
+    steps, low, high = band(alone.collections[0])
+    np.testing.assert_allclose(steps, own["step"])
+    np.testing.assert_allclose(low, own["low"], atol=1e-12)
+    np.testing.assert_allclose(high, own["high"], atol=1e-12)
+    assert "of 2 edges" in fg.plot.responses(two_edges, max_edges=1).get_title()
+
+
+def test_responses_refuse_what_they_cannot_draw(two_edges):
+    with pytest.raises(RunError, match="no edge was found here"):
+        fg.plot.responses(two_edges, cause="client2")
+    with pytest.raises(RunError, match="client2 -> client1 has no response"):
+        fg.plot.responses(two_edges, cause="client2", effect="client1")
+    with pytest.raises(RunError, match="result is str"):
+        fg.plot.responses("run")

@@ -82,6 +82,23 @@ def test_only_the_first_200_steps_count():
     )
 
 
+@pytest.mark.parametrize("scorer", list(SCORERS))
+def test_a_ranking_of_a_long_window_says_which_steps_were_used(scorer):
+    """Those of its scores; the scorers that use all steps say nothing."""
+    rng = np.random.default_rng(1)
+    levels = np.where(np.arange(700)[:, None] < 200, (5.0, 1.5), (0.2, 9.0))
+    levels = levels + 0.5 * rng.random((700, 2))
+    strengths = np.ones((2, 2))
+    found = rank(evidence_of(levels, deviation=levels), strengths, scorer=scorer)
+    said = [line for line in found.evidence if "first 200 of 700 steps" in line]
+    early = rank(evidence_of(levels[:200], deviation=levels[:200]), strengths, scorer=scorer)
+    scores = [one.table.set_index("client")["score"].sort_index() for one in (early, found)]
+    assert bool(said) == scores[0].equals(scores[1])
+    assert not any("steps, up to" in line for line in early.evidence)
+    if said:
+        assert "up to step 199: later ones show where an anomaly has spread" in said[0]
+
+
 def test_papers_score_by_hand():
     strengths = np.array([[9.0, 2.0, 3.0], [4.0, 9.0, 5.0], [6.0, 7.0, 9.0]])  # [effect, cause]
     flagged = evidence_of(np.ones((2, 3)), deviation=[[2.0, 2.0, 0.5], [2.0, 2.0, 2.0]])
@@ -167,6 +184,38 @@ def test_online_does_not_depend_on_how_the_data_are_cut(run, batch):
     assert found.first == "b"
     whole = OnlineAnalysis(run, calm_steps=40).feed(panel)
     pd.testing.assert_frame_equal(found.table, whole[0].ranking.table)
+
+
+@pytest.mark.parametrize("batch", [2, 50, 600])
+def test_online_takes_frames_as_fit_does(run, batch):
+    panel = made_panel(600, seed=8, shocked="b", at=300, length=60)
+    frames = {c.name: pd.DataFrame(c.values, columns=list(c.sensors)) for c in panel}
+    first, last = 280, 380
+    analysis, found = OnlineAnalysis(run, calm_steps=40), {}
+    for start in range(first, last, batch):
+        rows = slice(start, min(start + batch, last))
+        part = {name: frame.iloc[rows] for name, frame in frames.items()}
+        for alarm in analysis.feed(part):
+            found[alarm.step] = alarm.ranking
+    expected = OnlineAnalysis(run, calm_steps=40).feed(panel.slice(first, last))
+    assert list(found) == [alarm.step for alarm in expected]
+    for ranking, alarm in zip(found.values(), expected, strict=True):
+        pd.testing.assert_frame_equal(ranking.table, alarm.ranking.table)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "a NoneType was given; give a folder"),
+        ([[1.0, 2.0]], "a list was given; give a folder"),
+        ({"a": 3, "b": 4}, "a int was given where a data frame is needed"),
+        (pd.DataFrame({"a1": [1.0, 2.0]}), "say which columns are whose"),
+        ({n: pd.DataFrame({"s1": [1.0], "s2": [2.0]}) for n in NAMES}, "share 1 time step"),
+    ],
+)
+def test_online_refuses_what_is_no_data_in_one_sentence(run, data, words):
+    with pytest.raises(DataError, match=words):
+        OnlineAnalysis(run).feed(data)
 
 
 def test_online_equals_the_window_from_the_alarm(run):
