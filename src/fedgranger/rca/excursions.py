@@ -42,9 +42,8 @@ class Excursion(NamedTuple):
     def sentence(self) -> str:
         """What happened and when; without its full stop."""
         side = "above" if self.size > 0 else "below"
-        return (
-            f"{self.name} lay {abs(self.size):.3g} s.d. {side} its usual level from {self._when()}"
-        )
+        when = " to ".join(time_texts(self.first, self.last, is_utc=self.is_utc))
+        return f"{self.name} lay {abs(self.size):.3g} s.d. {side} its usual level from {when}"
 
     @property
     def name(self) -> str:
@@ -57,23 +56,14 @@ class Excursion(NamedTuple):
             "client": self.client,
             "sensor": self.sensor,
             "size": self.size,
-            "first": self._plain(self.first),
-            "last": self._plain(self.last),
+            "first": plain_time(self.first, is_utc=self.is_utc),
+            "last": plain_time(self.last, is_utc=self.is_utc),
             "text": self.sentence,
         }
 
-    def _when(self) -> str:
-        if not isinstance(self.first, np.datetime64):
-            return f"{self.first:g} to {self.last:g}"
-        first = clock_text(self.first, is_utc=False)
-        last = clock_text(self.last, is_utc=self.is_utc)
-        day = first.split(" ", maxsplit=1)[0]
-        return f"{first} to {last.removeprefix(f'{day} ')}"
-
-    def _plain(self, time: Any) -> Any:
-        if not isinstance(time, np.datetime64):
-            return time.item()
-        return str(time.astype("datetime64[s]")) + ("Z" if self.is_utc else "")
+    def covers(self, time: Any) -> bool:
+        """Whether the sensor was away from its usual level at that time."""
+        return bool(self.first <= time <= self.last)
 
 
 class Levels(NamedTuple):
@@ -106,6 +96,28 @@ class Levels(NamedTuple):
         more = len(self.found) - SHOWN
         rest = [f"{more} more in rca.json."] if more > 0 else []
         return [f"{quiet}. But {first}" if is_calm else first, *others, *rest]
+
+
+def time_texts(first: Any, last: Any, *, is_utc: bool) -> tuple[str, str]:
+    """Two times in order; the day and the zone are said once.
+
+    Example:
+        >>> day = np.array(["2026-03-05T07:02", "2026-03-05T09:00"], "datetime64[s]")
+        >>> time_texts(*day, is_utc=True)
+        ('2026-03-05 07:02:00', '09:00:00 UTC')
+    """
+    if not isinstance(first, np.datetime64):
+        return f"{first:g}", f"{last:g}"
+    begin, end = clock_text(first, is_utc=False), clock_text(last, is_utc=is_utc)
+    day = begin.split(" ", maxsplit=1)[0]
+    return begin, end.removeprefix(f"{day} ")
+
+
+def plain_time(time: Any, *, is_utc: bool) -> Any:
+    """A time for JSON: a number, or a stamp that ends in Z where it is UTC."""
+    if not isinstance(time, np.datetime64):
+        return time.item()
+    return str(time.astype("datetime64[s]")) + ("Z" if is_utc else "")
 
 
 def find_excursions(result: Result, panel: Panel) -> Levels:
