@@ -19,9 +19,10 @@ from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import load_normal
 from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
+from fedgranger.rca.excursions import find_excursions
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import require_normal, surprising_sensors
-from tests.anomalies import NAMES, made_panel
+from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
 
@@ -105,6 +106,7 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     config = replace(CONFIG, period="60")  # steps of 10 s
     result = fg.fit(panel, config)
     later = regular_panel(read_panel(new, None, as_measured())).panel
+    later = replace(later, time_zone="UTC")  # as which sites take stamps without a zone
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)
     federation = Federation(panel, tmp_path / "sites", config)
@@ -131,7 +133,7 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
     known = surprising_sensors(alone(), NEW, window)  # in one process, where all sensors are known
     for name in NAMES:
         last = federation.alarms[name][-1]
-        own = last.pop("own_sensors")
+        own, levels = last.pop("own_sensors"), last.pop("own_levels")
         assert [sensor for sensor, _ in own] == [sensor for sensor, _ in known[name]]
         np.testing.assert_allclose([size for _, size in own], [size for _, size in known[name]])
         assert last == {
@@ -140,8 +142,47 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
             "num_steps": NEW.num_steps,
             **alarm.ranking.to_mapping(),
         }
+        wanted = [one for one in find_excursions(alone(), NEW).found if one.client == name]
+        assert levels == [one.to_mapping() for one in wanted]
     lines = [line for line in federation.log if "'b' comes first in" in line]
     assert len(lines) == len(NAMES)  # once at every site, however often its ranking has changed
+
+
+def watched_slow_fault(folder, num_steps, shift):
+    """Sites whose stamps name no zone, after a watch in which q's sensors shift slowly."""
+    clock = np.datetime64("2026-03-05T00:00:00", "ns") + np.arange(4000) * np.timedelta64(60, "s")
+    federation = Federation(replace(slow_panel(3000), time=clock[:3000]), folder, CONFIG)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    new = slow_panel(num_steps, seed=2, shift=shift, at=300)
+    give(federation, replace(new, time=clock[3000 : 3000 + num_steps]))
+    federation.wire.clear()
+    return federation, federation.watch(knowledge_of(server))
+
+
+def test_a_slow_shift_is_in_the_log_of_its_own_site_and_leaves_no_site(tmp_path):
+    """No alarm, so the server knows nothing of it; times say that they are in UTC."""
+    federation, found = watched_slow_fault(tmp_path, 600, -4.0)
+    assert found.alarms == ()
+    strayed = [line for line in federation.log if "below its usual level" in line]
+    assert len(strayed) == 3
+    assert all(line.startswith("q.s") and line.endswith(" UTC.") for line in strayed)
+    assert sum("No sensor strayed from its usual level" in line for line in federation.log) == 1
+    watched = "new data are watched, 2026-03-07T02:00:00 to 2026-03-07T11:59:00 UTC, 600 steps"
+    assert any(watched in line for line in federation.log)
+    sent = b"".join(answer for _, _, answer in federation.wire)
+    assert b"usual level" not in sent
+
+
+def test_an_alarm_and_the_levels_beside_it_say_that_their_times_are_utc(tmp_path):
+    federation, _ = watched_slow_fault(tmp_path, 1000, -8.0)
+    alarm = federation.alarms["q"][0]
+    assert alarm["time"].startswith("2026-03-07T0")
+    assert alarm["time"].endswith(":00Z")
+    assert " UTC" in alarm["name"]
+    assert {one["sensor"] for one in alarm["own_levels"]} == {"s1", "s2", "s3"}
+    assert all(one["first"] < alarm["time"] for one in alarm["own_levels"])
+    assert federation.alarms["p"][0]["own_levels"] == []
 
 
 def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):

@@ -23,6 +23,7 @@ from fedgranger.data.time_axis import (
     TimeRange,
     grid_time,
     on_grid,
+    period_in_utc,
     period_text,
     range_of,
 )
@@ -36,6 +37,7 @@ from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
 from fedgranger.federation.watch_records import KeptNormal, Reported, ReportedSteps, load_normal
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Neighbours
+from fedgranger.rca.excursions import Levels, levels_of
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
@@ -66,6 +68,11 @@ class _Session(NamedTuple):
     starts: np.ndarray
     normal: KeptNormal
 
+    def levels(self) -> Levels:
+        """What the site finds about the levels of its own sensors."""
+        own, is_utc = self.normal.own, self.grid.time_kind == "stamps"
+        return levels_of(own, self.data, self.time, self.starts, is_utc=is_utc)
+
 
 class Watcher:
     """State machine of one site's watch.
@@ -75,7 +82,8 @@ class Watcher:
         site: whose it is; it keeps what is normal on its disk (`watch_records`).
         on_alarm: told every alarm, and again when its ranking has changed; a late message may
             bring an earlier ranking. `own_sensors` are those of this site that were most
-            surprising, and how much; the server never knows them.
+            surprising, and how much, `own_levels` those that strayed from their usual level
+            anywhere in the new data; the server never knows them.
     """
 
     def __init__(
@@ -169,7 +177,9 @@ class Watcher:
             grid.segment_starts,
             offered.normal,
         )
-        self._site.log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
+        self._site.log(f"run '{packet.run}': new data are watched, {period_in_utc(grid)}")
+        for sentence in self._session.levels().sentences(is_calm=False, rest=""):
+            self._site.log(sentence)
         return answers.DONE
 
     def _charge(self, offered: _Offered, grid: TimeGrid, done: Reported | None, now: float) -> None:
@@ -194,6 +204,7 @@ class Watcher:
         alarm = read_alarm(text)
         own = _own_sensors(session, alarm)
         alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]
+        alarm["own_levels"] = [one.to_mapping() for one in session.levels().found]
         named = ", ".join(f"{sensor} ({energy:.1f})" for sensor, energy in own)
         line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
         if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect

@@ -1,4 +1,4 @@
-"""Sensors that strayed from their usual level, alarm or not: for data in one process.
+"""Sensors that strayed from their usual level, alarm or not: at a site, or all in one process.
 
 An alarm needs surprise from one step to the next; what shifts slowly and stays raises none.
 """
@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgranger.client.own_normal import OwnNormal
 from fedgranger.client.usual_levels import LEVEL_STEPS
-from fedgranger.data.panel import Panel, segment_starts
+from fedgranger.data.panel import ClientData, Panel, segment_starts
 from fedgranger.rca.evidence import clock_text
 from fedgranger.rca.new_data import require_normal, training_interval
 from fedgranger.results import Result
@@ -79,8 +80,11 @@ class Levels(NamedTuple):
     num_judged: int
     num_sensors: int
 
-    def sentences(self, *, is_calm: bool) -> list[str]:
-        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for."""
+    def sentences(self, *, is_calm: bool, rest: str = " in rca.json") -> list[str]:
+        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for.
+
+        `rest` says where those are that are not named.
+        """
         quiet = "No alarm: no client surprised its model from one step to the next"
         if not self.num_judged:
             begin = f"{quiet}. But the" if is_calm else "The"
@@ -94,8 +98,8 @@ class Levels(NamedTuple):
             return [f"{begin} sensor strayed from its usual level (looked at: {extent})."]
         first, *others = [f"{one.sentence}." for one in self.found[:SHOWN]]
         more = len(self.found) - SHOWN
-        rest = [f"{more} more in rca.json."] if more > 0 else []
-        return [f"{quiet}. But {first}" if is_calm else first, *others, *rest]
+        last = [f"{more} more{rest}."] if more > 0 else []
+        return [f"{quiet}. But {first}" if is_calm else first, *others, *last]
 
 
 def time_texts(first: Any, last: Any, *, is_utc: bool) -> tuple[str, str]:
@@ -129,21 +133,33 @@ def find_excursions(result: Result, panel: Panel) -> Levels:
     """
     normals, _ = require_normal(result)
     starts = segment_starts(panel.time, training_interval(result))
-    found, num_judged = [], 0
-    for name, normal in normals.items():
-        stretches, judged = normal.unusual_levels(panel[name], panel.time, starts)
-        num_judged += judged
-        sensors, is_utc = normal.monitor.sensors, bool(panel.time_zone)
-        found += [
-            Excursion(name, sensors[k], size, panel.time[first], panel.time[last], is_utc)
-            for k, size, first, last in stretches
-        ]
+    parts = [
+        levels_of(normal, panel[name], panel.time, starts, is_utc=bool(panel.time_zone))
+        for name, normal in normals.items()
+    ]
+    num_judged = sum(part.num_judged for part in parts)
+    return Levels(_largest_first(parts), num_judged, sum(part.num_sensors for part in parts))
+
+
+def levels_of(
+    normal: OwnNormal, client: ClientData, time: np.ndarray, starts: np.ndarray, *, is_utc: bool
+) -> Levels:
+    """What one client finds about its own sensors."""
+    stretches, num_judged = normal.unusual_levels(client, time, starts)
+    sensors = normal.monitor.sensors
+    found = [
+        Excursion(client.name, sensors[k], size, time[first], time[last], is_utc)
+        for k, size, first, last in stretches
+    ]
     found.sort(key=lambda one: -abs(one.size))
-    return Levels(found, num_judged, sum(len(one.monitor.sensors) for one in normals.values()))
+    return Levels(found, num_judged, len(sensors))
 
 
 def joined(parts: Sequence[Levels]) -> Levels:
     """Looks at several windows as one; each of them looked at all sensors."""
-    found = sorted((one for part in parts for one in part.found), key=lambda one: -abs(one.size))
     fewest = min(part.num_judged for part in parts)
-    return Levels(found, fewest, parts[0].num_sensors)
+    return Levels(_largest_first(parts), fewest, parts[0].num_sensors)
+
+
+def _largest_first(parts: Sequence[Levels]) -> list[Excursion]:
+    return sorted((one for part in parts for one in part.found), key=lambda one: -abs(one.size))
