@@ -26,7 +26,7 @@ def join_alarms(alarms: Iterable[Alarm], levels: Levels) -> list[Ranking]:
             incidents[-1].append(alarm)
         else:
             incidents.append([alarm])
-    return [_told(first, again, levels.found) for first, *again in incidents]
+    return [_with_levels(first, again, levels.found) for first, *again in incidents]
 
 
 def _belong_together(before: Alarm, alarm: Alarm, excursions: list[Excursion]) -> bool:
@@ -42,7 +42,7 @@ def _out_of_range(alarm: Alarm) -> set[str]:
     return set(table.loc[table["onset"].notna(), "client"])
 
 
-def _told(alarm: Alarm, again: list[Alarm], excursions: list[Excursion]) -> Ranking:
+def _with_levels(alarm: Alarm, again: list[Alarm], excursions: list[Excursion]) -> Ranking:
     ranking = alarm.ranking
     words, since = [*ranking.evidence], None
     earlier = [one for one in excursions if one.covers(alarm.time) and one.first < alarm.time]
