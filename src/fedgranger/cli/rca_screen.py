@@ -125,7 +125,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     """
     online = _online_analysis(analysis.result, analysis.asked)
     found: dict[int, Alarm] = {}
-    told: dict[str, str] = {}
+    suspects: dict[str, str] = {}
     strayed: set[str] = set()
     incidents: list[Ranking] = []
     last, refused, zone = None, "", ""
@@ -150,11 +150,11 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
                 levels = find_excursions(analysis.result, panel.slice(0, stop))
                 incidents = join_alarms(found.values(), levels)
                 _write(analysis, incidents, levels)
-                changed = [one for one in incidents if told.get(one.name) != one.first]
+                changed = [one for one in incidents if suspects.get(one.name) != one.first]
                 again = {name: one.name for one in incidents for name in one.again}
-                for name in again.keys() - told.keys():
+                for name in again.keys() - suspects.keys():
                     print_line(f"{name}: the same incident as '{again[name]}'")
-                told |= {one.name: one.first for one in incidents} | again
+                suspects |= {one.name: one.first for one in incidents} | again
                 new = [one for one in levels.found if one.name not in strayed]
                 strayed |= {one.name for one in new}
                 if changed or new:

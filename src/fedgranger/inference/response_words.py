@@ -29,10 +29,7 @@ def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float |
     share = f"{100 * found['variance_share']:.0f} % of {effect}'s variance is from {cause}"
     gained = found.get("r2_gained")
     if gained is not None:
-        share += (
-            f", whose past takes {100 * gained:.0f} % off the error of predicting {effect} one "
-            "step ahead"
-        )
+        share += f", whose past takes {100 * gained:.0f} % off the one-step prediction error"
     return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 

@@ -256,9 +256,9 @@ def _short_record(check: DataCheck) -> list[str]:
     if not check.unsearched:
         return []
     return [
-        f"the record is too short to look for what repeats every {check.unsearched[-1]} "
-        f"({CALENDAR_REPEATS} times are needed): if the plant has such a rhythm, give 'fit' also "
-        f"--period {','.join(check.unsearched)}, because one that clients share looks like an edge"
+        f"the record is too short to look for a rhythm of {check.unsearched[-1]} "
+        f"({CALENDAR_REPEATS} are needed): if the plant has one, give 'fit' also --period "
+        f"{','.join(check.unsearched)}, because a rhythm that clients share looks like an edge"
     ]
 
 
