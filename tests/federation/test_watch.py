@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedgranger as fg
@@ -14,6 +15,7 @@ from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
+from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import load_normal
@@ -21,7 +23,7 @@ from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
 from fedgranger.rca.excursions import find_excursions
 from fedgranger.rca.knowledge import knowledge_of
-from fedgranger.rca.new_data import require_normal, surprising_sensors
+from fedgranger.rca.new_data import panel_for, require_normal, surprising_sensors
 from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
@@ -146,6 +148,57 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
         assert levels == [one.to_mapping() for one in wanted]
     lines = [line for line in federation.log if "'b' comes first in" in line]
     assert len(lines) == len(NAMES)  # once at every site, however often its ranking has changed
+
+
+def write_rates(folder, seed, num_rows, *, first, shock=0.0):
+    """a every minute, with a counter; b and c every five minutes. b is shocked for a while."""
+    panel = made_panel(num_rows, seed=seed, shocked="b", at=num_rows // 2, size=shock, length=200)
+    folder.mkdir()
+    clock = np.datetime64(first, "s") + np.arange(num_rows) * np.timedelta64(60, "s")
+    for client in panel:
+        values = client.values.copy()
+        if client.name == "a":
+            values[:, 0] = np.cumsum(100 + values[:, 0])
+        table = pd.DataFrame(values, columns=list(client.sensors))
+        table.insert(0, "time", clock)
+        table = table if client.name == "a" else table.iloc[::5]
+        table.to_csv(folder / f"{client.name}.csv", index=False)
+    return folder
+
+
+def test_a_site_that_samples_more_often_than_the_run_watches_as_one_process_does(tmp_path):
+    """Its counter is differenced per row of its own, then the rows of the common axis are taken."""
+    training = write_rates(tmp_path / "training", 1, 6000, first="2026-01-01T00:00:00")
+    new = write_rates(tmp_path / "new", 2, 2000, first="2026-02-01T00:00:00", shock=4.0)
+    result = fg.fit(training, CONFIG)
+    assert result.manifest["data"]["clients"]["a"]["treatment"]["differenced"] == {"s1": 1}
+    later = replace(regular_panel(panel_for(result, new, {})).panel, time_zone="UTC")
+    wanted = in_process(result, later)
+    assert wanted
+    federation = Federation(fg.Panel.read(training), tmp_path / "sites", CONFIG)
+    for name in NAMES:
+        client, time, _ = read_client(name, training / f"{name}.csv", ReadingOptions())
+        federation.give(LocalSeries(client, time))
+        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
+        federation.news[name] = LocalSeries(client, time)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    watched = federation.watch(knowledge_of(server))
+    assert watched.grid.interval == 300 * 10**9
+    assert_same(watched.alarms, wanted)
+    again = federation.watch(knowledge_of(server), nonce="again")
+    assert_same(again.alarms, wanted)
+
+
+def test_new_data_that_all_come_more_often_than_the_run_are_refused_with_the_step(tmp_path):
+    training = write_rates(tmp_path / "training", 1, 3000, first="2026-01-01T00:00:00")
+    federation = Federation(fg.Panel.read(training), tmp_path / "sites", CONFIG)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    clock = np.datetime64("2026-02-01T00:00:00", "ns") + np.arange(600) * np.timedelta64(60, "s")
+    give(federation, replace(made_panel(600, seed=3), time=clock))
+    with pytest.raises(RunStopped, match="meet every 60 s, those that the run learned from every"):
+        federation.watch(knowledge_of(server))
 
 
 def watched_slow_fault(folder, num_steps, shift):

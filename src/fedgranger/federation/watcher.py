@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
+from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval, treat
 from fedgranger.client.private_monitor import StampedRows, protect_report
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
     TimeRange,
     grid_time,
+    interval_text,
     on_grid,
     period_in_utc,
     period_text,
@@ -29,7 +30,7 @@ from fedgranger.data.time_axis import (
 )
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
-from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.codec import Packet
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site
 from fedgranger.federation.release_ledger import ReleaseLedger, period_of
@@ -137,7 +138,7 @@ class Watcher:
         series = self._reported.available(self._read(), normal.identity)
         if len(series.time) < 2:
             raise RefusalError("data", "it has no new data since it reported last")
-        check_interval(normal.own.interval, series.time)
+        check_interval(normal.own.interval, series.time, may_be_finer=True)
         axis = range_of(series)
         self._offered = _Offered(run, series, axis, normal)
         done = self._reported.load()
@@ -154,8 +155,14 @@ class Watcher:
         grid, epoch, _ = read_grid(packet, offered.axis, known)
         if epoch < known:
             raise RefusalError("stale", f"the watch goes on with epoch {known}")
-        if not is_same_interval(float(grid.interval), offered.normal.own.interval):
-            raise MessageError("the request samples time in another way than the run")
+        interval = offered.normal.own.interval
+        if interval is not None and not is_same_interval(float(grid.interval), interval):
+            found, wanted = (interval_text(k, grid.time_kind) for k in (grid.interval, interval))
+            raise RefusalError(
+                "data",
+                f"the sites' new data meet every {found}, those that the run learned from every "
+                f"{wanted}; give a site new data of that step, or start it with --resample",
+            )
         steps, most = int(packet.values["steps"]), self._site.policy.largest_message_steps
         if not 1 <= steps <= most:
             raise PolicyError(f"its policy allows 1 to {most} time steps per message, not {steps}")
@@ -172,7 +179,7 @@ class Watcher:
             epoch,
             steps,
             grid,
-            on_grid(offered.series, grid),
+            _on_common_axis(offered, grid),
             grid_time(grid),
             grid.segment_starts,
             offered.normal,
@@ -212,6 +219,19 @@ class Watcher:
             self._site.log(f"{line}; here most surprising: {named}" if named else line)
         self._on_alarm(alarm)
         return answers.DONE
+
+
+def _on_common_axis(offered: _Offered, grid: TimeGrid) -> ClientData:
+    """The new data on the watched steps; what comes more often is treated at its own rate first.
+
+    So it was in training: a counter's change there is one per row of the client's own.
+    """
+    series = offered.series
+    if grid.interval >= 2 * offered.axis.interval:
+        starts = segment_starts(series.time)
+        client = treat(offered.normal.own.monitor, series.client, starts)
+        series = series._replace(client=client)
+    return on_grid(series, grid)
 
 
 def _first(alarm: AlarmText) -> str:
