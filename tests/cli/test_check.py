@@ -59,6 +59,26 @@ def test_the_last_line_works(tmp_path):
     assert "pass --decimal comma" in wrong.output
 
 
+def test_clients_of_different_rates_are_offered_a_command_that_uses_all_rows(tmp_path):
+    rng, frames = np.random.default_rng(0), {}
+    for name, minutes, count in (("inlet", 1, 600), ("aeration", 2, 300), ("outlet", 5, 120)):
+        time = pd.date_range("2026-03-01", periods=count, freq=f"{minutes}min", name="time")
+        frames[name] = pd.DataFrame(rng.standard_normal((count, 2)), time, ["s1", "s2"])
+        frames[name].to_csv(tmp_path / f"{name}.csv")
+    lines = invoke("check", tmp_path).output.splitlines()
+    assert lines[-1] == f"fedgranger fit {tmp_path} --out run --resample 10min"
+    assert any("client 'inlet': 600 rows became 61 steps of 10min" in line for line in lines)
+    lost = [line for line in lines if line.endswith("were left out without --resample 10min")]
+    assert len(lost) == 3
+    assert any("540 of 600 rows are not on the common time axis" in line for line in lost)
+    chosen = invoke("check", tmp_path, "--resample", "5min").output.splitlines()
+    assert chosen[-1] == f"fedgranger fit {tmp_path} --out run --resample 5min"
+    assert not any("without --resample" in line for line in chosen)
+    found = fg.check(frames)
+    assert found.command == "fg.fit(frames, resample='10min')"
+    assert found.unused[0].endswith("were left out without resample='10min'")
+
+
 def test_json_has_the_same_facts(tmp_path):
     outcome = invoke("check", made.counter_sensor(tmp_path), "--json")
     facts = json.loads(outcome.output)

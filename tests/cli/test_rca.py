@@ -104,6 +104,67 @@ def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatc
     assert "0 alarms, strayed from their usual level: q.s1, q.s2, q.s3" in outcome.output
 
 
+@pytest.fixture
+def slow_fault(tmp_path):
+    """A shift of 8 s.d. over 60 rows raises three alarms, hundreds of calm rows apart."""
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    slow_panel(1000, seed=2, shift=-8.0, at=300).write(new)
+    return run, new
+
+
+def test_a_slow_fault_is_one_incident_that_says_since_when(slow_fault):
+    run, new = slow_fault
+    outcome = invoke(run, "--data", new)
+    assert outcome.exit_code == 4
+    text = " ".join(outcome.output.split())
+    assert re.search(
+        r"q\.s\d had left its usual level by 3[2-4]\d, before the alarm at 363\.", text
+    )
+    assert "raised again 2 times, last at step 877, while a sensor was still away" in text
+    (window,) = json.loads((run / "rca.json").read_text())["windows"]
+    assert 320 < window["since"] < 345
+    assert window["again"] == ["alarm at step 634", "alarm at step 877"]
+    assert window["evidence"][-1] in (run / "report.html").read_text()
+    assert f"alarm at step 363, since {window['since']}" in invoke(run, "--history").output
+
+
+def test_alarms_that_turn_out_to_be_one_incident_leave_the_history(slow_fault):
+    run, new = slow_fault
+    invoke(run, "--data", new)
+    path = run / "incidents.jsonl"
+    (entry,) = (json.loads(line) for line in path.read_text().splitlines())
+    alone = {**entry, "name": "alarm at step 877"}
+    path.write_text(json.dumps(alone) + "\n" + json.dumps({**alone, "data": "other"}) + "\n")
+    invoke(run, "--data", new)
+    found = json.loads(invoke(run, "--history", "--json").output)
+    assert [one["name"] for one in found] == ["alarm at step 877", "alarm at step 363"]
+    assert found[0]["data"] == "other"
+
+
+def test_an_alarm_of_the_same_incident_is_one_line_while_files_are_followed(
+    slow_fault, monkeypatch
+):
+    run, new = slow_fault
+    whole = slow_panel(1000, seed=2, shift=-8.0, at=300)
+    turns = iter((450, 700, 1000))
+
+    def next_turn(_seconds):
+        stop = next(turns, None)
+        if stop is None:
+            raise KeyboardInterrupt
+        shutil.rmtree(new)
+        whole.slice(0, stop).write(new)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
+    assert outcome.exit_code == 4, outcome.output
+    assert outcome.output.count("(first in") == 1
+    assert "alarm at step 634: the same incident as 'alarm at step 363'" in outcome.output
+    assert "3 alarms of 1 incident" in outcome.output
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

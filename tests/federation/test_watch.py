@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedgranger as fg
@@ -14,14 +15,16 @@ from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
+from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import load_normal
 from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
+from fedgranger.rca.excursions import find_excursions
 from fedgranger.rca.knowledge import knowledge_of
-from fedgranger.rca.new_data import require_normal, surprising_sensors
-from tests.anomalies import NAMES, made_panel
+from fedgranger.rca.new_data import panel_for, require_normal, surprising_sensors
+from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
 
@@ -105,6 +108,7 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     config = replace(CONFIG, period="60")  # steps of 10 s
     result = fg.fit(panel, config)
     later = regular_panel(read_panel(new, None, as_measured())).panel
+    later = replace(later, time_zone="UTC")  # as which sites take stamps without a zone
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)
     federation = Federation(panel, tmp_path / "sites", config)
@@ -131,7 +135,7 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
     known = surprising_sensors(alone(), NEW, window)  # in one process, where all sensors are known
     for name in NAMES:
         last = federation.alarms[name][-1]
-        own = last.pop("own_sensors")
+        own, levels = last.pop("own_sensors"), last.pop("own_levels")
         assert [sensor for sensor, _ in own] == [sensor for sensor, _ in known[name]]
         np.testing.assert_allclose([size for _, size in own], [size for _, size in known[name]])
         assert last == {
@@ -140,8 +144,98 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
             "num_steps": NEW.num_steps,
             **alarm.ranking.to_mapping(),
         }
+        wanted = [one for one in find_excursions(alone(), NEW).found if one.client == name]
+        assert levels == [one.to_mapping() for one in wanted]
     lines = [line for line in federation.log if "'b' comes first in" in line]
     assert len(lines) == len(NAMES)  # once at every site, however often its ranking has changed
+
+
+def write_rates(folder, seed, num_rows, *, first, shock=0.0):
+    """a every minute, with a counter; b and c every five minutes. b is shocked for a while."""
+    panel = made_panel(num_rows, seed=seed, shocked="b", at=num_rows // 2, size=shock, length=200)
+    folder.mkdir()
+    clock = np.datetime64(first, "s") + np.arange(num_rows) * np.timedelta64(60, "s")
+    for client in panel:
+        values = client.values.copy()
+        if client.name == "a":
+            values[:, 0] = np.cumsum(100 + values[:, 0])
+        table = pd.DataFrame(values, columns=list(client.sensors))
+        table.insert(0, "time", clock)
+        table = table if client.name == "a" else table.iloc[::5]
+        table.to_csv(folder / f"{client.name}.csv", index=False)
+    return folder
+
+
+def test_a_site_that_samples_more_often_than_the_run_watches_as_one_process_does(tmp_path):
+    """Its counter is differenced per row of its own, then the rows of the common axis are taken."""
+    training = write_rates(tmp_path / "training", 1, 6000, first="2026-01-01T00:00:00")
+    new = write_rates(tmp_path / "new", 2, 2000, first="2026-02-01T00:00:00", shock=4.0)
+    result = fg.fit(training, CONFIG)
+    assert result.manifest["data"]["clients"]["a"]["treatment"]["differenced"] == {"s1": 1}
+    later = replace(regular_panel(panel_for(result, new, {})).panel, time_zone="UTC")
+    wanted = in_process(result, later)
+    assert wanted
+    federation = Federation(fg.Panel.read(training), tmp_path / "sites", CONFIG)
+    for name in NAMES:
+        client, time, _ = read_client(name, training / f"{name}.csv", ReadingOptions())
+        federation.give(LocalSeries(client, time))
+        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
+        federation.news[name] = LocalSeries(client, time)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    watched = federation.watch(knowledge_of(server))
+    assert watched.grid.interval == 300 * 10**9
+    assert_same(watched.alarms, wanted)
+    again = federation.watch(knowledge_of(server), nonce="again")
+    assert_same(again.alarms, wanted)
+
+
+def test_new_data_that_all_come_more_often_than_the_run_are_refused_with_the_step(tmp_path):
+    training = write_rates(tmp_path / "training", 1, 3000, first="2026-01-01T00:00:00")
+    federation = Federation(fg.Panel.read(training), tmp_path / "sites", CONFIG)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    clock = np.datetime64("2026-02-01T00:00:00", "ns") + np.arange(600) * np.timedelta64(60, "s")
+    give(federation, replace(made_panel(600, seed=3), time=clock))
+    with pytest.raises(RunStopped, match="meet every 60 s, those that the run learned from every"):
+        federation.watch(knowledge_of(server))
+
+
+def watched_slow_fault(folder, num_steps, shift):
+    """Sites whose stamps name no zone, after a watch in which q's sensors shift slowly."""
+    clock = np.datetime64("2026-03-05T00:00:00", "ns") + np.arange(4000) * np.timedelta64(60, "s")
+    federation = Federation(replace(slow_panel(3000), time=clock[:3000]), folder, CONFIG)
+    found = federation.run()
+    server = to_result(federation.server, found, "loopback", 0.0, ())
+    new = slow_panel(num_steps, seed=2, shift=shift, at=300)
+    give(federation, replace(new, time=clock[3000 : 3000 + num_steps]))
+    federation.wire.clear()
+    return federation, federation.watch(knowledge_of(server))
+
+
+def test_a_slow_shift_is_in_the_log_of_its_own_site_and_leaves_no_site(tmp_path):
+    """No alarm, so the server knows nothing of it; times say that they are in UTC."""
+    federation, found = watched_slow_fault(tmp_path, 600, -4.0)
+    assert found.alarms == ()
+    strayed = [line for line in federation.log if "below its usual level" in line]
+    assert len(strayed) == 3
+    assert all(line.startswith("q.s") and line.endswith(" UTC.") for line in strayed)
+    assert sum("No sensor strayed from its usual level" in line for line in federation.log) == 1
+    watched = "new data are watched, 2026-03-07T02:00:00 to 2026-03-07T11:59:00 UTC, 600 steps"
+    assert any(watched in line for line in federation.log)
+    sent = b"".join(answer for _, _, answer in federation.wire)
+    assert b"usual level" not in sent
+
+
+def test_an_alarm_and_the_levels_beside_it_say_that_their_times_are_utc(tmp_path):
+    federation, _ = watched_slow_fault(tmp_path, 1000, -8.0)
+    alarm = federation.alarms["q"][0]
+    assert alarm["time"].startswith("2026-03-07T0")
+    assert alarm["time"].endswith(":00Z")
+    assert " UTC" in alarm["name"]
+    assert {one["sensor"] for one in alarm["own_levels"]} == {"s1", "s2", "s3"}
+    assert all(one["first"] < alarm["time"] for one in alarm["own_levels"])
+    assert federation.alarms["p"][0]["own_levels"] == []
 
 
 def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):

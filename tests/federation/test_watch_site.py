@@ -157,7 +157,7 @@ def test_whatever_a_server_asks_it_gets_every_new_step_once(tmp_path):
     assert server.watch(steps=1).kind == "done"
     for start in ("1/20", "1/10"):
         assert server.watch(start=start, stop=299).values["code"] == "policy"  # between the steps
-    assert server.watch(interval=2).values["code"] == "invalid"  # other predecessors
+    assert server.watch(interval=2).values["code"] == "data"  # other predecessors
     assert server.watch(interval="1001/1000", stop=290).kind == "refusal"
     assert server.watch(steps=101).values["code"] == "policy"
     assert server.watch(steps=0, pieces=(0,)).values["code"] == "policy"

@@ -25,8 +25,10 @@ from fedgranger.errors import DataError
 from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
+from fedgranger.rca.alarms import Alarm
 from fedgranger.rca.excursions import Levels, find_excursions, joined
 from fedgranger.rca.incidents import add_incidents, read_incidents
+from fedgranger.rca.joined_alarms import join_alarms
 from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import panel_for, surprising_sensors
 from fedgranger.rca.ranking import rankings_text, with_sensors
@@ -71,8 +73,8 @@ def show_suspects(
         found = _given(result, panel, ranges, asked.scorer)
         levels = joined([find_excursions(result, panel.slice(*ends)) for ends in ranges.values()])
     else:
-        found = _online(result, panel, asked)
         levels = find_excursions(result, panel)
+        found = join_alarms(_online(result, panel, asked), levels)
     text = _write(analysis, found, levels)
     if json_output:
         typer.echo(text, nl=False)
@@ -107,20 +109,25 @@ def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
         is_calm = all(row.get("onset", 0) is None for row in entry["ranking"])
         first = entry["ranking"][0] if entry["is_defined"] and not is_calm else {}
         nobody = "nobody: all calm" if is_calm else "no ranking"
-        cells = (entry["name"], first.get("client", nobody), first.get("sensors") or "–")
+        since = f", since {entry['since']}" if entry.get("since") is not None else ""
+        incident = f"{entry['name']}{since}"
+        cells = (incident, first.get("client", nobody), first.get("sensors") or "–")
         rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
     columns = ("analysed", "incident", "first suspect", "its sensors", "data")
     out.print(make_table(columns, rows, left=columns))
 
 
 def follow_data(analysis: Analysis, every: float, top: int) -> None:
-    """Analyse rows as they are written; an alarm is printed when it begins or its suspect changes.
+    """Analyse rows as they are written.
 
+    An incident is printed when it begins or its suspect changes, an alarm that joins it as a line.
     The last row waits for the next one: it may be half written, and half a number is a number too.
     """
     online = _online_analysis(analysis.result, analysis.asked)
-    found: dict[int, Ranking] = {}
+    found: dict[int, Alarm] = {}
+    suspects: dict[str, str] = {}
     strayed: set[str] = set()
+    incidents: list[Ranking] = []
     last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
     try:
@@ -136,15 +143,18 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
             first = 0 if last is None else int(np.searchsorted(panel.time, last, side="right"))
             stop = panel.num_steps - 1
             if first < stop:
-                last, changed = panel.time[stop - 1], []
+                last = panel.time[stop - 1]
                 zone = " UTC" if panel.time_zone else ""
                 for alarm in online.feed(panel.slice(first, stop)):
-                    known = found.get(alarm.step)
-                    if known is None or known.first != alarm.ranking.first:
-                        changed.append(alarm.ranking)
-                    found[alarm.step] = alarm.ranking
+                    found[alarm.step] = alarm
                 levels = find_excursions(analysis.result, panel.slice(0, stop))
-                _write(analysis, list(found.values()), levels)
+                incidents = join_alarms(found.values(), levels)
+                _write(analysis, incidents, levels)
+                changed = [one for one in incidents if suspects.get(one.name) != one.first]
+                again = {name: one.name for one in incidents for name in one.again}
+                for name in again.keys() - suspects.keys():
+                    print_line(f"{name}: the same incident as '{again[name]}'")
+                suspects |= {one.name: one.first for one in incidents} | again
                 new = [one for one in levels.found if one.name not in strayed]
                 strayed |= {one.name for one in new}
                 if changed or new:
@@ -152,8 +162,10 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
                     print_rankings(changed, top, analysis.run / ROOT_CAUSE_FILE, sentences)
             time.sleep(every)
     except KeyboardInterrupt:
-        count = len(found)
+        count, joined_count = len(found), len(incidents)
         words = f"{count} alarm{'' if count == 1 else 's'}"
+        if joined_count < count:
+            words += f" of {joined_count} incident{'' if joined_count == 1 else 's'}"
         if strayed:
             words += f", strayed from their usual level: {', '.join(sorted(strayed))}"
         print_line(f"followed to {last}{zone}: {words}")
@@ -184,13 +196,13 @@ def _online_analysis(result: Result, asked: WatchOptions) -> OnlineAnalysis:
     return OnlineAnalysis(result, scorer=asked.scorer, calm_steps=asked.calm_steps)
 
 
-def _online(result: Result, panel: Panel, asked: WatchOptions) -> list[Ranking]:
-    """The last ranking of every alarm, the data fed in batches."""
+def _online(result: Result, panel: Panel, asked: WatchOptions) -> list[Alarm]:
+    """Every alarm with its last ranking, the data fed in batches."""
     analysis, found = _online_analysis(result, asked), {}
     with progress_report() as report:
         for first in range(0, panel.num_steps, asked.steps):
             stop = min(first + asked.steps, panel.num_steps)
             for alarm in analysis.feed(panel.slice(first, stop)):
-                found[alarm.step] = alarm.ranking
+                found[alarm.step] = alarm
             report("analysis", stop, panel.num_steps)
     return list(found.values())

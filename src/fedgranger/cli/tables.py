@@ -35,7 +35,7 @@ RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, wh
 
 NO_ALARM = (
     "No alarm: no client left its normal range from one step to the next. Whether a sensor's level "
-    "has slowly shifted is not looked at between parties."
+    "has slowly shifted only its own site knows: it is in that site's log."
 )
 
 
@@ -158,7 +158,7 @@ def print_rankings(
 ) -> None:
     """Every ranking of suspects with its evidence, and where they were written.
 
-    Then the sentences on the sensors' levels, which nobody looks at between parties.
+    Then the sentences on the sensors' levels, which between parties only a sensor's site knows.
     """
     if not found and levels is None:
         print_line(NO_ALARM)

@@ -137,11 +137,16 @@ def is_same_interval(found: float, interval: float | None) -> bool:
     return interval is None or abs(found / interval - 1) <= INTERVAL_TOLERANCE
 
 
-def check_interval(interval: float | None, time: np.ndarray) -> None:
-    """Refuse data at other intervals than those of training."""
+def check_interval(interval: float | None, time: np.ndarray, *, may_be_finer: bool = False) -> None:
+    """Refuse data at other intervals than those of training.
+
+    Those of one client alone `may_be_finer`: of its rows the ones count that all clients have.
+    """
     if interval is None or len(time) < CHECKED_STEPS:
         return
     found = float(np.median(step_lengths(time)))
+    if may_be_finer:
+        found *= max(1, round(interval / found))
     if not is_same_interval(found, interval):
         kind = "stamps" if time.dtype.kind == "M" else "numbers"
         raise DataError(

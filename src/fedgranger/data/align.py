@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from shlex import quote
@@ -28,6 +29,20 @@ from fedgranger.data.time_zones import find_zone
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+
+USES_ALL = "; --resample ", " uses them all"
+"""How a note on rows that were left out ends, around the interval that would use them."""
+
+
+def unused_rows(notes: Iterable[str]) -> dict[str, str]:
+    """Notes on rows that were left out although an interval would use them, and that interval.
+
+    Example:
+        >>> unused_rows(["client 'a': 8 of 10 rows are left out; --resample 5min uses them all"])
+        {"client 'a': 8 of 10 rows are left out": '5min'}
+    """
+    parts = (note.removesuffix(USES_ALL[1]).split(USES_ALL[0]) for note in notes)
+    return {part[0]: part[1] for part in parts if len(part) == 2}
 
 
 def align(tables: list[ClientTable]) -> tuple[np.ndarray, list[str]]:
@@ -173,7 +188,7 @@ def _on_common_axis(
         used = int((place >= 0).sum())
         if used < len(axis):
             is_finer = grid.time_kind == "stamps" and 2 * own[table.name].interval <= grid.interval
-            hint = f"; --resample {duration_text(int(grid.interval))} uses them all"
+            hint = f"{USES_ALL[0]}{duration_text(int(grid.interval))}{USES_ALL[1]}"
             notes.append(
                 f"client '{table.name}': {len(axis) - used} of {len(axis)} rows are not on the "
                 f"common time axis ({period_text(grid)}) and were left out"

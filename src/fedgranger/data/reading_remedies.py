@@ -192,14 +192,14 @@ def explain(source: Source, error: DataError) -> None:
         parts.append(f"the header is line {found.skip_rows + 1}")
         proposal["skip_rows"] = str(found.skip_rows)
     if found.unit_rows and found.unit_rows != written.unit_rows:
-        lines = "1 line" if found.unit_rows == 1 else f"{found.unit_rows} lines"
-        parts.append(f"{lines} between header and data (units?) hold no numbers")
+        lines = "1 line holds" if found.unit_rows == 1 else f"{found.unit_rows} lines hold"
+        parts.append(f"then {lines} no numbers (units?)")
         proposal["unit_rows"] = str(found.unit_rows)
     if not parts:
         return
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in proposal.items())
     raise ReadingError(
-        f"{source.where}: '{path.name}' looks like a table in which {' and '.join(parts)}; pass "
+        f"{source.where}: '{path.name}' looks like a table in which {', '.join(parts)}; pass "
         f"{flags}",
         source.proposed(**proposal),
     ) from error

@@ -222,6 +222,12 @@ def period_text(grid: TimeGrid) -> str:
     return f"{first} to {last}, {grid.num_steps} steps of {every}{parts}"
 
 
+def period_in_utc(grid: TimeGrid) -> str:
+    """The same; of stamps it says that they are in UTC, as they are between parties."""
+    is_stamped = grid.time_kind == "stamps"
+    return period_text(grid).replace(", ", " UTC, ", 1) if is_stamped else period_text(grid)
+
+
 def period_facts(grid: TimeGrid, time_zone: str = "") -> dict[str, Any]:
     """The common axis for the manifest; seconds only where it has time stamps.
 
@@ -229,7 +235,7 @@ def period_facts(grid: TimeGrid, time_zone: str = "") -> dict[str, Any]:
     """
     is_stamped = grid.time_kind == "stamps"
     return {
-        "text": period_text(grid).replace(", ", " UTC, ", 1) if time_zone else period_text(grid),
+        "text": period_in_utc(grid) if time_zone else period_text(grid),
         "step_seconds": float(grid.interval) / 1e9 if is_stamped else None,
     }
 

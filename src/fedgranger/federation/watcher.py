@@ -14,21 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval
+from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval, treat
 from fedgranger.client.private_monitor import StampedRows, protect_report
-from fedgranger.data.panel import ClientData
+from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
     TimeRange,
     grid_time,
+    interval_text,
     on_grid,
+    period_in_utc,
     period_text,
     range_of,
 )
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
-from fedgranger.federation.codec import MessageError, Packet
+from fedgranger.federation.codec import Packet
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site
 from fedgranger.federation.release_ledger import ReleaseLedger, period_of
@@ -36,6 +38,7 @@ from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
 from fedgranger.federation.watch_records import KeptNormal, Reported, ReportedSteps, load_normal
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Neighbours
+from fedgranger.rca.excursions import Levels, levels_of
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
@@ -66,6 +69,11 @@ class _Session(NamedTuple):
     starts: np.ndarray
     normal: KeptNormal
 
+    def levels(self) -> Levels:
+        """What the site finds about the levels of its own sensors."""
+        own, is_utc = self.normal.own, self.grid.time_kind == "stamps"
+        return levels_of(own, self.data, self.time, self.starts, is_utc=is_utc)
+
 
 class Watcher:
     """State machine of one site's watch.
@@ -75,7 +83,8 @@ class Watcher:
         site: whose it is; it keeps what is normal on its disk (`watch_records`).
         on_alarm: told every alarm, and again when its ranking has changed; a late message may
             bring an earlier ranking. `own_sensors` are those of this site that were most
-            surprising, and how much; the server never knows them.
+            surprising, and how much, `own_levels` those that strayed from their usual level
+            anywhere in the new data; the server never knows them.
     """
 
     def __init__(
@@ -129,7 +138,7 @@ class Watcher:
         series = self._reported.available(self._read(), normal.identity)
         if len(series.time) < 2:
             raise RefusalError("data", "it has no new data since it reported last")
-        check_interval(normal.own.interval, series.time)
+        check_interval(normal.own.interval, series.time, may_be_finer=True)
         axis = range_of(series)
         self._offered = _Offered(run, series, axis, normal)
         done = self._reported.load()
@@ -146,8 +155,14 @@ class Watcher:
         grid, epoch, _ = read_grid(packet, offered.axis, known)
         if epoch < known:
             raise RefusalError("stale", f"the watch goes on with epoch {known}")
-        if not is_same_interval(float(grid.interval), offered.normal.own.interval):
-            raise MessageError("the request samples time in another way than the run")
+        interval = offered.normal.own.interval
+        if interval is not None and not is_same_interval(float(grid.interval), interval):
+            found, wanted = (interval_text(k, grid.time_kind) for k in (grid.interval, interval))
+            raise RefusalError(
+                "data",
+                f"the sites' new data meet every {found}, those that the run learned from every "
+                f"{wanted}; give a site new data of that step, or start it with --resample",
+            )
         steps, most = int(packet.values["steps"]), self._site.policy.largest_message_steps
         if not 1 <= steps <= most:
             raise PolicyError(f"its policy allows 1 to {most} time steps per message, not {steps}")
@@ -164,12 +179,14 @@ class Watcher:
             epoch,
             steps,
             grid,
-            on_grid(offered.series, grid),
+            _on_common_axis(offered, grid),
             grid_time(grid),
             grid.segment_starts,
             offered.normal,
         )
-        self._site.log(f"run '{packet.run}': new data are watched, {period_text(grid)}")
+        self._site.log(f"run '{packet.run}': new data are watched, {period_in_utc(grid)}")
+        for sentence in self._session.levels().sentences(is_calm=False, rest=""):
+            self._site.log(sentence)
         return answers.DONE
 
     def _charge(self, offered: _Offered, grid: TimeGrid, done: Reported | None, now: float) -> None:
@@ -194,6 +211,7 @@ class Watcher:
         alarm = read_alarm(text)
         own = _own_sensors(session, alarm)
         alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]
+        alarm["own_levels"] = [one.to_mapping() for one in session.levels().found]
         named = ", ".join(f"{sensor} ({energy:.1f})" for sensor, energy in own)
         line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
         if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
@@ -201,6 +219,19 @@ class Watcher:
             self._site.log(f"{line}; here most surprising: {named}" if named else line)
         self._on_alarm(alarm)
         return answers.DONE
+
+
+def _on_common_axis(offered: _Offered, grid: TimeGrid) -> ClientData:
+    """The new data on the watched steps; what comes more often is treated at its own rate first.
+
+    So it was in training: a counter's change there is one per row of the client's own.
+    """
+    series = offered.series
+    if grid.interval >= 2 * offered.axis.interval:
+        starts = segment_starts(series.time)
+        client = treat(offered.normal.own.monitor, series.client, starts)
+        series = series._replace(client=client)
+    return on_grid(series, grid)
 
 
 def _first(alarm: AlarmText) -> str:

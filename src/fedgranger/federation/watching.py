@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_text
+from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_in_utc
+from fedgranger.data.time_stamps import shown_time
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
 from fedgranger.federation.exchanges import Answers, Participants, Request, request_on_grid
@@ -52,7 +53,7 @@ def _watch(
     check_clocks(news, plan.options, clock())
     grid = agree({name: read_time_range(packet) for name, packet in news.items()})
     epoch = 1 + max(int(packet.values["epoch"]) for packet in news.values())
-    log(f"watching {period_text(grid)}")
+    log(f"watching {period_in_utc(grid)}")
     yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
     known = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))
     participants = Participants({name: known[name] for name in names}, epoch)
@@ -68,22 +69,24 @@ def _watch(
         messages = {name: _received(answers[name], starts, before[name]) for name in names}
         before = {name: bool(message.is_observed[-1]) for name, message in messages.items()}
         num_steps += len(starts)
-        for alarm in analysis.feed(messages, starts, time[first : first + len(starts)]):
+        part = time[first : first + len(starts)]
+        for alarm in analysis.feed(messages, starts, part, is_utc=grid.time_kind == "stamps"):
             is_new = alarm.step not in found
             found[alarm.step] = alarm
             if is_new:
                 log(f"{alarm.ranking.name}: {alarm.ranking.first} comes first")
                 sent[alarm.step] = alarm.ranking.to_mapping()
-                yield participants.request("alarm", {"alarm": alarm_text(alarm, time, num_steps)})
+                yield participants.request("alarm", {"alarm": alarm_text(alarm, num_steps)})
     for step, alarm in found.items():
         if alarm.ranking.to_mapping() != sent[step]:
-            yield participants.request("alarm", {"alarm": alarm_text(alarm, time, num_steps)})
+            yield participants.request("alarm", {"alarm": alarm_text(alarm, num_steps)})
     return Watched(tuple(found.values()), grid)
 
 
-def alarm_text(alarm: Alarm, time: np.ndarray, num_steps: int) -> str:
+def alarm_text(alarm: Alarm, num_steps: int) -> str:
     """What the sites are told of an alarm, as JSON; a later ranking has seen more steps."""
-    when = {"step": alarm.step, "time": str(time[alarm.step]), "num_steps": num_steps}
+    time = shown_time(alarm.time) + ("Z" if isinstance(alarm.time, np.datetime64) else "")
+    when = {"step": alarm.step, "time": time, "num_steps": num_steps}
     return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)
 
 

@@ -39,7 +39,7 @@ def reservation(facts: Mapping[str, Any]) -> str:
         return (
             f"the record is too short to look for what repeats every {audit['unsearched'][-1]} "
             f"({CALENDAR_REPEATS} times are needed). A rhythm that clients share looks like an "
-            "influence, and shifted clocks do not show it; if there is one, fit with it taken out "
+            "influence, and shifted clocks do not show it. If there is one, fit with it taken out "
             f"(period = '{','.join(audit['unsearched'])}'), else say so (period = 'none')."
         )
     if not cyclic:
@@ -84,10 +84,9 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
     low, high = found["band"]
     out = [
         f"{EDGE_TESTS[found['test']].title.capitalize()}: in {found['copies']} copies with shifted "
-        "clocks, where no edge can be true, its own p-values are below 0.05 in "
-        f"{share(found['rate'])} and below 0.01 in {share(found['rate_01'])} of the pairs "
-        f"(believed at 5 %: between {low:g} and {high:g}; ± is the Monte Carlo error, counted by "
-        "copy)."
+        "clocks no edge can be true. There its own p-values are below 0.05 in "
+        f"{share(found['rate'])} of the pairs (believed: between {low:g} and {high:g}) and below "
+        f"0.01 in {share(found['rate_01'])}; ± is the Monte Carlo error, counted by copy."
     ]
     if found["refused"]:
         out.append(f"{found['refused']} of the copies could not be tested.")
@@ -147,10 +146,10 @@ def control_sentences(facts: Mapping[str, Any]) -> list[str]:
     hard, easy = found[0], found[-1]
     middle = float(np.median([one.size for one in found]))
     out = [
-        "Positive control: the smallest added influence that would be found with 80 % probability "
-        f"by a single test at level {facts.get('alpha', 0.05):g}, in its least favourable "
-        f"direction, is {easy.size:.3g} ({_named(easy)}) to {hard.size:.3g} ({_named(hard)}), "
-        f"{middle:.3g} in the median pair.",
+        "Positive control: the smallest added influence that is found with 80 % probability is "
+        f"{easy.size:.3g} ({_named(easy)}) to {hard.size:.3g} ({_named(hard)}), {middle:.3g} in "
+        f"the median pair. This is by a single test at level {facts.get('alpha', 0.05):g}, in the "
+        "least favourable direction.",
         "Its unit: one innovation s.d. of the cause (what its own past does not predict) moves the "
         "effect by that many of the effect's innovation s.d. one step later.",
     ]

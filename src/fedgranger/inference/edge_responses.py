@@ -36,6 +36,7 @@ def add_responses(
     """
     table = found.edges.loc[found.edges["is_edge"].fillna(False).astype(bool)]
     edges = list(zip(table["cause"], table["effect"], strict=True))
+    delays = dict(zip(edges, table["delay"].astype(int).tolist(), strict=True))
     shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
     covs = state_covs(source) if edges else []
     made = edge_responses(source, found.transition, shocks, without_blocks, edges, report, covs)
@@ -44,7 +45,7 @@ def add_responses(
     found.facts["responses"] = {
         f"{cause} -> {effect}": response.curve(confidence).facts()
         | {"variance_share": round(float(response.variance_share), 6)}
-        | {"r2_gained": gains.get((cause, effect))}
+        | {"r2_gained": gains.get((cause, effect)), "delay": delays[cause, effect]}
         for (cause, effect), response in made.items()
     }
     return found._replace(responses=made, movements=edge_movements(source, made, covs))

@@ -29,10 +29,7 @@ def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float |
     share = f"{100 * found['variance_share']:.0f} % of {effect}'s variance is from {cause}"
     gained = found.get("r2_gained")
     if gained is not None:
-        share += (
-            f", whose past takes {100 * gained:.0f} % off the error of predicting {effect} one "
-            "step ahead"
-        )
+        share += f", whose past takes {100 * gained:.0f} % off the one-step prediction error"
     return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 
@@ -55,7 +52,7 @@ def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | Non
     size = f"{value:{shown}}{unit} ({low:{shown}} to {high:{shown}})"
     if (first is None) != (second is None):
         size += ", up or down,"
-    return f"{shock} → {size} at {where} {_times(found, step)}"
+    return f"{shock} → {size} at {where}{_times(found, step)}"
 
 
 def _named(client: str, sensor: str, is_change: bool) -> str:
@@ -63,7 +60,17 @@ def _named(client: str, sensor: str, is_change: bool) -> str:
 
 
 def _times(found: Mapping[str, Any], step: float | None) -> str:
-    late = f"after {elapsed(found['peak'], step)}"
+    """When it arrives, is largest and gone; where the first two differ, each is named.
+
+    `delay` is the table's: the lag at which most of what was tested arrives. The effect's own
+    course can go on growing after it.
+    """
+    peak, delay = found["peak"], found.get("delay", found["peak"])
+    late = f" after {elapsed(peak, step)}"
+    if delay < peak:
+        late = f": arrives after {elapsed(delay, step)}, largest{late}"
+    elif delay > peak:
+        late = f": largest{late}, most arrives after {elapsed(delay, step)}"
     if found["gone"] is None:
         return f"{late}, still there after {elapsed(len(found['value']) - 1, step)}"
     return f"{late}, gone after {elapsed(found['gone'], step)}"

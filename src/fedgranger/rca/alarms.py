@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,13 @@ class Alarm(NamedTuple):
         step: at which it was noticed.
         ranking: so far.
         num_steps: that the ranking is of, from that step on.
+        time: of the step, where it is known.
     """
 
     step: int
     ranking: Ranking
     num_steps: int
+    time: Any = None
 
 
 class Knowledge(NamedTuple):
@@ -153,4 +155,6 @@ class Alarms:
                 name=f"alarm at step {step}{when and f', {when}'}",
                 start=self._before,
             )
-        return Alarm(step, self._ranking, len(self._parts))
+        times = self._parts[0].times
+        time = None if times is None else times[0]
+        return Alarm(step, self._ranking, len(self._parts), time)

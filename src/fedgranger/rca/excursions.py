@@ -1,4 +1,4 @@
-"""Sensors that strayed from their usual level, alarm or not: for data in one process.
+"""Sensors that strayed from their usual level, alarm or not: at a site, or all in one process.
 
 An alarm needs surprise from one step to the next; what shifts slowly and stays raises none.
 """
@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedgranger.client.own_normal import OwnNormal
 from fedgranger.client.usual_levels import LEVEL_STEPS
-from fedgranger.data.panel import Panel, segment_starts
+from fedgranger.data.panel import ClientData, Panel, segment_starts
 from fedgranger.rca.evidence import clock_text
 from fedgranger.rca.new_data import require_normal, training_interval
 from fedgranger.results import Result
@@ -42,9 +43,8 @@ class Excursion(NamedTuple):
     def sentence(self) -> str:
         """What happened and when; without its full stop."""
         side = "above" if self.size > 0 else "below"
-        return (
-            f"{self.name} lay {abs(self.size):.3g} s.d. {side} its usual level from {self._when()}"
-        )
+        when = " to ".join(time_texts(self.first, self.last, is_utc=self.is_utc))
+        return f"{self.name} lay {abs(self.size):.3g} s.d. {side} its usual level from {when}"
 
     @property
     def name(self) -> str:
@@ -57,23 +57,14 @@ class Excursion(NamedTuple):
             "client": self.client,
             "sensor": self.sensor,
             "size": self.size,
-            "first": self._plain(self.first),
-            "last": self._plain(self.last),
+            "first": plain_time(self.first, is_utc=self.is_utc),
+            "last": plain_time(self.last, is_utc=self.is_utc),
             "text": self.sentence,
         }
 
-    def _when(self) -> str:
-        if not isinstance(self.first, np.datetime64):
-            return f"{self.first:g} to {self.last:g}"
-        first = clock_text(self.first, is_utc=False)
-        last = clock_text(self.last, is_utc=self.is_utc)
-        day = first.split(" ", maxsplit=1)[0]
-        return f"{first} to {last.removeprefix(f'{day} ')}"
-
-    def _plain(self, time: Any) -> Any:
-        if not isinstance(time, np.datetime64):
-            return time.item()
-        return str(time.astype("datetime64[s]")) + ("Z" if self.is_utc else "")
+    def covers(self, time: Any) -> bool:
+        """Whether the sensor was away from its usual level at that time."""
+        return bool(self.first <= time <= self.last)
 
 
 class Levels(NamedTuple):
@@ -89,8 +80,11 @@ class Levels(NamedTuple):
     num_judged: int
     num_sensors: int
 
-    def sentences(self, *, is_calm: bool) -> list[str]:
-        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for."""
+    def sentences(self, *, is_calm: bool, rest: str = " in rca.json") -> list[str]:
+        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for.
+
+        `rest` says where those are that are not named.
+        """
         quiet = "No alarm: no client surprised its model from one step to the next"
         if not self.num_judged:
             begin = f"{quiet}. But the" if is_calm else "The"
@@ -104,8 +98,30 @@ class Levels(NamedTuple):
             return [f"{begin} sensor strayed from its usual level (looked at: {extent})."]
         first, *others = [f"{one.sentence}." for one in self.found[:SHOWN]]
         more = len(self.found) - SHOWN
-        rest = [f"{more} more in rca.json."] if more > 0 else []
-        return [f"{quiet}. But {first}" if is_calm else first, *others, *rest]
+        last = [f"{more} more{rest}."] if more > 0 else []
+        return [f"{quiet}. But {first}" if is_calm else first, *others, *last]
+
+
+def time_texts(first: Any, last: Any, *, is_utc: bool) -> tuple[str, str]:
+    """Two times in order; the day and the zone are said once.
+
+    Example:
+        >>> day = np.array(["2026-03-05T07:02", "2026-03-05T09:00"], "datetime64[s]")
+        >>> time_texts(*day, is_utc=True)
+        ('2026-03-05 07:02:00', '09:00:00 UTC')
+    """
+    if not isinstance(first, np.datetime64):
+        return f"{first:g}", f"{last:g}"
+    begin, end = clock_text(first, is_utc=False), clock_text(last, is_utc=is_utc)
+    day = begin.split(" ", maxsplit=1)[0]
+    return begin, end.removeprefix(f"{day} ")
+
+
+def plain_time(time: Any, *, is_utc: bool) -> Any:
+    """A time for JSON: a number, or a stamp that ends in Z where it is UTC."""
+    if not isinstance(time, np.datetime64):
+        return time.item()
+    return str(time.astype("datetime64[s]")) + ("Z" if is_utc else "")
 
 
 def find_excursions(result: Result, panel: Panel) -> Levels:
@@ -117,21 +133,33 @@ def find_excursions(result: Result, panel: Panel) -> Levels:
     """
     normals, _ = require_normal(result)
     starts = segment_starts(panel.time, training_interval(result))
-    found, num_judged = [], 0
-    for name, normal in normals.items():
-        stretches, judged = normal.unusual_levels(panel[name], panel.time, starts)
-        num_judged += judged
-        sensors, is_utc = normal.monitor.sensors, bool(panel.time_zone)
-        found += [
-            Excursion(name, sensors[k], size, panel.time[first], panel.time[last], is_utc)
-            for k, size, first, last in stretches
-        ]
+    parts = [
+        levels_of(normal, panel[name], panel.time, starts, is_utc=bool(panel.time_zone))
+        for name, normal in normals.items()
+    ]
+    num_judged = sum(part.num_judged for part in parts)
+    return Levels(_largest_first(parts), num_judged, sum(part.num_sensors for part in parts))
+
+
+def levels_of(
+    normal: OwnNormal, client: ClientData, time: np.ndarray, starts: np.ndarray, *, is_utc: bool
+) -> Levels:
+    """What one client finds about its own sensors."""
+    stretches, num_judged = normal.unusual_levels(client, time, starts)
+    sensors = normal.monitor.sensors
+    found = [
+        Excursion(client.name, sensors[k], size, time[first], time[last], is_utc)
+        for k, size, first, last in stretches
+    ]
     found.sort(key=lambda one: -abs(one.size))
-    return Levels(found, num_judged, sum(len(one.monitor.sensors) for one in normals.values()))
+    return Levels(found, num_judged, len(sensors))
 
 
 def joined(parts: Sequence[Levels]) -> Levels:
     """Looks at several windows as one; each of them looked at all sensors."""
-    found = sorted((one for part in parts for one in part.found), key=lambda one: -abs(one.size))
     fewest = min(part.num_judged for part in parts)
-    return Levels(found, fewest, parts[0].num_sensors)
+    return Levels(_largest_first(parts), fewest, parts[0].num_sensors)
+
+
+def _largest_first(parts: Sequence[Levels]) -> list[Excursion]:
+    return sorted((one for part in parts for one in part.found), key=lambda one: -abs(one.size))

@@ -1,7 +1,7 @@
-"""The history of incidents of a run: one line of JSON per analysed window or alarm.
+"""The history of incidents of a run: one line of JSON per analysed window or incident.
 
-An alarm that is analysed again, because more of its data have arrived, replaces what was known of
-it; nothing else is ever overwritten.
+What is analysed again, because more of its data have arrived, replaces what was known of it and of
+alarms that turned out to belong to it; nothing else is ever overwritten.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ def add_incidents(run: Path, data: str, rankings: Sequence[Ranking]) -> None:
     if not rankings:
         return
     new = {ranking.name: ranking for ranking in rankings}
+    known = {*new, *(name for ranking in rankings for name in ranking.again)}
     kept = [
-        entry for entry in read_incidents(run) if entry["data"] != data or entry["name"] not in new
+        entry
+        for entry in read_incidents(run)
+        if entry["data"] != data or entry["name"] not in known
     ]
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     kept += [

@@ -42,6 +42,8 @@ class Ranking:
             surprising ones, where they are known).
         is_defined: False when the scores do not separate the clients.
         evidence: sentences on the first suspect.
+        since: time by which a sensor had left its usual level, where it is before the alarm.
+        again: names of later alarms of the same incident.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Ranking:
     table: pd.DataFrame
     is_defined: bool
     evidence: tuple[str, ...]
+    since: Any = None
+    again: tuple[str, ...] = ()
 
     @property
     def first(self) -> str:
@@ -66,11 +70,13 @@ class Ranking:
             {key: _plain(value) for key, value in row.items()}
             for row in self.table.to_dict("records")
         ]
+        incident = {"since": self.since, "again": list(self.again)}
         return {
             "name": self.name,
             "is_defined": self.is_defined,
             "ranking": rows,
             "evidence": list(self.evidence),
+            **{key: value for key, value in incident.items() if value not in (None, [])},
         }
 
 

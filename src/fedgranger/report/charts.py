@@ -215,7 +215,7 @@ def _course_chart(
     curve = (found[name][:count] for name in ("value", "low", "high"))
     rows = list(zip((step * size for step in range(count)), *curve, strict=True))
     cells = [[elapsed(k, step_seconds), *map(format_number, rows[k][1:])] for k in _few(count)]
-    words = f"{found['value'][peak]:+.3g} after {elapsed(peak, step_seconds)}"
+    words = f"largest, {found['value'][peak]:+.3g}, after {elapsed(peak, step_seconds)}"
     title = edge
     if "cause_sensor" in found:
         title = f"{edge}: {found['cause_sensor']} to {found['effect_sensor']}"

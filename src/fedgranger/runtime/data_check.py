@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods
-from fedgranger.data.align import RegularPanel, regular_panel
+from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
 from fedgranger.data.finishing import with_findings
@@ -78,6 +78,8 @@ class DataCheck:
         refused: why the data cannot be read with the options given; "" when they can.
         stopped: what no option mends; "" when there is nothing.
         needed: options that reading takes beside those given.
+        unused: what clients that come more often than others lose without `--resample`, which the
+            command has for them.
         suggested: options that may do good, one by one.
         unsearched: what to give as period where the record is too short to look for a day or week.
         command: the exact command that fits these data; "" when there is none.
@@ -97,6 +99,7 @@ class DataCheck:
     refused: str = ""
     stopped: str = ""
     needed: str = ""
+    unused: tuple[str, ...] = ()
     suggested: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()
     command: str = ""
@@ -127,28 +130,51 @@ def check_data(
     if not isinstance(source, str | Path):
         return _check_frames(source, clients, PanelOptions.from_mapping(options))
     path, chosen = Path(source), PanelOptions.from_mapping(options)
+
+    def read(tried: PanelOptions) -> Any:
+        return try_reading(partial(read_once, path), tried, client_names(path))
+
     try:
-        trial = try_reading(partial(read_once, path), chosen, client_names(path))
+        trial, unused = _using_all_rows(read, chosen)
     except DataError as error:
         if not path.exists():
             raise
         return DataCheck(str(path), refused=str(error), stopped=str(error))
+    needed = changed_flags(chosen, trial.options)
     refused = "" if trial.refused is None else str(trial.refused)
     if trial.found is None:
         stopped = refused if trial.stopped is None else str(trial.stopped)
-        return DataCheck(str(path), refused=refused, stopped=stopped, needed=trial.flags)
+        return DataCheck(str(path), refused=refused, stopped=stopped, needed=needed)
     flags = changed_flags(PanelOptions(), trial.options)
     command = f"fedgranger fit {shlex.quote(str(path))} --out run {flags}".strip()
-    return _checked(str(path), trial.found, refused=refused, needed=trial.flags, command=command)
+    facts = {"refused": refused, "needed": needed, "unused": unused, "command": command}
+    return _checked(str(path), trial.found, **facts)
+
+
+def _using_all_rows(
+    read: Callable[[PanelOptions], Any], options: PanelOptions
+) -> tuple[Any, tuple[str, ...]]:
+    """Read, with `--resample` where clients come at different rates; and what else is lost."""
+    trial = read(options)
+    unused = {} if trial.found is None else unused_rows(trial.found.notes)
+    if not unused:
+        return trial, ()
+    interval = next(iter(unused.values()))
+    again = read(replace(trial.options, resample=interval))
+    if again.found is None:
+        return trial, ()
+    lost = tuple(f"{note} without --resample {interval}" for note in unused)
+    return again._replace(refused=trial.refused), lost
 
 
 def _check_frames(
     frames: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> DataCheck:
     """The same of data frames, with keywords instead of options of the command line."""
-    trial = try_frames(frames, clients, options)
+    read = partial(try_frames, frames, clients)
+    trial, unused = _using_all_rows(read, options)
     refused = "" if trial.refused is None else in_keywords(str(trial.refused))
-    needed = in_keywords(trial.flags)
+    needed = in_keywords(changed_flags(options, trial.options))
     if trial.found is None:
         stopped = refused if trial.stopped is None else in_keywords(str(trial.stopped))
         return DataCheck("frames", refused=refused, stopped=stopped, needed=needed)
@@ -158,6 +184,7 @@ def _check_frames(
     found = _checked("frames", trial.found, refused=refused, needed=needed, command=command)
     return replace(
         found,
+        unused=tuple(map(in_keywords, unused)),
         notes=tuple(map(in_keywords, found.notes)),
         suggested=tuple(map(in_keywords, found.suggested)),
     )
@@ -229,9 +256,9 @@ def _short_record(check: DataCheck) -> list[str]:
     if not check.unsearched:
         return []
     return [
-        f"the record is too short to look for what repeats every {check.unsearched[-1]} "
-        f"({CALENDAR_REPEATS} times are needed): if the plant has such a rhythm, give 'fit' also "
-        f"--period {','.join(check.unsearched)}, because one that clients share looks like an edge"
+        f"the record is too short to look for a rhythm of {check.unsearched[-1]} "
+        f"({CALENDAR_REPEATS} are needed): if the plant has one, give 'fit' also --period "
+        f"{','.join(check.unsearched)}, because a rhythm that clients share looks like an edge"
     ]
 
 
@@ -320,6 +347,7 @@ def screen_lines(check: DataCheck) -> list[str]:
     if not check.findings and not check.duplicates:
         lines.append("no odd sensor: none stuck, counting, wandering, coded or doubled")
     lines += [f"reading: {note}" for note in check.notes]
+    lines += check.unused
     lines += [f"worth a try: {flag}" for flag in check.suggested]
     lines += _short_record(check)
     return [*lines, check.command] if check.command else lines

@@ -206,6 +206,11 @@ def test_directions_are_covariances_with_the_strongest_shock_and_response():
         np.testing.assert_allclose(np.cov(drawn.T), side.cov, atol=0.05)
 
 
+def sentence_with(facts, **more):
+    facts["responses"]["boiler -> turbine"] |= more
+    return response_sentences(facts, {})["boiler -> turbine"]
+
+
 def test_words_name_sensors_units_and_times():
     course = {"value": [0.0, 3.0, 0.1], "low": [0.0, 2.0, 0.0], "high": [0.0, 4.0, 0.2]}
     course |= {"peak": 1, "gone": 2}
@@ -222,6 +227,13 @@ def test_words_name_sensors_units_and_times():
         "+1 bar at boiler.P03 → +3 rpm (+2 to +4) at the change of turbine.N1 after 1 step, gone "
         "after 2 steps; 12 % of turbine's variance is from boiler"
     )
+    course = facts["responses"]["boiler -> turbine"]
+    assert "N1 after 1 step, gone" in sentence_with(facts, delay=1), "one time, said once"
+    sensors["peak"] = 2
+    assert "N1: arrives after 1 step, largest after 2 steps, gone" in sentence_with(facts, delay=1)
+    assert "N1: largest after 2 steps, most arrives after 3" in sentence_with(facts, delay=3)
+    sensors["peak"] = 1
+    del course["delay"]
     del sensors["effect_sensor"]
     assert response_sentences(facts, {})["boiler -> turbine"].startswith(
         "+1 bar at boiler.P03 → 3 s.d. (2 to 4), up or down, at turbine after 1 step"
@@ -305,3 +317,20 @@ def test_bands_hold_the_true_response():
         true = np.einsum("i,hij,j->h", readout, steps, shock)
         hits.append(((course.low[:5] <= true) & (true <= course.high[:5]))[1:].mean())
     assert abs(np.mean(hits) - 0.95) < 4 * np.std(hits) / np.sqrt(len(hits))
+
+
+def test_sentences_name_the_delay_of_the_table():
+    """An effect with a memory goes on growing after most has arrived: both times are said."""
+    panel, _ = fg.simulate(3, 1500, seed=1)
+    result = fg.fit(panel)
+    edges = result.edges()
+    edges = edges.loc[edges["is_edge"].fillna(False).astype(bool)]
+    facts = result.manifest["inference"]
+    words = response_sentences(facts, result.manifest["data"])
+    told = []
+    for edge in edges.itertuples():
+        name = f"{edge.cause} -> {edge.effect}"
+        assert facts["responses"][name]["delay"] == edge.delay
+        peak = facts["sensor_responses"][name]["peak"]
+        told.append(f"arrives after {edge.delay} step, largest after {peak} steps" in words[name])
+    assert any(told)
