@@ -84,20 +84,25 @@ def test_a_slow_shift_is_no_all_clear(tmp_path):
     assert "No sensor strayed from its usual level" in outcome.output
 
 
-def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
-    run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
-    turns = iter((400, 500, 600))
+def let_grow(monkeypatch, folder, panel, stops):
+    """Write the first rows, more of them whenever the command sleeps, and then press Ctrl-C."""
+    turns = iter(stops)
 
     def next_turn(_seconds):
         stop = next(turns, None)
         if stop is None:
             raise KeyboardInterrupt
-        shutil.rmtree(new, ignore_errors=True)
-        slow_panel(600, seed=2, shift=-4.0, at=300).slice(0, stop).write(new)
+        shutil.rmtree(folder, ignore_errors=True)
+        panel.slice(0, stop).write(folder)
 
     next_turn(0)
     monkeypatch.setattr("time.sleep", next_turn)
+
+
+def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
+    run, new = tmp_path / "run", tmp_path / "new"
+    slow_run().save(run)
+    let_grow(monkeypatch, new, slow_panel(600, seed=2, shift=-4.0, at=300), (400, 500, 600))
     outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("q.s1 lay") == 1
@@ -146,18 +151,7 @@ def test_an_alarm_of_the_same_incident_is_one_line_while_files_are_followed(
     slow_fault, monkeypatch
 ):
     run, new = slow_fault
-    whole = slow_panel(1000, seed=2, shift=-8.0, at=300)
-    turns = iter((450, 700, 1000))
-
-    def next_turn(_seconds):
-        stop = next(turns, None)
-        if stop is None:
-            raise KeyboardInterrupt
-        shutil.rmtree(new)
-        whole.slice(0, stop).write(new)
-
-    next_turn(0)
-    monkeypatch.setattr("time.sleep", next_turn)
+    let_grow(monkeypatch, new, slow_panel(1000, seed=2, shift=-8.0, at=300), (450, 700, 1000))
     outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
     assert outcome.exit_code == 4, outcome.output
     assert outcome.output.count("(first in") == 1

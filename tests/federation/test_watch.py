@@ -28,6 +28,8 @@ from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking
 from tests.federation.watched import CONFIG, NEW, TRAINING, assert_same, give, in_process, trained
 
+AS_IT_IS = ReadingOptions()
+
 
 @cache
 def alone():
@@ -111,15 +113,8 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     later = replace(later, time_zone="UTC")  # as which sites take stamps without a zone
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)
-    federation = Federation(panel, tmp_path / "sites", config)
-    for name in NAMES:
-        masked = ReadingOptions(missing="mask")
-        client, time, _ = read_client(name, training / f"{name}.csv", masked)
-        federation.give(LocalSeries(client, time))
-        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
-        federation.news[name] = LocalSeries(client, time)
-    found = federation.run()
-    server = to_result(federation.server, found, "loopback", 0.0, ())
+    masked = ReadingOptions(missing="mask")
+    federation, server = sites_of_files(tmp_path / "sites", training, new, config, masked)
     watched = federation.watch(knowledge_of(server))
     assert wanted
     assert watched.grid.num_steps == later.num_steps
@@ -150,8 +145,8 @@ def test_the_sites_are_told_the_alarm_with_its_last_ranking(tmp_path):
     assert len(lines) == len(NAMES)  # once at every site, however often its ranking has changed
 
 
-def write_rates(folder, seed, num_rows, *, first, shock=0.0):
-    """a every minute, with a counter; b and c every five minutes. b is shocked for a while."""
+def write_rates(folder, seed, num_rows, *, first, every=5, late=0, shock=0.0):
+    """a every minute, with a counter; b and c every few minutes. b is shocked for a while."""
     panel = made_panel(num_rows, seed=seed, shocked="b", at=num_rows // 2, size=shock, length=200)
     folder.mkdir()
     clock = np.datetime64(first, "s") + np.arange(num_rows) * np.timedelta64(60, "s")
@@ -161,9 +156,22 @@ def write_rates(folder, seed, num_rows, *, first, shock=0.0):
             values[:, 0] = np.cumsum(100 + values[:, 0])
         table = pd.DataFrame(values, columns=list(client.sensors))
         table.insert(0, "time", clock)
-        table = table if client.name == "a" else table.iloc[::5]
+        table = table if client.name == "a" else table.iloc[late::every]
         table.to_csv(folder / f"{client.name}.csv", index=False)
     return folder
+
+
+def sites_of_files(folder, training, new, config=CONFIG, reading=AS_IT_IS):
+    """Sites that read their own files, after a run; and its result as the server has it."""
+    panel = fg.Panel.read(training, missing=reading.missing)
+    federation = Federation(panel, folder, config)
+    for name in NAMES:
+        client, time, _ = read_client(name, training / f"{name}.csv", reading)
+        federation.give(LocalSeries(client, time))
+        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
+        federation.news[name] = LocalSeries(client, time)
+    found = federation.run()
+    return federation, to_result(federation.server, found, "loopback", 0.0, ())
 
 
 def test_a_site_that_samples_more_often_than_the_run_watches_as_one_process_does(tmp_path):
@@ -175,19 +183,28 @@ def test_a_site_that_samples_more_often_than_the_run_watches_as_one_process_does
     later = replace(regular_panel(panel_for(result, new, {})).panel, time_zone="UTC")
     wanted = in_process(result, later)
     assert wanted
-    federation = Federation(fg.Panel.read(training), tmp_path / "sites", CONFIG)
-    for name in NAMES:
-        client, time, _ = read_client(name, training / f"{name}.csv", ReadingOptions())
-        federation.give(LocalSeries(client, time))
-        client, time, _ = read_client(name, new / f"{name}.csv", as_measured())
-        federation.news[name] = LocalSeries(client, time)
-    found = federation.run()
-    server = to_result(federation.server, found, "loopback", 0.0, ())
+    federation, server = sites_of_files(tmp_path / "sites", training, new)
     watched = federation.watch(knowledge_of(server))
     assert watched.grid.interval == 300 * 10**9
     assert_same(watched.alarms, wanted)
-    again = federation.watch(knowledge_of(server), nonce="again")
-    assert_same(again.alarms, wanted)
+
+
+def test_a_site_that_samples_more_often_gives_the_same_numbers_again(tmp_path):
+    """Its rows before the watched steps are not there when they are asked for again."""
+    training = write_rates(tmp_path / "training", 1, 3000, first="2026-01-01T00:00:00", every=2)
+    options = {"every": 2, "late": 10, "shock": 4.0}
+    new = write_rates(tmp_path / "new", 2, 600, first="2026-02-01T00:00:00", **options)
+    federation, server = sites_of_files(tmp_path / "sites", training, new)
+    sent = []
+    for nonce in ("monday", "tuesday"):
+        federation.wire.clear()
+        watched = federation.watch(knowledge_of(server), nonce=nonce)
+        answers = [decode(answer) for name, _, answer in federation.wire if name == "a"]
+        sent.append([one.arrays for one in answers if one.kind == "monitor"])
+        assert watched.grid.num_steps == 295
+    for one, other in zip(*sent, strict=True):
+        for name, array in one.items():
+            np.testing.assert_array_equal(array, other[name])
 
 
 def test_new_data_that_all_come_more_often_than_the_run_are_refused_with_the_step(tmp_path):

@@ -145,8 +145,8 @@ class ReportedSteps:
         if done is None:
             return series
         if self._is_same(done, series, identity):
-            return _between(series, done.first - done.interval / 2, None)
-        return _between(series, done.last + done.interval / 2, None)
+            return rows_between(series, done.first - done.interval / 2, None)
+        return rows_between(series, done.last + done.interval / 2, None)
 
     def take(self, series: LocalSeries, identity: str, grid: TimeGrid, epoch: int) -> None:
         """Write down that a whole time axis is about to be reported; returns when it is on disk.
@@ -179,13 +179,13 @@ class ReportedSteps:
     def _hash(
         self, series: LocalSeries, first: Fraction, last: Fraction, interval: Fraction
     ) -> str:
-        part = _between(series, first - interval / 2, last + interval / 2)
+        part = rows_between(series, first - interval / 2, last + interval / 2)
         client = part.client
         names = "\n".join(client.sensors).encode()
         return keyed_hash(self._secret, names, part.time, client.values, client.observed)
 
 
-def _between(series: LocalSeries, low: Fraction, high: Fraction | None) -> LocalSeries:
+def rows_between(series: LocalSeries, low: Fraction, high: Fraction | None) -> LocalSeries:
     """Rows after one time and before another."""
     is_stamped = series.time.dtype.kind == "M"
     numbers = series.time.astype("datetime64[ns]").astype(np.int64) if is_stamped else series.time

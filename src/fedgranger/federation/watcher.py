@@ -9,21 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from fedgranger.client.own_normal import PAST_STEPS, check_interval, is_same_interval, treat
-from fedgranger.client.private_monitor import StampedRows, protect_report
-from fedgranger.data.panel import ClientData, segment_starts
+from fedgranger.client.own_normal import check_interval, is_same_interval
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
     TimeRange,
     grid_time,
     interval_text,
-    on_grid,
     period_in_utc,
     period_text,
     range_of,
@@ -36,16 +30,18 @@ from fedgranger.federation.questions import Questions, Site
 from fedgranger.federation.release_ledger import ReleaseLedger, period_of
 from fedgranger.federation.requests import RefusalError, read_alarm, read_grid
 from fedgranger.federation.watch_records import KeptNormal, Reported, ReportedSteps, load_normal
+from fedgranger.federation.watch_session import (
+    AlarmText,
+    Session,
+    on_common_axis,
+    own_sensors,
+    report,
+)
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Neighbours
-from fedgranger.rca.excursions import Levels, levels_of
 
 WATCH_KINDS = ("watch", "follow", "report", "alarm")
 """Requests of a watch."""
-MOST_STEPS = 200
-"""Of an alarm; later steps show where it has spread."""
-AlarmText = dict[str, Any]
-"""An alarm as `requests.read_alarm` gives it."""
 
 
 class _Offered(NamedTuple):
@@ -55,24 +51,6 @@ class _Offered(NamedTuple):
     series: LocalSeries
     axis: TimeRange
     normal: KeptNormal
-
-
-class _Session(NamedTuple):
-    """The new data on the common time axis."""
-
-    run: str
-    epoch: int
-    steps: int
-    grid: TimeGrid
-    data: ClientData
-    time: np.ndarray
-    starts: np.ndarray
-    normal: KeptNormal
-
-    def levels(self) -> Levels:
-        """What the site finds about the levels of its own sensors."""
-        own, is_utc = self.normal.own, self.grid.time_kind == "stamps"
-        return levels_of(own, self.data, self.time, self.starts, is_utc=is_utc)
 
 
 class Watcher:
@@ -96,7 +74,7 @@ class Watcher:
         self._read, self._site, self._on_alarm = read, site, on_alarm
         self._reported = ReportedSteps(site.store, site.secret)
         self._offered: _Offered | None = None
-        self._session: _Session | None = None
+        self._session: Session | None = None
         self._lines: dict[str, str] = {}
 
     @property
@@ -126,7 +104,7 @@ class Watcher:
             raise RefusalError("stale", f"the watch goes on with epoch {session.epoch}")
         if packet.kind == "alarm":
             return self._alarm(session, str(packet.values["alarm"]))
-        return _report(session, int(packet.values["piece"]), SecretNoise(self._site.secret))
+        return report(session, int(packet.values["piece"]), SecretNoise(self._site.secret))
 
     def _offer(self, run: str) -> Answer:
         """Say when there are new data, and where the normal range ends."""
@@ -174,12 +152,12 @@ class Watcher:
         self._charge(offered, grid, done, now)
         self._reported.take(offered.series, identity, grid, epoch)
         questions.take(packet.run, question, now)
-        self._session = _Session(
+        self._session = Session(
             packet.run,
             epoch,
             steps,
             grid,
-            _on_common_axis(offered, grid),
+            on_common_axis(offered.series, offered.axis, offered.normal, grid),
             grid_time(grid),
             grid.segment_starts,
             offered.normal,
@@ -206,10 +184,10 @@ class Watcher:
         ledger = ReleaseLedger(self._site.store, self._site.policy)
         ledger.charge(offered.run, [Release(kind, content, size)], period, now)
 
-    def _alarm(self, session: _Session, text: str) -> Answer:
+    def _alarm(self, session: Session, text: str) -> Answer:
         """Tell the site, with the names of its own most surprising sensors, which stay here."""
         alarm = read_alarm(text)
-        own = _own_sensors(session, alarm)
+        own = own_sensors(session, alarm)
         alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]
         alarm["own_levels"] = [one.to_mapping() for one in session.levels().found]
         named = ", ".join(f"{sensor} ({energy:.1f})" for sensor, energy in own)
@@ -221,54 +199,8 @@ class Watcher:
         return answers.DONE
 
 
-def _on_common_axis(offered: _Offered, grid: TimeGrid) -> ClientData:
-    """The new data on the watched steps; what comes more often is treated at its own rate first.
-
-    So it was in training: a counter's change there is one per row of the client's own.
-    """
-    series = offered.series
-    if grid.interval >= 2 * offered.axis.interval:
-        starts = segment_starts(series.time)
-        client = treat(offered.normal.own.monitor, series.client, starts)
-        series = series._replace(client=client)
-    return on_grid(series, grid)
-
-
 def _first(alarm: AlarmText) -> str:
     if not alarm["is_defined"]:
         return "the clients cannot be told apart"
     row = alarm["ranking"][0]
     return f"'{row['client']}' comes first in {100 * (row['probability'] or 0):.0f} % of resamples"
-
-
-def _own_sensors(session: _Session, alarm: AlarmText) -> list[tuple[str, float]]:
-    """This site's most surprising sensors over the steps of an alarm, at most `MOST_STEPS`.
-
-    Nothing where the alarm lies outside the steps that are watched.
-    """
-    first, stop = alarm["step"], min(alarm["step"] + alarm["num_steps"], session.grid.num_steps)
-    stop = min(stop, first + MOST_STEPS)
-    if not 0 <= first < stop:
-        return []
-    begin = max(0, first - PAST_STEPS)
-    rows, data, own = slice(begin, stop), session.data, session.normal.own
-    part = replace(data, values=data.values[rows], observed=data.observed[rows])
-    energy = own.sensor_surprise(part, session.time[rows], session.starts[rows], first - begin)
-    return own.most_surprising(energy)
-
-
-def _report(session: _Session, piece: int, secret: SecretNoise) -> Answer:
-    """One piece of the axis; the steps before it are its past."""
-    first = piece * session.steps
-    stop = min(first + session.steps, session.grid.num_steps)
-    if not 0 <= first < stop:
-        raise RefusalError("invalid", f"there is no piece {piece}")
-    begin = max(0, first - PAST_STEPS)
-    rows, data = slice(begin, stop), session.data
-    part = replace(data, values=data.values[rows], observed=data.observed[rows])
-    own, noise = session.normal.own, session.normal.noise
-    message = own.report(part, session.time[rows], session.starts[rows], first - begin)
-    if noise is not None:
-        steps = StampedRows(session.time[first:stop], data.values[first:stop])
-        message = protect_report(message, steps, noise, secret, session.normal.identity)
-    return answers.monitor(message, piece)
