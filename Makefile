@@ -67,7 +67,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) fedgranger-demo site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) fedgranger-demo site .pytest_cache .ruff_cache .hypothesis \
+	  "$${XDG_CACHE_HOME:-$$HOME/.cache}/fedgranger-tests"
 
 # Peers live in an environment of their own: tigramite is GPL and must not mix with the package.
 PEERS := var,granger-pairs,var-lingam,granger-lasso,pcmci

@@ -1,8 +1,9 @@
 """Strict numerics for every test: float64, no silent promotion of types or ranks.
 
-What JAX compiles is kept in a folder that all workers and the processes they start share, so that
-each function is compiled once for each shape, and it is compiled without optimising, because most
-tests compile more than they compute (`make test-all` compiles as users do). Python's bytecode is
+What JAX compiles is kept in a folder that all workers, the processes they start and all clones of
+one user share (some 20 MB; `make clean` empties it), so that each function is compiled once for
+each shape, and it is compiled without optimising, because most tests compile more than they
+compute (`make test-all` compiles as users do). Python's bytecode is
 kept too, whatever the environment asks for: dozens of processes read the same modules. Workers
 share the cores, so each of them, and every process it starts, computes on one thread: small
 products on several wait for each other. Temporary folders are in memory where there is room:
@@ -17,9 +18,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault(
-    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
-)
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "fedgranger-tests"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
