@@ -172,7 +172,7 @@ def _a_filter_is_bounded_once(monkeypatch):
 @pytest.mark.parametrize("kind", NEIGHBOURS)
 @pytest.mark.parametrize(
     ("is_differenced", "has_gaps"),
-    # the plain record is a case of the other one; it has a search of its own
+    # slow: a record without gaps, whose sizes are those of the other one without its gaps
     [pytest.param(False, False, marks=pytest.mark.slow), (True, True)],
 )
 def test_no_neighbour_moves_a_message_by_more_than_its_size(kind, is_differenced, has_gaps):

@@ -97,7 +97,7 @@ def silent(windows):
 
 
 CASES = [  # slow: shapes of their own to compile, the same lines as in those that stay
-    pytest.param(W, full, missing, marks=[pytest.mark.slow] if W > 1 + full else [])
+    pytest.param(W, full, missing, marks=[pytest.mark.slow] if W - full > 1 else [])
     for W in (1, 2, 3)
     for full in (False, True)
     for missing in (False, True)
