@@ -83,7 +83,8 @@ def coefficient_table(
 def _p_values(found: EdgeInference, places: Mapping[str, slice], P: int) -> np.ndarray:
     """Of every entry of Â."""
     out, tested = found.p_value.copy(), found.entries
-    for (cause, effect), own in tested.groupby(["cause", "effect"], sort=False):
+    for _, own in tested.groupby(["cause", "effect"], sort=False):
+        cause, effect = own["cause"].iloc[0], own["effect"].iloc[0]
         first, size = places[cause].start, places[cause].stop - places[cause].start
         lag, state = np.divmod(own["col"].to_numpy(), size)
         rows = places[effect].start + own["row"].to_numpy()

@@ -312,6 +312,19 @@ class Result:
             return self.manifest["inference"]
         return self._tested(estimate).facts
 
+    def diagnose(self, strength: float | None = None) -> dict[str, Any]:
+        """What `fedgranger diagnose` prints, as plain values: may the tests be trusted?
+
+        `sentences` on the lags, the copies with shifted clocks and what would have been found;
+        `edges_at_levels`, the edges at other levels than the run's; `power`, by edge the chance to
+        find a `strength`; `checks`, all facts of the test (as `test_facts`): residuals, unit roots,
+        conditioning, detectable strengths, warnings.
+
+        Raises:
+            RunError: nothing was tested.
+        """
+        return import_module("fedgranger.evaluation.diagnosis").diagnosis(self, strength)
+
     def _check_estimate(self, estimate: str) -> None:
         check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
         if estimate in STATE_TESTS:

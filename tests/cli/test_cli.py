@@ -216,9 +216,17 @@ def test_diagnose(run, data, tmp_path):
     assert "largest root" in printed
     assert "80 % power" in printed
     assert re.search(r"0\.05 +\d", printed)
+    in_python = fg.Result.load(folder).diagnose(strength=0.1)
+    told = json.loads(call("diagnose", folder, "--strength", 0.1, "--json").output)
+    assert told == {"headline": told["headline"]} | json.loads(json.dumps(in_python))
+    assert all(" ".join(s.split()) in " ".join(printed.split()) for s in in_python["sentences"])
+    with pytest.raises(fg.errors.ConfigError, match="strength is 'big'; it must be a number"):
+        fg.Result.load(folder).diagnose("big")
     untested = call(
         "fit", data, "--out", tmp_path / "r", "--test", "none", "--passes", 1, "--tolerance", 0
     )
+    with pytest.raises(fg.errors.RunError, match="nothing was tested: no test was asked for"):
+        fg.Result.load(tmp_path / "r").diagnose()
     assert "Nothing was tested: no test was asked for" in untested.output
     assert untested.exit_code == 0
     refused = call("diagnose", tmp_path / "r")

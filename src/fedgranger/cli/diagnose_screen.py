@@ -14,13 +14,15 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
+from fedgranger.evaluation.diagnosis import (
+    LEVELS,
+    check_sentences,
+    diagnosis,
+    edges_at,
+    powers,
+)
 from fedgranger.inference.answer import count_edges, nothing_tested
-from fedgranger.inference.audit_words import audit_sentences, control_sentences
-from fedgranger.inference.followed_edges import change_sentences
-from fedgranger.inference.strength import power_at
 from fedgranger.results import Result
-
-LEVELS = (0.001, 0.01, 0.05, 0.1, 0.2)
 
 
 def show_diagnosis(result: Result, run: Path, strength: float | None, *, json_output: bool) -> None:
@@ -31,19 +33,9 @@ def show_diagnosis(result: Result, run: Path, strength: float | None, *, json_ou
     if result.inference is None:
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
     if json_output:
-        print_json(_plain(result, facts, strength))
+        print_json({"headline": headline(result)} | diagnosis(result, strength))
     else:
         _print_all(result, facts, strength)
-
-
-def _plain(result: Result, facts: Mapping[str, Any], strength: float | None) -> dict[str, Any]:
-    return {
-        "headline": headline(result),
-        "data_notes": result.manifest["data"].get("notes", ()),
-        "edges_at_levels": {f"{level:g}": sorted(_edges_at(result, level)) for level in LEVELS},
-        "power": {} if strength is None else _powers(result, facts, strength),
-        "checks": facts,
-    }
 
 
 def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None) -> None:
@@ -55,8 +47,7 @@ def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None)
         _print_own_pasts(result, facts)
     if "portmanteau" in facts:
         _print_residual_checks(result, facts)
-    lines = (*_lag_lines(facts), *audit_sentences(facts), *control_sentences(facts))
-    for line in lines:
+    for line in check_sentences(facts):
         print_line(line)
     strengths = sorted(facts["detectable_strength"].items(), key=lambda item: item[1])
     if strengths:
@@ -65,13 +56,13 @@ def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None)
             f"\nfound with 80 % power by a single test at level {facts['alpha']:g} in the least "
             f"favourable direction: strength {low:.3g} ({easy}) to {high:.3g} ({hard})"
         )
-    for edge, chance in ({} if strength is None else _powers(result, facts, strength)).items():
+    for edge, chance in ({} if strength is None else powers(result, facts, strength)).items():
         print_line(f"  power for strength {strength:g}, {edge}: {chance:.2f}")
     counts = count_edges(result.edges())
     out.print(f"\nedges at other levels, of {counts.tested} tested pairs:")
-    base = _edges_at(result, facts["alpha"])
+    base = edges_at(result, facts["alpha"])
     for level in LEVELS:
-        found = _edges_at(result, level)
+        found = edges_at(result, level)
         changes = [f"+ {edge}" for edge in sorted(found - base)]
         changes += [f"- {edge}" for edge in sorted(base - found)]
         print_line(f"  {level:<6g} {len(found):>4}  {', '.join(changes)}")
@@ -85,47 +76,6 @@ def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None)
             print_line(f"note: {cause} -> {effect}: {note}")
     for sentence in facts["warnings"]:
         out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
-
-
-def _powers(result: Result, facts: Mapping[str, Any], strength: float) -> dict[str, float]:
-    """Chance that the test of a pair finds an influence of this strength, where it is known."""
-    sizes = dict(zip(result.clients, result.state_dims, strict=True))
-    found: dict[str, float] = {}
-    if "df_denominator" not in facts:
-        return found
-    for edge, detectable in facts["detectable_strength"].items():
-        cause, effect = edge.split(" -> ")
-        k = sizes[cause] * sizes[effect] * facts["lags"]
-        level = facts["alpha"]
-        found[edge] = power_at(strength, detectable, k, facts["df_denominator"], level)
-    return found
-
-
-def _lag_lines(facts: Mapping[str, Any]) -> list[str]:
-    """The lag criterion's table, what arrives later, what changes, and what gaps cost."""
-    lines = []
-    if scores := facts.get("lag_criterion"):
-        listed = ", ".join(f"{order}: {score:.3f}" for order, score in scores.items())
-        lines.append(f"\nlag criterion (BIC, the smallest is taken): {listed}")
-    lines += [
-        f"arrives late: something of {one['cause']}'s at {one['effect']} {one['steps']} steps "
-        f"later (p = {one['p_value']:.2g})"
-        for one in facts.get("late_arrivals", ())
-    ]
-    lines += [f"changes over the record: {sentence}" for sentence in change_sentences(facts)]
-    if gaps := facts.get("gaps"):
-        lines.append(
-            f"gaps of more than {gaps['longest_gap']} rows: {gaps['rows_left_out']} of "
-            f"{gaps['rows']} rows left out for all clients"
-        )
-    return lines
-
-
-def _edges_at(result: Result, alpha: float) -> set[str]:
-    table = result.edges(alpha=alpha)
-    chosen = table[table["is_edge"].fillna(False).astype(bool)]
-    pairs = zip(chosen["cause"], chosen["effect"], strict=True)
-    return {f"{cause} -> {effect}" for cause, effect in pairs}
 
 
 def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:

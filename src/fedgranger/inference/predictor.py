@@ -25,6 +25,8 @@ RIDGE = 1e-10
 """Of every variance, so that states that depend on each other share their coefficients."""
 FEWEST_ROWS = 2
 """Per coefficient of an equation."""
+MOST_COLUMNS = 1000
+"""States times lags: many clients with long pasts of their own would take more time than tests."""
 
 
 class Predictor(NamedTuple):
@@ -37,7 +39,7 @@ class Predictor(NamedTuple):
 def find_predictor(source: StateSource, most_lags: int) -> Predictor | None:
     """Least squares over the time steps at which no client is missing; None with too few."""
     source, P = complete_rows(source), source.total_dim
-    lags = max(most_lags, *source.own_lags)
+    lags = max(1, min(max(most_lags, *source.own_lags), MOST_COLUMNS // P))
     moments = accumulate(source, lags)
     while moments.num_pairs < FEWEST_ROWS * lags * P:
         if lags == 1:

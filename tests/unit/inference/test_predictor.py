@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.tsa.api import VAR
 
+from fedgranger.inference import predictor
 from fedgranger.inference.predictor import find_predictor
 from tests.state_sources import (
     add_errors,
@@ -64,7 +65,7 @@ def test_missing_steps_are_left_out():
     assert found.transition.shape == whole.transition.shape
     np.testing.assert_allclose(found.transition, whole.transition, atol=0.05)
     scattered = np.ones_like(observed)
-    scattered[::4, 1] = False  # no three steps in a row: fewer lags are better than none
+    scattered[::4, 1] = False  # three steps in a row at most: fewer lags are better than none
     assert find_predictor(source_of(states, DIMS, observed=scattered), 8).transition.shape[1] <= 8
 
 
@@ -86,6 +87,14 @@ def test_noise_that_clients_added_is_taken_out():
     found = find_predictor(noisy._replace(added_covs=N), 1)
     np.testing.assert_allclose(found.transition, A, atol=0.05)
     assert abs(find_predictor(noisy, 1).transition[:, :4] - A).max() > 0.1
+
+
+def test_many_states_have_few_lags(monkeypatch):
+    monkeypatch.setattr(predictor, "MOST_COLUMNS", 9)
+    states = made(lags=2)
+    assert find_predictor(source_of(states, DIMS, own_lags=(30, 1, 1)), 8).transition.shape[1] == 8
+    monkeypatch.setattr(predictor, "MOST_COLUMNS", 3)
+    assert find_predictor(source_of(states, DIMS), 8).transition.shape == (4, 4)
 
 
 def test_too_few_steps_have_none():
