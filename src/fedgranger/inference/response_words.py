@@ -18,9 +18,19 @@ def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) ->
     sensors = inference.get("sensor_responses") or {}
     step = (data.get("period") or {}).get("step_seconds")
     return {
-        edge: response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
+        edge: _linear_part(inference, edge)
+        + response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
         for edge, response in (inference.get("responses") or {}).items()
     }
+
+
+def _linear_part(inference: Mapping[str, Any], edge: str) -> str:
+    """What comes before the course of an edge that was found, but not as linear."""
+    kinds = (inference.get("kinds_found") or {}).get(edge)
+    if kinds is None or "linear" in kinds:
+        return ""
+    named = f"{' and '.join(kinds)} influence" if kinds else "influence of no single kind"
+    return f"{named}, of which this is the linear part: "
 
 
 def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:

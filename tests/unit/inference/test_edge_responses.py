@@ -245,6 +245,13 @@ def test_words_name_sensors_units_and_times():
     ), "the sign of a state says nothing"
     sensors["gone"] = None
     assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]
+    facts["kinds_found"] = {"boiler -> turbine": ["linear", "quadratic"]}
+    assert not sentence_with(facts).startswith("linear")
+    facts["kinds_found"] = {"boiler -> turbine": ["quadratic", "joint"]}
+    words = "quadratic and joint influence, of which this is the linear part: a usual shock at"
+    assert sentence_with(facts).startswith(words)
+    facts["kinds_found"] = {"boiler -> turbine": []}
+    assert sentence_with(facts).startswith("influence of no single kind, of which this is the")
     assert unit_of("flow (of oil, not water)") == ""
     assert elapsed(1, 0.01) == "10 ms"
 
