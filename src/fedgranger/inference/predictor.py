@@ -39,21 +39,35 @@ class Predictor(NamedTuple):
 def find_predictor(source: StateSource, most_lags: int) -> Predictor | None:
     """Least squares over the time steps at which no client is missing; None with too few."""
     source, P = complete_rows(source), source.total_dim
-    lags = max(1, min(max(most_lags, *source.own_lags), MOST_COLUMNS // P))
-    moments = accumulate(source, lags)
-    while moments.num_pairs < FEWEST_ROWS * lags * P:
-        if lags == 1:
-            return None
-        lags //= 2
-        moments = accumulate(source, lags)
+    most = max(1, min(max(most_lags, *source.own_lags), MOST_COLUMNS // P))
     try:
-        lags = 1 + int(np.argmin(_criterion(source, moments, lags)))
+        lags = _choose_lags(source, most)
+        if lags is None:
+            return None
         moments = accumulate(source, lags)  # of the rows that lack only lags before these, too
         factor = _factor(source, moments, lags)
     except np.linalg.LinAlgError:  # noise was added, and hides the states
         return None
     B = scipy.linalg.cho_solve((factor, True), moments.lag_cov.T).T
     return Predictor(moments.mean - B.reshape(P, lags, P).sum(axis=1) @ moments.mean, B)
+
+
+def _choose_lags(source: StateSource, most: int) -> int | None:
+    """By the criterion, first up to the clients' own lags; None with too few rows for one lag.
+
+    While the most lags that were tried are the best, twice as many are tried.
+    """
+    tried, best = min(max(1, *source.own_lags), most), None
+    while best is None or best == tried < most:
+        tried = tried if best is None else min(2 * tried, most)
+        moments = accumulate(source, tried)
+        if moments.num_pairs >= FEWEST_ROWS * tried * source.total_dim:
+            best = 1 + int(np.argmin(_criterion(source, moments, tried)))
+        elif best is not None or tried == 1:
+            break
+        else:
+            most = tried = tried // 2
+    return best
 
 
 def _criterion(source: StateSource, moments: StateMoments, lags: int) -> list[float]:
