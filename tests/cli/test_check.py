@@ -66,17 +66,17 @@ def test_clients_of_different_rates_are_offered_a_command_that_uses_all_rows(tmp
         frames[name] = pd.DataFrame(rng.standard_normal((count, 2)), time, ["s1", "s2"])
         frames[name].to_csv(tmp_path / f"{name}.csv")
     lines = invoke("check", tmp_path).output.splitlines()
-    assert lines[-1] == f"fedgranger fit {tmp_path} --out run --resample 10min"
-    assert any("client 'inlet': 600 rows became 61 steps of 10min" in line for line in lines)
-    lost = [line for line in lines if line.endswith("were left out without --resample 10min")]
+    assert lines[-1] == f"fedgranger fit {tmp_path} --out run --resample 5min"
+    assert any("client 'inlet': 600 rows became 121 steps of 5min" in line for line in lines)
+    lost = [line for line in lines if line.endswith("were left out without --resample 5min")]
     assert len(lost) == 3
     assert any("540 of 600 rows are not on the common time axis" in line for line in lost)
-    chosen = invoke("check", tmp_path, "--resample", "5min").output.splitlines()
-    assert chosen[-1] == f"fedgranger fit {tmp_path} --out run --resample 5min"
+    chosen = invoke("check", tmp_path, "--resample", "10min").output.splitlines()
+    assert chosen[-1] == f"fedgranger fit {tmp_path} --out run --resample 10min"
     assert not any("without --resample" in line for line in chosen)
     found = fg.check(frames)
-    assert found.command == "fg.fit(frames, resample='10min')"
-    assert found.unused[0].endswith("were left out without resample='10min'")
+    assert found.command == "fg.fit(frames, resample='5min')"
+    assert found.unused[0].endswith("were left out without resample='5min'")
 
 
 def test_json_has_the_same_facts(tmp_path):

@@ -12,7 +12,8 @@ from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel_files import read_client, read_panel
 from fedgranger.data.reading_options import ReadingOptions, as_measured
-from fedgranger.data.time_axis import LocalSeries
+from fedgranger.data.time_axis import LocalSeries, on_grid
+from fedgranger.federation import watch_session
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import RunStopped
@@ -172,6 +173,27 @@ def sites_of_files(folder, training, new, config=CONFIG, reading=AS_IT_IS):
         federation.news[name] = LocalSeries(client, time)
     found = federation.run()
     return federation, to_result(federation.server, found, "loopback", 0.0, ())
+
+
+def test_a_site_with_two_rows_per_step_has_the_one_before_the_first(tmp_path, monkeypatch):
+    """A counter's first change needs it; what is asked for again has it too."""
+    training = write_rates(tmp_path / "training", 1, 3000, first="2026-01-01T00:00:00", every=2)
+    new = write_rates(tmp_path / "new", 2, 600, first="2026-02-01T00:00:00", every=2, late=10)
+    federation, server = sites_of_files(tmp_path / "sites", training, new)
+    treated = []
+
+    def spy(series, grid):
+        treated.append((series, grid))
+        return on_grid(series, grid)
+
+    monkeypatch.setattr(watch_session, "on_grid", spy)
+    for nonce in ("monday", "tuesday"):
+        federation.watch(knowledge_of(server), nonce=nonce)
+    own = [(series, grid) for series, grid in treated if series.client.name == "a"]
+    assert len(own) == 2
+    for series, grid in own:
+        first = np.flatnonzero(series.time.astype("datetime64[ns]").astype(np.int64) == grid.first)
+        assert series.client.observed[first].all()
 
 
 def test_a_site_that_samples_more_often_than_the_run_watches_as_one_process_does(tmp_path):

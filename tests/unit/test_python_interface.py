@@ -68,6 +68,10 @@ def test_one_wide_frame_is_shared_out(frames, result):
         fg.fit(wide)
     with pytest.raises(DataError, match="clients= is for one wide frame"):
         fg.fit(frames, clients=columns)
+    with pytest.raises(DataError, match="clients= is a list; give the columns of every client"):
+        fg.fit(wide, clients=list(wide))
+    once = {name: (c for c in own) for name, own in columns.items()}
+    assert fg.Panel.from_frames(wide, clients=once).reading["clients"] == columns
 
 
 def test_two_levels_of_columns_are_client_and_sensor(frames, result):
@@ -79,6 +83,10 @@ def test_two_levels_of_columns_are_client_and_sensor(frames, result):
     pd.testing.assert_frame_equal(states, result.states(frames), check_freq=False)
     with pytest.raises(DataError, match="have levels, of which the first names the clients"):
         fg.fit(wide, map="*=a")
+    wide["load", ""] = 1.0  # as pandas keeps a column of one level
+    with pytest.raises(DataError, match="column 'load' names no client; give it two levels"):
+        fg.fit(wide)
+    del wide["load", ""]
     with pytest.raises(DataError, match="3 levels; give two, client and sensor"):
         fg.fit(pd.concat({"plant": wide}, axis=1))
 

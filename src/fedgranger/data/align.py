@@ -179,7 +179,7 @@ def _on_common_axis(
     own = {
         table.name: axis_range(table.name, axis) for table, axis in zip(tables, axes, strict=True)
     }
-    grid = agree(own)
+    grid, coarsest = agree(own), max(axis.interval for axis in own.values())
     for k, (table, axis) in enumerate(zip(tables, axes, strict=True)):
         place = places_on(table.name, axis, grid, own[table.name].interval)
         values = np.full((grid.num_steps, len(table.sensors)), np.nan)
@@ -188,7 +188,7 @@ def _on_common_axis(
         used = int((place >= 0).sum())
         if used < len(axis):
             is_finer = grid.time_kind == "stamps" and 2 * own[table.name].interval <= grid.interval
-            hint = f"{USES_ALL[0]}{duration_text(int(grid.interval))}{USES_ALL[1]}"
+            hint = f"{USES_ALL[0]}{duration_text(int(coarsest))}{USES_ALL[1]}"
             notes.append(
                 f"client '{table.name}': {len(axis) - used} of {len(axis)} rows are not on the "
                 f"common time axis ({period_text(grid)}) and were left out"

@@ -140,8 +140,9 @@ def frames_panel(
     Raises:
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
+    clients = columns_listed(clients)
     named = _named(data, clients, options)
-    shares = {} if clients is None else {"clients": {k: listed(v) for k, v in clients.items()}}
+    shares = {} if clients is None else {"clients": clients}
     try:
         read = partial(_read, named, treatments=treatments)
         panel = read_or_propose(read, options, sorted(named))
@@ -151,6 +152,18 @@ def frames_panel(
         raise ReadingError(in_keywords(str(error)), error.proposal) from None
     except DataError as error:
         raise DataError(in_keywords(str(error))) from None
+
+
+def columns_listed(clients: Any) -> dict[str, Any] | None:
+    """Every client's columns as a list, read once; what is none stays for the refusal."""
+    if clients is not None and not isinstance(clients, Mapping):
+        raise DataError(
+            f"clients= is a {type(clients).__name__}; give the columns of every client, such as "
+            "{'boiler': ['P1', 'P2'], ...}"
+        )
+    found = {name: (own, listed(own)) for name, own in (clients or {}).items()}
+    listings = {name: own if columns is None else columns for name, (own, columns) in found.items()}
+    return None if clients is None else listings
 
 
 def _named(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_datetime64_any_dtype
 
 from fedgranger.data import input_checks
 from fedgranger.data.partitions import check_partition, propose_map, read_map
@@ -33,6 +34,13 @@ def share_out(
             f"the frame's columns have {frame.columns.nlevels} levels; give two, client and sensor"
         )
     common = [column for column in frame.columns if column[1] == ""]  # after reset_index(): time
+    for column in common:
+        is_time = str(column[0]).strip().lower() in input_checks.TIME_NAMES
+        if len(common) > 1 or not (is_time or is_datetime64_any_dtype(frame[column])):
+            raise DataError(
+                f"the frame's column '{column[0]}' names no client; give it two levels, such as "
+                f"('boiler', '{column[0]}'), or leave it out; only the time may have one level"
+            )
     time = frame[common].droplevel(1, axis=1)
     names = dict.fromkeys(column[0] for column in frame.columns if column not in common)
     return {name: pd.concat([time, frame[name]], axis=1) for name in names}
@@ -61,9 +69,10 @@ def _split(
     for client, own in shares.items():
         columns = listed(own)
         if columns is None:
+            kind = f"'{own}'" if isinstance(own, str) else f"a {type(own).__name__}"
             raise DataError(
-                f"clients: '{client}' has {own!r}; give a list of columns, or patterns with "
-                f"map='{own}={client},...'"
+                f"clients: '{client}' has {kind}; give a list of columns, or patterns with "
+                f"map='{own if isinstance(own, str) else 'P1_*'}={client},...'"
             )
         assignment[client_name(client)] = list(map(str, columns))
     check_partition(assignment, names, time_name)

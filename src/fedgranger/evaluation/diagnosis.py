@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from numbers import Real
 from typing import Any
 
@@ -26,8 +27,8 @@ def diagnosis(result: Result, strength: float | None = None) -> dict[str, Any]:
     if result.inference is None:
         raise RunError(f"nothing was tested: {nothing_tested(facts)}")
     is_number = isinstance(strength, Real) and not isinstance(strength, bool)
-    if strength is not None and not (is_number and strength >= 0):
-        raise ConfigError(f"strength is {strength!r}; it must be a number of at least 0")
+    if strength is not None and not (is_number and 0 <= strength < inf):
+        raise ConfigError(f"strength is {strength!r}; it must be a finite number of at least 0")
     return {
         "sentences": [line.strip() for line in check_sentences(facts)],
         "data_notes": result.manifest["data"].get("notes", ()),

@@ -145,7 +145,7 @@ class ReportedSteps:
         if done is None:
             return series
         if self._is_same(done, series, identity):
-            return rows_between(series, done.first - done.interval / 2, None)
+            return rows_between(series, just_before(done.first, done.interval), None)
         return rows_between(series, done.last + done.interval / 2, None)
 
     def take(self, series: LocalSeries, identity: str, grid: TimeGrid, epoch: int) -> None:
@@ -179,10 +179,18 @@ class ReportedSteps:
     def _hash(
         self, series: LocalSeries, first: Fraction, last: Fraction, interval: Fraction
     ) -> str:
-        part = rows_between(series, first - interval / 2, last + interval / 2)
+        part = rows_between(series, just_before(first, interval), last + interval / 2)
         client = part.client
         names = "\n".join(client.sensors).encode()
         return keyed_hash(self._secret, names, part.time, client.values, client.observed)
+
+
+def just_before(first: Fraction, interval: Fraction) -> Fraction:
+    """Rows after that belong to the first step: one more where a site has two per step or more.
+
+    A counter's first change needs it.
+    """
+    return first - 3 * interval / 4
 
 
 def rows_between(series: LocalSeries, low: Fraction, high: Fraction | None) -> LocalSeries:

@@ -14,7 +14,7 @@ from fedgranger.data.time_axis import LocalSeries, TimeGrid, TimeRange, on_grid
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.requests import RefusalError
-from fedgranger.federation.watch_records import KeptNormal, rows_between
+from fedgranger.federation.watch_records import KeptNormal, just_before, rows_between
 from fedgranger.privacy.release import SecretNoise
 from fedgranger.rca.excursions import Levels, levels_of
 
@@ -51,7 +51,7 @@ def on_common_axis(
     the watched steps are left out, as they are when these are asked for again: the same numbers.
     """
     if grid.interval >= 2 * axis.interval:
-        series = rows_between(series, grid.first - grid.interval / 2, None)
+        series = rows_between(series, just_before(grid.first, grid.interval), None)
         starts = segment_starts(series.time)
         client = treat(normal.own.monitor, series.client, starts)
         series = series._replace(client=client)

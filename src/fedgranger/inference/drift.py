@@ -232,4 +232,5 @@ def _products(
     left: Float[np.ndarray, "row _"], right: Float[np.ndarray, "row _"]
 ) -> Float[np.ndarray, "row _"]:
     """All products of two rows' numbers; those of each two follow each other in memory."""
-    return (left.T[:, None] * right.T).reshape(-1, len(left)).T
+    count = left.shape[1] * right.shape[1]
+    return (left.T[:, None] * right.T).reshape(count, len(left)).T

@@ -1,8 +1,10 @@
 r"""Does a cause act together with a third client: products of its states with a third one's?
 
 Least squares explain the effect's next states by B: a constant, its own past, the others' and the
-cause's, and all products of two present states but those of the cause with third clients,
-\(\varphi = s_n \otimes s_{\text{third}}\). What they leave of both,
+cause's, all products of two present states but those of the cause with third clients,
+\(\varphi = s_n \otimes s_{\text{third}}\), and a curve in every present state: straight lines with
+bends at its quantiles. Without the curves a third client that saturates and also moves the cause
+would look as if both acted together. What least squares leave of both,
 
 $$u = y - P_B\, y, \qquad \varphi_\perp = \varphi - P_B\, \varphi,$$
 
@@ -25,8 +27,12 @@ from fedgranger.inference.cross_fitting import MOST_PRODUCTS, SMALLEST
 from fedgranger.inference.nonlinear_test import PairData
 from fedgranger.inference.residual_products import JointPart
 
+BENDS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Quantiles of a state at which its curve may bend."""
 ROWS_PER_COLUMN = 4
 """Least squares on more columns leave too little of what is tested."""
+MOST_CELLS = 40_000_000
+"""Rows times columns; every worker holds them twice."""
 
 
 class _Columns(NamedTuple):
@@ -34,7 +40,7 @@ class _Columns(NamedTuple):
 
     Attributes:
         client: (column, 2), whose states a column holds: a product's two, one client twice in a
-            linear column; -1 of the constant.
+            linear column and in a curve; -1 of the constant.
         lag: of a linear column, 0 of the others.
     """
 
@@ -53,8 +59,9 @@ def joint_parts(
     if M < 3 or joint_refusal(data, cause, lags) is not None:
         return {}
     columns = _columns(data, np.maximum(own_lags, _depth(lags, cause)))
-    size = np.sqrt((columns.values**2).sum(axis=0))
-    X = columns.values / np.where(size > 0, size, 1.0)
+    X = columns.values
+    size = np.sqrt(np.einsum("rc,rc->c", X, X))
+    X /= np.where(size > 0, size, 1.0)
     moments = X.T @ X
     out = {}
     for m in (k for k in range(M) if k != cause):
@@ -67,7 +74,7 @@ def joint_parts(
         shape = phi - B @ (inverse @ moments[np.ix_(is_used, is_third)])
         third = columns.client[is_third]
         other = np.where(third[:, 0] == cause, third[:, 1], third[:, 0])
-        out[m] = JointPart(left, shape * np.sqrt(len(X)), other)
+        out[m] = JointPart(left, shape * np.sqrt(len(X)), other, int(is_used.sum()))
     return out
 
 
@@ -92,9 +99,14 @@ def joint_refusal(data: PairData, cause: int, lags: Int[np.ndarray, " effect"]) 
     dims = np.asarray(data.source.dims)
     others = np.delete(np.arange(len(dims)), cause)
     most = max(int(dims @ np.where(np.arange(len(dims)) == m, own_lags, depth)) for m in others)
-    rows = len(_rows(data, max(depth, int(own_lags.max()))))
-    if rows < ROWS_PER_COLUMN * (1 + most + products):
-        return f"{rows} usable rows for {1 + most + products} columns"
+    columns, rows = (
+        1 + most + products + len(BENDS) * p,
+        _rows(data, max(depth, int(own_lags.max()))),
+    )
+    if len(rows) < ROWS_PER_COLUMN * columns:
+        return f"{len(rows)} usable rows for {columns} columns"
+    if len(rows) * columns > MOST_CELLS:
+        return f"{len(rows)} rows of {columns} columns are more than fit in memory"
     return None
 
 
@@ -121,6 +133,11 @@ def _columns(data: PairData, depths: Int[np.ndarray, " client"]) -> _Columns:
     values.append(present[:, i] * present[:, j])
     client.append(np.stack([owner[i], owner[j]], axis=1))
     lag += [0] * len(i)
+    for k in range(len(owner)):
+        bends = np.quantile(present[:, k], BENDS)
+        values.append(np.maximum(present[:, [k]] - bends, 0.0))
+        client.append(np.full((len(bends), 2), owner[k]))
+        lag += [0] * len(bends)
     return _Columns(time, np.concatenate(values, axis=1), np.concatenate(client), np.array(lag))
 
 

@@ -12,7 +12,7 @@ from fedgranger.inference.copy_audit import audit_facts, run_copies
 from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
-from fedgranger.inference.joint_products import joint_parts, joint_refusal, third_client
+from fedgranger.inference.joint_products import BENDS, joint_parts, joint_refusal, third_client
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
 from fedgranger.inference.nonlinear_test import (
     CauseTests,
@@ -119,7 +119,8 @@ class NonlinearAnswer(TwoTests):
             parts = cause_parts(copy, n, wanted, *self._regression)
             return cause_tests(own, lags[:, n], parts, joint_parts(copy, n, lags[:, n]))
 
-        key = f"nonlinear {config.nonlinear_regression} {lags.tolist()} {shifts.tolist()}"
+        made_of = f"{config.nonlinear_regression} {' '.join(KINDS)} {BENDS}"
+        key = f"nonlinear {made_of} {lags.tolist()} {shifts.tolist()}"
         made = run_copies(one, CauseTests, rows, self._report, self._record, key)
         missing = np.full((M, len(KINDS), 3), np.nan)
         values = np.stack([missing if part is None else part.values for part in made])

@@ -68,11 +68,19 @@ class CausePart(NamedTuple):
 
 
 class JointPart(NamedTuple):
-    """u and φ⊥ of the joint kind (`joint_products`), and whose states φ has beside the cause's."""
+    """u and φ⊥ of the joint kind (`joint_products`).
+
+    Attributes:
+        left: u.
+        shape: φ⊥.
+        third: whose states a column of φ has beside the cause's.
+        num_explaining: columns that both are freed from, within the same rows.
+    """
 
     left: Float[np.ndarray, "row effect_state"]
     shape: Float[np.ndarray, "row column"]
     third: Int[np.ndarray, " column"]
+    num_explaining: int
 
 
 class PairResiduals(NamedTuple):
@@ -123,7 +131,8 @@ def pair_residuals(
     """U and φ of one pair, at the steps at which both are known."""
     _, a, b = np.intersect1d(effect.time, cause.time, assume_unique=True, return_indices=True)
     v = cause.left[b]
-    interaction = (v[:, :, None] * effect.own[a][:, None, :]).reshape(len(v), -1)
+    own = effect.own[a]
+    interaction = (v[:, :, None] * own[:, None, :]).reshape(len(v), v.shape[1] * own.shape[1])
     return PairResiduals(effect.left[a], (v, cause.quadratic[b], interaction), joint)
 
 
@@ -131,17 +140,24 @@ def kind_statistics(pair: PairResiduals) -> Float[np.ndarray, "kind _"]:
     """W/k, k and N − k of every kind; NaN where it is not tested."""
     made = [product_statistic(pair.effect, phi) for phi in pair.shapes]
     joint = pair.joint
-    last = (np.nan, 0, 0) if joint is None else product_statistic(joint.left, joint.shape)
+    last = (np.nan, 0, 0)
+    if joint is not None:
+        last = product_statistic(joint.left, joint.shape, joint.num_explaining)
     return np.array([*made, last])
 
 
 def product_statistic(
-    u: Float[np.ndarray, "row effect_state"], phi: Float[np.ndarray, "row column"]
+    u: Float[np.ndarray, "row effect_state"],
+    phi: Float[np.ndarray, "row column"],
+    num_explaining: int = 0,
 ) -> tuple[float, int, int]:
-    """W/k of mean(u ⊗ φ), k and N − k; NaN where there are few rows or the products depend."""
-    psi = (u[:, :, None] * phi[:, None, :]).reshape(len(u), -1)
-    N, k = psi.shape
-    rest = N - k
+    """W/k of mean(u ⊗ φ), k and N − k; NaN where there are few rows or the products depend.
+
+    What least squares on K columns of the same rows left is no more than N − K rows.
+    """
+    N, k = len(u), u.shape[1] * phi.shape[1]
+    psi = (u[:, :, None] * phi[:, None, :]).reshape(N, k)
+    rest = N - k - num_explaining
     if rest < 2 or k == 0:
         return np.nan, k, rest
     mean = psi.mean(axis=0)

@@ -17,15 +17,16 @@ from fedgranger.rca.ranking import Ranking
 def join_alarms(alarms: Iterable[Alarm], levels: Levels) -> list[Ranking]:
     """One ranking per incident: that of its first alarm, with what the levels say of it.
 
-    An alarm belongs to the one before it when at both the same client is out of its normal range
-    and one of its sensors stays away from its usual level from the one to the other.
+    An alarm belongs to an earlier one when at both the same client is out of its normal range and
+    one of its sensors stays away from its usual level from the one to the other.
     """
     incidents: list[list[Alarm]] = []
     for alarm in alarms:
-        if incidents and _belong_together(incidents[-1][-1], alarm, levels.found):
-            incidents[-1].append(alarm)
-        else:
-            incidents.append([alarm])
+        own = (one for one in incidents if _belong_together(one[-1], alarm, levels.found))
+        incident = next(own, None)
+        if incident is None:
+            incidents.append(incident := [])
+        incident.append(alarm)
     return [_with_levels(first, again, levels.found) for first, *again in incidents]
 
 

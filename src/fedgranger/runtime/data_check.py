@@ -17,7 +17,7 @@ from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.frames import in_keywords, try_frames
+from fedgranger.data.frames import columns_listed, in_keywords, try_frames
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
@@ -157,7 +157,7 @@ def _using_all_rows(
     """Read, with `--resample` where clients come at different rates; and what else is lost."""
     trial = read(options)
     unused = {} if trial.found is None else unused_rows(trial.found.notes)
-    if not unused:
+    if not unused or options.resample != PanelOptions().resample:
         return trial, ()
     interval = next(iter(unused.values()))
     again = read(replace(trial.options, resample=interval))
@@ -171,6 +171,7 @@ def _check_frames(
     frames: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> DataCheck:
     """The same of data frames, with keywords instead of options of the command line."""
+    clients = columns_listed(clients)
     read = partial(try_frames, frames, clients)
     trial, unused = _using_all_rows(read, options)
     refused = "" if trial.refused is None else in_keywords(str(trial.refused))

@@ -1,5 +1,7 @@
 """Which alarms are one incident, and since when its sensors had strayed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,18 @@ def test_a_sensor_that_stays_away_joins_alarms_of_its_client(
     assert len(incidents) == num_incidents
     assert incidents[0].name == alarms[0].ranking.name
     assert sum(len(one.again) for one in incidents) == 2 - num_incidents
+
+
+def test_an_alarm_of_another_client_in_between_does_not_split_them(alarms):
+    table = alarms[0].ranking.table
+    others = table.assign(onset=table["onset"].where(table["client"] != "b"))
+    others.loc[others["client"] == "a", "onset"] = 1.0
+    middle = alarms[0]._replace(
+        step=260, time=np.int64(260), ranking=replace(alarms[0].ranking, table=others, name="a's")
+    )
+    found = join_alarms([alarms[0], middle, alarms[1]], Levels([away("b", "P03", 190, 490)], 4, 4))
+    assert [one.name for one in found] == [alarms[0].ranking.name, "a's"]
+    assert found[0].again == (alarms[1].ranking.name,)
 
 
 def test_the_earliest_sensor_that_is_away_at_the_alarm_says_since_when(alarms):
