@@ -32,6 +32,7 @@ from fedgranger.inference.residual_products import (
     cause_part,
     combine,
     explained_share,
+    kind_statistics,
     pair_residuals,
     product_statistic,
 )
@@ -186,6 +187,14 @@ def test_a_pair_has_the_steps_at_which_both_are_known():
     np.testing.assert_array_equal(pair.effect, u[5:-3])
     for found, phi in zip(pair.shapes, (v, v**2, v * own), strict=True):
         np.testing.assert_allclose(found, phi[5:-3])
+
+
+def test_a_pair_without_a_common_step_has_no_statistic():
+    rng = np.random.default_rng(7)
+    u, own, v = rng.standard_normal((3, 20, 1))
+    cause = CausePart(np.arange(20, 40), v, v**2)
+    pair = pair_residuals(EffectPart(np.arange(20), u, own), cause)
+    assert np.isnan(kind_statistics(pair)[:, 0]).all()
 
 
 def test_a_copy_shifts_one_clock_and_knows_where_its_record_begins():
