@@ -221,7 +221,7 @@ def test_diagnose(run, data, tmp_path):
     assert told == {"headline": told["headline"]} | json.loads(json.dumps(in_python))
     assert all(" ".join(s.split()) in " ".join(printed.split()) for s in in_python["sentences"])
     for wrong in ("big", float("inf")):
-        with pytest.raises(fg.errors.ConfigError, match="strength is .*; it must be a finite"):
+        with pytest.raises(fg.errors.ConfigError, match=r"strength is .*; it must be a finite"):
             fg.Result.load(folder).diagnose(wrong)
     untested = call(
         "fit", data, "--out", tmp_path / "r", "--test", "none", "--passes", 1, "--tolerance", 0
