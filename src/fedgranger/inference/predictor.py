@@ -57,7 +57,7 @@ def _choose_lags(source: StateSource, most: int) -> int | None:
 
     While the most lags that were tried are the best, twice as many are tried.
     """
-    tried, best = min(max(1, *source.own_lags), most), None
+    tried, best = min(int(max(1, *source.own_lags)), most), None
     while best is None or best == tried < most:
         tried = tried if best is None else min(2 * tried, most)
         moments = accumulate(source, tried)
