@@ -34,8 +34,8 @@ LESS_NEEDED = ("delay", "ci_low", "ci_high", "strength", "p_value", "q_value")
 RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
 
 NO_ALARM = (
-    "No alarm: no client left its normal range from one step to the next. Whether a sensor's level "
-    "has slowly shifted only its own site knows: it is in that site's log."
+    "No alarm: no client left its normal range from one step to the next. If the level of a sensor "
+    "has slowly shifted, the log of its own site names it; no other party can know."
 )
 
 
