@@ -110,7 +110,7 @@ def shape_sentences(facts: Mapping[str, Any]) -> list[str]:
         third = (facts.get("third_clients") or {}).get(edge)
         on = ["the effect's own state"] * ("interaction" in kinds)
         on += [f"the state of {third}"] * (third is not None)
-        depends = f" on average; how much, and in which direction, depends on {' and '.join(on)}"
+        depends = f" on average; how much and in which direction depends on {' and '.join(on)}"
         values, middle = curve["value"], len(curve["value"]) // 2
         out.append(
             f"{edge}: {' and '.join(kinds)}; where the cause's state {curve['cause_state'] + 1} is "

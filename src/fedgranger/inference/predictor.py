@@ -53,21 +53,27 @@ def find_predictor(source: StateSource, most_lags: int) -> Predictor | None:
 
 
 def _choose_lags(source: StateSource, most: int) -> int | None:
-    """By the criterion, first up to the clients' own lags; None with too few rows for one lag.
+    """The clients' own lags are tried, fewer with too few rows, and twice as many while all help.
 
-    While the most lags that were tried are the best, twice as many are tried.
+    None with too few rows for one lag.
     """
-    tried, best = min(int(max(1, *source.own_lags)), most), None
-    while best is None or best == tried < most:
-        tried = tried if best is None else min(2 * tried, most)
-        moments = accumulate(source, tried)
-        if moments.num_pairs >= FEWEST_ROWS * tried * source.total_dim:
-            best = 1 + int(np.argmin(_criterion(source, moments, tried)))
-        elif best is not None or tried == 1:
-            break
-        else:
-            most = tried = tried // 2
+    tried = min(int(max(1, *source.own_lags)), most)
+    best = _best_lags(source, tried)
+    while best is None and tried > 1:
+        tried = most = tried // 2
+        best = _best_lags(source, tried)
+    while best == tried < most:
+        tried = min(2 * tried, most)
+        best = _best_lags(source, tried) or best
     return best
+
+
+def _best_lags(source: StateSource, tried: int) -> int | None:
+    """Up to so many, by the criterion; None with too few rows for them."""
+    moments = accumulate(source, tried)
+    if moments.num_pairs < FEWEST_ROWS * tried * source.total_dim:
+        return None
+    return 1 + int(np.argmin(_criterion(source, moments, tried)))
 
 
 def _criterion(source: StateSource, moments: StateMoments, lags: int) -> list[float]:

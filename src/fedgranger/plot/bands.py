@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fedgranger.errors import RunError
-from fedgranger.plot.canvas import CYCLE, PLAIN, check_count, choose_axes, set_legend, tidy
+from fedgranger.plot.canvas import (
+    CYCLE,
+    PLAIN,
+    check_count,
+    check_result,
+    choose_axes,
+    set_legend,
+    tidy,
+)
 from fedgranger.plot.canvas import supported as supported_rows
 from fedgranger.text import shorten
 
@@ -40,10 +47,7 @@ def bands(
         ax: where to draw; default a new figure.
     """
     check_count("max_edges", max_edges)
-    if not hasattr(result, "edges_over_time"):
-        raise RunError(
-            f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
-        )
+    check_result(result)
     table = result.edges_over_time(cause, effect)
     smallest: dict[tuple[str, str], float] = {}
     for one, other, p in zip(table["cause"], table["effect"], table["p_value"], strict=True):

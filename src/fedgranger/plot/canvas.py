@@ -107,6 +107,14 @@ def check_count(name: str, value: int) -> None:
         raise ConfigError(f"{name} is {value!r}; give a whole number of at least 1")
 
 
+def check_result(result: object) -> None:
+    """Refuse what is no result."""
+    if not hasattr(result, "edges_over_time"):
+        raise RunError(
+            f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
+        )
+
+
 def decided_edges(
     result: Result,
     *,
@@ -120,10 +128,7 @@ def decided_edges(
         ConfigError: `alpha` is not a level.
         RunError: `result` is no result, or a decision is asked of a run without tests.
     """
-    if not hasattr(result, "edges"):
-        raise RunError(
-            f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
-        )
+    check_result(result)
     for name, value in (("alpha", alpha), ("correction", correction)):
         if value is not None and (result.inference is None or estimate == "fedgc"):
             raise RunError(

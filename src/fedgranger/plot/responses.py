@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgranger.errors import RunError
-from fedgranger.plot.canvas import CYCLE, PLAIN, check_count, choose_axes, set_legend, tidy
+from fedgranger.plot.canvas import (
+    CYCLE,
+    PLAIN,
+    check_count,
+    check_result,
+    choose_axes,
+    set_legend,
+    tidy,
+)
 from fedgranger.text import shorten, unit_of
 
 if TYPE_CHECKING:
@@ -38,10 +46,7 @@ def responses(
         ax: where to draw; default a new figure.
     """
     check_count("max_edges", max_edges)
-    if not hasattr(result, "responses"):
-        raise RunError(
-            f"result is {type(result).__name__}; give what fg.fit or fg.Result.load returned"
-        )
+    check_result(result)
     table = result.responses(cause, effect)
     if table.empty:
         raise RunError("no edge was found here, so there is no response to draw")
