@@ -11,12 +11,14 @@ parties force every record to the disk, thousands of them, and each would take s
 """
 
 import gc
+import inspect
 import os
 import shutil
 import sys
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR",
@@ -78,6 +80,37 @@ def _read_once(read):
     return call
 
 
+class _Bound(NamedTuple):
+    """Arguments by name, defaults included."""
+
+    arguments: dict[str, Any]
+
+    def apply_defaults(self):
+        """They are there."""
+
+
+class _Signature(inspect.Signature):
+    """Binds arguments to names as `inspect` does, which where they fit needs no check of each."""
+
+    @cached_property
+    def _names_and_defaults(self):
+        listed = list(self.parameters.values())
+        by_place = [p.name for p in listed if p.kind == p.POSITIONAL_OR_KEYWORD]
+        by_name = [p.name for p in listed if p.kind == p.KEYWORD_ONLY]
+        defaults = {p.name: p.default for p in listed if p.default is not p.empty}
+        return by_place if len(by_place) + len(by_name) == len(listed) else None, defaults
+
+    def bind(self, /, *args, **kwargs):
+        names, defaults = self._names_and_defaults
+        if names is not None and len(args) <= len(names):
+            placed = dict(zip(names, args, strict=False))
+            found = defaults | placed | kwargs
+            if found.keys() == self.parameters.keys() and placed.keys().isdisjoint(kwargs):
+                return _Bound(found)
+        return super().bind(*args, **kwargs)
+
+
+_decorator.inspect = SimpleNamespace(**vars(inspect) | {"signature": _Signature.from_callable})
 # A function within a function is typed anew in every call of the outer one. What checks it
 # depends on its name and signature alone: made once, it checks the same in a tenth of the time.
 _decorator._destring_annotation = _read_once(_decorator._destring_annotation)

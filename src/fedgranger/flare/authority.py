@@ -7,6 +7,7 @@ list alone: a request can ask for a name, not for a right. Certificates have FLA
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from fedgranger.flare.private_files import write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 ROOT_DAYS = 5 * 365
 ROOT_BITS = 3072  # longer than the parties' 2048, as it lasts longer
@@ -138,15 +140,21 @@ def signing_key(folder: Path, key: Path | None) -> RSAPrivateKey:
     Raises:
         RunError: it is missing, or is not the key of this authority.
     """
-    from cryptography.hazmat.primitives import serialization
-
     path = key or folder / KEY
     if not path.is_file():
         raise RunError(f"{path}: missing; say with --key where the authority's key lies")
     try:
-        found = serialization.load_pem_private_key(path.read_bytes(), None)
+        found = _read_key(path.read_bytes())
     except (ValueError, TypeError):
         raise RunError(f"{path}: is not a private key") from None
     if found.public_key() != read_certificate(folder / ROOT).public_key():
         raise RunError(f"{path}: is not the key of the authority in {folder}")
     return found  # type: ignore[return-value]
+
+
+@functools.lru_cache(maxsize=1)
+def _read_key(pem: bytes) -> PrivateKeyTypes:
+    """A key is checked once: to see that its factors are prime takes longer than to sign."""
+    from cryptography.hazmat.primitives import serialization
+
+    return serialization.load_pem_private_key(pem, None)

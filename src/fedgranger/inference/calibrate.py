@@ -22,7 +22,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
+from scipy.optimize.elementwise import find_root
 
 TAILS = np.array([3, 4, 5, 6, 8, 10, 13, 17, 23, 32, 50, 100, 1e3, 1e6])
 """What d2 may be."""
@@ -34,6 +35,8 @@ POOLING_STEPS = 5000
 SMALL_CHANGE = 1e-9
 SCALES = np.linspace(-3.5, 3.5, 25)
 """What a may be, in standard errors of its logarithm."""
+LEAST, MOST = np.exp([-12.0, 24.0])
+"""Critical values of W/k are looked for between them."""
 NEWTON_STEPS = 12
 EXTRAPOLATION = 3
 """Calibrated p-values end at (B + 1)^-3: nothing supports smaller ones."""
@@ -85,25 +88,33 @@ class Law(NamedTuple):
 
     def tail(self, statistic: np.ndarray) -> np.ndarray:
         """Chance of a larger W/k where no link is true."""
-        at = statistic[..., None, None] / self.scale
-        chance = (self.weight * stats.f.sf(at, self.df, TAILS[:, None])).sum(axis=(-2, -1))
+        at = np.maximum(statistic, 0.0)[..., None, None] / self.scale
+        chance = (self.weight * special.fdtrc(self.df, TAILS[:, None], at)).sum(axis=(-2, -1))
         if self.formula is None:
             return chance
         a, d = self.formula
         known = np.isfinite(a) & (a > 0) & (d >= 1)
-        by_formula = stats.f.sf(
-            statistic / np.where(known, a, 1.0), self.df[..., 0, 0], np.where(known, d, 1.0)
-        )
+        at = np.maximum(statistic, 0.0) / np.where(known, a, 1.0)
+        by_formula = special.fdtrc(self.df[..., 0, 0], np.where(known, d, 1.0), at)
         return np.maximum(chance, np.minimum(by_formula, self.support))
 
     def critical(self, level: float) -> np.ndarray:
-        """The W/k with that chance, by halving in its logarithm."""
-        low, high = (np.full(self.df.shape[:2], value) for value in (-12.0, 24.0))
-        for _ in range(60):
-            middle = (low + high) / 2
-            above = self.tail(np.exp(middle)) > level
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return np.exp(high)
+        """The W/k with that chance, found in its logarithm; `MOST` where all are more likely."""
+
+        def excess(log_ratio: np.ndarray, m: np.ndarray, n: np.ndarray) -> np.ndarray:
+            return self._of_pairs(m, n).tail(np.exp(log_ratio)) - level
+
+        ends, pairs = np.log([LEAST, MOST]), tuple(np.indices(self.df.shape[:2]))
+        found = find_root(excess, tuple(ends), args=pairs, tolerances={"xatol": 1e-13})
+        return np.exp(np.where(found.success, found.x, ends[1]))
+
+    def _of_pairs(self, m: np.ndarray, n: np.ndarray) -> Law:
+        """The laws of some pairs, whose arrays have one axis for all of them."""
+        formula = self.formula
+        if formula is not None:
+            formula = Formula(formula.scale[m, n], formula.df_denominator[m, n])
+        df, scale, weight, support, _ = self
+        return Law(df[m, n], scale[m, n], weight[m, n], support[m, n], formula)
 
 
 def calibrate(

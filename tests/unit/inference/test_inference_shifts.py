@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
@@ -259,6 +259,26 @@ def test_beyond_the_copies_no_p_value_is_bolder_than_the_formula():
     for level in (0.05, 0.002):  # intervals and tests agree
         at = found.law.critical(level)
         np.testing.assert_allclose(found.law.tail(at), level, rtol=1e-6)
+
+
+@pytest.mark.parametrize("has_formula", [False, True])
+def test_critical_value_vs_root_of_each_pairs_own_law(has_formula):
+    """All pairs at once, with df of their own, against one pair and scipy's `brentq` at a time."""
+    rng = np.random.default_rng(5)
+    df = rng.integers(1, 7, (3, 4)).astype(float)
+    copies = stats.f.rvs(df, [4, 8, 50, 1000], size=(60, 3, 4), random_state=rng)
+    formula = Formula(rng.uniform(0.5, 2, (3, 4)), np.full((3, 4), 90.0)) if has_formula else None
+    law = calibrate(copies[0], df, copies, formula).law
+    for level in (0.05, 0.003):
+        found = law.critical(level)
+        for m, n in np.ndindex(3, 4):
+
+            def excess(u, place=(m, n), level=level):
+                return law.tail(np.full((3, 4), np.exp(u)))[place] - level
+
+            expected = optimize.brentq(excess, -12, 24)
+            assert np.log(found[m, n]) == pytest.approx(expected, abs=1e-9)
+    assert (law.critical(1e-30) >= found).all()
 
 
 def test_the_formulas_that_bound_the_tail_are_those_of_the_tests():
