@@ -13,9 +13,8 @@ from fedgranger.inference.answer import (
     RANKING_WORDS,
     answer_sentence,
     question_sentences,
-    shape_sentences,
 )
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences
 from fedgranger.results import Result
 
 
@@ -59,8 +58,8 @@ def _show_answer(result: Result, question: Question, top: int | None) -> None:
     print_line(" ".join(sentences))
     if result.inference is not None:
         out.print(edge_table(table, top))
-        words = response_sentences(facts, result.manifest["data"]).values()
-        for line in (*words, *shape_sentences(facts), *untested_lines(table, facts)):
+        words = edge_sentences(facts, result.manifest["data"]).values()
+        for line in (*words, *untested_lines(table, facts)):
             print_line(line)
 
 

@@ -29,7 +29,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences
 from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
@@ -118,7 +118,7 @@ def print_answer(result: Result, limit: int | None) -> None:
     edges = result.edges(sort=True)
     out.print(edge_table(edges, limit))
     facts = result.test_facts()
-    words = response_sentences(facts, result.manifest["data"]).values()
+    words = edge_sentences(facts, result.manifest["data"]).values()
     for line in (*words, *untested_lines(edges, facts)):
         print_line(line)
 

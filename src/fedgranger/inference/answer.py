@@ -102,26 +102,6 @@ def question_sentences(facts: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def shape_sentences(facts: Mapping[str, Any]) -> list[str]:
-    """Per edge of the nonlinear test: which kinds of influence were found, and their course."""
-    out = []
-    for edge, curve in (facts.get("curves") or {}).items():
-        kinds = (facts.get("kinds_found") or {}).get(edge) or ["of no single kind"]
-        third = (facts.get("third_clients") or {}).get(edge)
-        on = ["the effect's own state"] * ("interaction" in kinds)
-        on += [f"the state of {third}"] * (third is not None)
-        depends = f" on average; how much and in which direction depends on {' and '.join(on)}"
-        values, middle = curve["value"], len(curve["value"]) // 2
-        out.append(
-            f"{edge}: {' and '.join(kinds)}; where the cause's state {curve['cause_state'] + 1} is "
-            f"2 s.d. below, at and 2 s.d. above its mean, the effect's state "
-            f"{curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
-            f"{values[-1]:+.2f} s.d."
-            f"{depends if on else ''}"
-        )
-    return out
-
-
 def answer_sentence(
     pairs: pd.DataFrame,
     facts: Mapping[str, Any],

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedgranger.inference.answer import answer_sentence, count_edges, question_sentences
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences
 from fedgranger.text import format_probability, shorten
 
 SHOWN_EDGES = 5
@@ -48,7 +48,7 @@ def _first(word: str, sentences: list[str], where: str) -> list[str]:
 def _edge_lines(
     edges: pd.DataFrame, facts: Mapping[str, Any], data: Mapping[str, Any]
 ) -> list[str]:
-    words = response_sentences(facts, data)
+    words = edge_sentences(facts, data)
     found = edges.loc[edges["is_edge"].fillna(False).astype(bool)]
     out = []
     for cause, effect, p in (

@@ -62,18 +62,22 @@ def verdict(facts: Mapping[str, Any]) -> str:
         f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
         "or take two errors"
     )
-    doubt = reservation(facts)
-    if doubt:
-        return f"Only with a reservation: {doubt} Apart from that the formula finds {rates}."
-    if "extrapolated" in facts:  # the p-values are the copies'
+    is_calibrated = "extrapolated" in facts  # the p-values are the copies'
+    if not inside and not is_calibrated:
+        return f"No: on copies of these very data without any true link they are off ({rates})."
+    ground = f"copies of these very data without any true link show nothing against them ({rates})"
+    if is_calibrated:
         formula = "would have held" if inside else "would not have held"
-        return (
-            "Yes: they are taken from copies of these very data in which no link can be true, not "
-            f"from a formula. The formula alone {formula} ({rates})."
+        ground = (
+            "they are taken from copies of these very data in which no link can be true, not from "
+            f"a formula. The formula alone {formula} ({rates})"
         )
-    if inside:
-        return f"Yes, as far as copies of these very data without any true link can show ({rates})."
-    return f"No: on copies of these very data without any true link it is off ({rates})."
+    doubt = reservation(facts)
+    return (
+        f"Only with a reservation: {doubt} Apart from that {ground}."
+        if doubt
+        else f"Yes: {ground}."
+    )
 
 
 def audit_sentences(facts: Mapping[str, Any]) -> list[str]:

@@ -1,15 +1,34 @@
-"""What edges do, in words: which sensor moves which, by how much, how late and for how long."""
+"""What edges do, in words: which sensor moves which, by how much, how late and for how long.
+
+An edge of the nonlinear test is told by its shape instead where it was not found to be linear: how
+much the effect changes where the cause is low, at its mean and high.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedgranger.text import elapsed, unit_of, without_unit
 
 
+def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
+    """What every edge that was found does, by its name: its course, its shape or both."""
+    courses, curves = response_sentences(inference, data), inference.get("curves") or {}
+    kinds = inference.get("kinds_found") or {}
+    out = {}
+    for edge in courses | curves:
+        found = kinds.get(edge, ["linear"])
+        parts = [courses[edge]] if edge in courses and "linear" in found else []
+        if edge in curves and found != ["linear"]:
+            others = [kind for kind in found if kind != "linear"]
+            parts.append(shape_sentence(edge, others, inference))
+        out[edge] = "; besides, ".join(parts) or courses[edge]
+    return out
+
+
 def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
-    """One sentence per edge that was found, by its name `cause -> effect`.
+    """The course of every edge that was found, by its name `cause -> effect`.
 
     Args:
         inference: facts of the test.
@@ -18,19 +37,33 @@ def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) ->
     sensors = inference.get("sensor_responses") or {}
     step = (data.get("period") or {}).get("step_seconds")
     return {
-        edge: _linear_part(inference, edge)
-        + response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
+        edge: response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
         for edge, response in (inference.get("responses") or {}).items()
     }
 
 
-def _linear_part(inference: Mapping[str, Any], edge: str) -> str:
-    """What comes before the course of an edge that was found, but not as linear."""
-    kinds = (inference.get("kinds_found") or {}).get(edge)
-    if kinds is None or "linear" in kinds:
-        return ""
-    named = f"{' and '.join(kinds)} influence" if kinds else "influence of no single kind"
-    return f"{named}, of which this is the linear part: "
+def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]) -> str:
+    """Of which kinds an influence is, on what it depends, and its mean curve where that says more.
+
+    Products with another state alone have no mean: their curve is flat.
+    """
+    curve, (cause, effect) = inference["curves"][edge], edge.split(" -> ", 1)
+    third = (inference.get("third_clients") or {}).get(edge)
+    on = [f"{effect}'s own state"] * ("interaction" in kinds)
+    on += [f"the state of {third}"] * ("joint" in kinds and third is not None)
+    said = f"{' and '.join(kinds)} influence" if kinds else "an influence of no single kind,"
+    said += f" of {cause} on {effect}"
+    if on:
+        said += f", whose size and direction depend on {' and on '.join(on)}"
+    if on and not {"linear", "quadratic"} & {*kinds}:
+        return said
+    values, middle = curve["value"], len(curve["value"]) // 2
+    return (
+        f"{said}: {'on average ' if on else ''}where {cause}'s state {curve['cause_state'] + 1} is "
+        f"2 s.d. below, at and 2 s.d. above its mean, {effect}'s state "
+        f"{curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
+        f"{values[-1]:+.2f} s.d."
+    )
 
 
 def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:

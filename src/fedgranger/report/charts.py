@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedgranger.inference.answer import shape_sentences
 from fedgranger.inference.edge_movements import EdgeMovement
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences, response_sentences, shape_sentence
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
 from fedgranger.text import elapsed, format_digits, format_number, format_probability, time_unit
@@ -148,7 +147,9 @@ def influence_shapes(inference: Mapping[str, Any]) -> Section | None:
     if not curves:
         return None
     drawn = [_curve_chart(k, edge, curve) for k, (edge, curve) in enumerate(curves.items())]
-    return {"charts": tuple(drawn), "words": tuple(shape_sentences(inference))}
+    kinds = inference.get("kinds_found") or {}
+    words = (shape_sentence(edge, kinds.get(edge) or [], inference) for edge in curves)
+    return {"charts": tuple(drawn), "words": tuple(words)}
 
 
 def edge_courses(
@@ -161,7 +162,8 @@ def edge_courses(
     `pair` is the edge's row among the pairs: the page shows it when its arrow is clicked.
     """
     inference, data = section_of(manifest, "inference"), section_of(manifest, "data")
-    responses, words = inference.get("responses") or {}, response_sentences(inference, data)
+    responses, words = inference.get("responses") or {}, edge_sentences(inference, data)
+    linear = response_sentences(inference, data)
     step = section_of(data, "period").get("step_seconds")
     edges = []
     for pair, edge in enumerate(zip(pairs["cause"], pairs["effect"], strict=True)):
@@ -177,9 +179,10 @@ def edge_courses(
             for side, client in zip(("cause", "effect"), edge, strict=True)
             if f"{side}_sensors" in found
         ]
-        edges.append(
-            {"pair": pair, "charts": tuple(charts), "words": words[name], "behind": behind}
-        )
+        said = words[name]
+        if linear[name] not in said:
+            said += f". Drawn here is its linear part: {linear[name]}"
+        edges.append({"pair": pair, "charts": tuple(charts), "words": said, "behind": behind})
     return {"edges": tuple(edges)} if edges else None
 
 

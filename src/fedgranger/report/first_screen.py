@@ -14,7 +14,7 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.inference.audit_words import controls, verdict
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences
 from fedgranger.report.pairs import supported_edges
 from fedgranger.report.view import Section, section_of
 from fedgranger.text import format_share
@@ -28,7 +28,7 @@ def first_screen(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Section:
     facts, data = section_of(manifest, "inference"), section_of(manifest, "data")
     counts, edges = count_edges(pairs), supported_edges(pairs)
     choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
-    courses = response_sentences(facts, data)
+    courses = edge_sentences(facts, data)
     words = [
         (f"{cause} → {effect}", courses.get(f"{cause} -> {effect}", ""))
         for cause, effect in edges[:NAMED]

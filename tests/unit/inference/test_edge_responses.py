@@ -21,7 +21,7 @@ from fedgranger.inference.estimate import estimate
 from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
-from fedgranger.inference.response_words import response_sentences
+from fedgranger.inference.response_words import edge_sentences, response_sentences
 from fedgranger.runtime.uploads import state_source
 from fedgranger.text import elapsed, unit_of
 from tests.state_sources import source_of
@@ -245,15 +245,45 @@ def test_words_name_sensors_units_and_times():
     ), "the sign of a state says nothing"
     sensors["gone"] = None
     assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]
-    facts["kinds_found"] = {"boiler -> turbine": ["linear", "quadratic"]}
-    assert not sentence_with(facts).startswith("linear")
-    facts["kinds_found"] = {"boiler -> turbine": ["quadratic", "joint"]}
-    words = "quadratic and joint influence, of which this is the linear part: a usual shock at"
-    assert sentence_with(facts).startswith(words)
-    facts["kinds_found"] = {"boiler -> turbine": []}
-    assert sentence_with(facts).startswith("influence of no single kind, of which this is the")
     assert unit_of("flow (of oil, not water)") == ""
     assert elapsed(1, 0.01) == "10 ms"
+
+
+def test_an_edge_is_told_by_what_was_found_of_it():
+    """A course where it is linear, a shape where it is not, both where it is both."""
+    edge = "boiler -> turbine"
+    course = {"value": [0.0, 3.0], "low": [0.0, 2.0], "high": [0.0, 4.0], "peak": 1, "gone": None}
+    facts = {"responses": {edge: course | {"variance_share": 0.12}}}
+    linear = response_sentences(facts, {})[edge]
+    assert edge_sentences(facts, {}) == {edge: linear}
+    curve = {"cause_state": 0, "effect_state": 1, "value": [-0.5, 0.0, 0.25]}
+    facts |= {"curves": {edge: curve}, "third_clients": {edge: "pump"}}
+    changes = (
+        "where boiler's state 1 is 2 s.d. below, at and 2 s.d. above its mean, turbine's state 2 "
+        "changes by -0.50, +0.00 and +0.25 s.d."
+    )
+    shape = f"quadratic influence of boiler on turbine: {changes}"
+    joint = (
+        "interaction and joint influence of boiler on turbine, whose size and direction depend on "
+        "turbine's own state and on the state of pump"
+    )
+    of_pump = "whose size and direction depend on the state of pump"
+    for kinds, said in (
+        (["linear"], linear),
+        (["quadratic"], shape),
+        (["linear", "quadratic"], f"{linear}; besides, {shape}"),
+        (["interaction", "joint"], joint),
+        (
+            ["quadratic", "joint"],
+            f"quadratic and joint influence of boiler on turbine, {of_pump}: on average {changes}",
+        ),
+        (
+            ["linear", "joint"],
+            f"{linear}; besides, joint influence of boiler on turbine, {of_pump}",
+        ),
+        ([], f"an influence of no single kind, of boiler on turbine: {changes}"),
+    ):
+        assert edge_sentences(facts | {"kinds_found": {edge: kinds}}, {}) == {edge: said}
 
 
 @pytest.mark.parametrize("chunk", [10**9, 77])

@@ -9,10 +9,10 @@ from scipy import stats
 import fedgranger as fg
 from fedgranger.errors import InferenceWarning
 from fedgranger.inference import joint_products
-from fedgranger.inference.answer import shape_sentences
 from fedgranger.inference.joint_products import joint_parts, joint_refusal, third_client
 from fedgranger.inference.nonlinear_test import pair_data
 from fedgranger.inference.residual_products import product_statistic
+from fedgranger.inference.response_words import edge_sentences
 from fedgranger.inference.shifts import tabulate
 from tests.state_sources import source_of
 
@@ -146,11 +146,16 @@ def test_edges_that_act_through_a_third_client_are_found_and_named(ring):
     assert facts["warnings"] == []
     joint = [edge for edge, kinds in facts["kinds_found"].items() if "joint" in kinds]
     assert set(facts["third_clients"]) == set(joint) & set(facts["curves"])
-    sentences = shape_sentences(facts)
+    sentences = edge_sentences(facts, result.manifest["data"])
+    assert set(sentences) == set(facts["kinds_found"])
     for edge, third in facts["third_clients"].items():
-        assert third not in edge.split(" -> ")
-        own = next(line for line in sentences if line.startswith(edge))
-        assert f"depends on the state of {third}" in own.replace("the effect's own state and ", "")
+        cause, effect = edge.split(" -> ")
+        assert third not in (cause, effect)
+        own = sentences[edge].replace(f"{effect}'s own state and on ", "")
+        assert (
+            f"of {cause} on {effect}, whose size and direction depend on the state of {third}"
+            in own
+        )
 
 
 def test_a_run_says_which_products_were_not_tested(ring, monkeypatch):

@@ -9,7 +9,6 @@ from scipy import stats
 import fedgranger as fg
 from fedgranger.errors import ConfigError, InferenceError
 from fedgranger.inference import cross_fitting, nonlinear_answer, nonlinear_test
-from fedgranger.inference.answer import shape_sentences
 from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.cross_fitting import (
     REGRESSIONS,
@@ -36,6 +35,7 @@ from fedgranger.inference.residual_products import (
     pair_residuals,
     product_statistic,
 )
+from fedgranger.inference.response_words import shape_sentence
 from fedgranger.inference.shifts import draw_lone_shifts, tabulate
 from fedgranger.report.html import write_run_report
 from fedgranger.runtime.setup import set_up
@@ -236,8 +236,10 @@ def test_curve_of_a_known_influence():
     assert ((curve.low <= true) & (true <= curve.high)).all()
     assert (curve.high - curve.low).max() < 0.4
     facts = curve.facts()
-    sentences = shape_sentences({"curves": {"a -> b": facts}, "kinds_found": {"a -> b": ["x"]}})
-    assert "a -> b: x; where the cause's state 2 is 2 s.d. below" in sentences[0]
+    found = shape_sentence("a -> b", ["quadratic"], {"curves": {"a -> b": facts}})
+    assert found.startswith("quadratic influence of a on b: where a's state 2 is 2 s.d. below, at")
+    changes = ", ".join(f"{facts['value'][k]:+.2f}" for k in (0, len(GRID) // 2))
+    assert f"b's state 2 changes by {changes} and {facts['value'][-1]:+.2f} s.d." in found
 
 
 @pytest.mark.slow  # 400 curves

@@ -145,7 +145,14 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     assert "Yes: they are taken from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
     assert "Only with a reservation: b, c repeat with" in section("audit", {"inference": facts})
+    assert "reservation" in verdict(facts)
+    assert "Apart from that they are taken from copies" in verdict(facts)
+    by_formula = {key: value for key, value in facts.items() if key != "extrapolated"}
+    assert verdict(by_formula).startswith("No: on copies of these very data"), "it is off anyway"
+    by_formula["audit"] = by_formula["audit"] | {"is_inside": True}
+    assert "Apart from that copies of these very data without" in verdict(by_formula)
     short = {"audit": made_audit(NAMES) | {"clients": {}, "unsearched": ["1d", "7d"]}}
+    short["audit"]["is_inside"] = True
     assert verdict(short).startswith("Only with a reservation: the record is too short to look for")
     assert "(period = '1d,7d')" in verdict(short)
     page = render_report(made_tables(NAMES)[0], {"inference": facts}, NO_TRACE)
