@@ -150,7 +150,7 @@ def test_error_counts_panels_not_pairs():
     hit = np.repeat([0.0] * 5 + [1.0] * 5, 20)
     table = pd.DataFrame(
         {"panel": np.repeat(np.arange(10), 20), "p": 1 - hit, "cause_unit": "", "effect_unit": ""}
-    )
+    ).assign(cause="a", effect="b")
     share, error = share_of_rejections(table, "p", 0.05)
     assert share == 0.5
     assert error == pytest.approx(np.std([0] * 5 + [1] * 5, ddof=1) / np.sqrt(10))
@@ -167,7 +167,19 @@ def test_error_over_machines_is_larger_when_one_machine_is_to_blame():
             "cause_unit": ends[:, 0].astype(str),
             "effect_unit": ends[:, 1].astype(str),
         }
-    )
+    ).assign(cause="a", effect="b")
     _, error = share_of_rejections(table, "p", 0.05)
     _, by_panel = share_of_rejections(table.assign(cause_unit="", effect_unit=""), "p", 0.05)
     assert error > 3 * by_panel
+
+
+def test_error_counts_the_same_two_stretches_once():
+    """Thirty panels of three stretches: six ordered pairs, and one of them is to blame."""
+    stretches = [(one, other) for one in "xyz" for other in "xyz" if one != other]
+    table = pd.DataFrame(stretches * 30, columns=["cause_unit", "effect_unit"]).assign(
+        cause="a", effect="b", panel=np.arange(180)
+    )
+    table["p"] = np.where((table["cause_unit"] == "x") & (table["effect_unit"] == "y"), 0.0, 1.0)
+    share, error = share_of_rejections(table, "p", 0.05)
+    assert share == pytest.approx(1 / 6)
+    assert error == pytest.approx(np.std([1, 0, 0, 0, 0, 0], ddof=1) / np.sqrt(6))

@@ -68,9 +68,10 @@ def share_of_rejections(table: pd.DataFrame, column: str, level: float) -> tuple
     """Share of p-values below the level, and its Monte Carlo standard error.
 
     Tests of one panel share data, so the error is that between panels. Where the clients come
-    from several units (machines, runs), a unit turns up in many panels: the error over units is
-    the jackknife that leaves out all pairs of one unit at a time (Frank and Snijders' for
-    networks, a pair having two ends), and the larger of the two counts.
+    from several units (machines, runs, stretches), a unit turns up in many panels: the error over
+    units is the jackknife that leaves out all pairs of one unit at a time (Frank and Snijders' for
+    networks, a pair having two ends); and where there are few, the same two clients of the same
+    two units meet in many panels, which are one observation. The largest of the three counts.
     """
     if not len(table):
         return float("nan"), float("nan")
@@ -80,10 +81,12 @@ def share_of_rejections(table: pd.DataFrame, column: str, level: float) -> tuple
     ends = table[["cause_unit", "effect_unit"]].to_numpy()
     units = np.unique(ends)
     if len(units) > 2 and (ends[:, 0] != ends[:, 1]).all():
+        same = table.groupby(["cause", "effect", "cause_unit", "effect_unit"]).ngroup().to_numpy()
         without = [hit[~(ends == unit).any(axis=1)] for unit in units]
         shares = np.array([part.mean() if len(part) else share for part in without])
         N = len(units)
-        error = max(error, float(np.sqrt((N - 2) / (2 * N) * ((shares - share) ** 2).sum())))
+        over_units = float(np.sqrt((N - 2) / (2 * N) * ((shares - share) ** 2).sum()))
+        error = max(error, over_units, _error_between(hit - share, same))
     return share, error
 
 
