@@ -51,8 +51,8 @@ def panel():
 class Run:
     """A run between both, with a policy for each."""
 
-    def __init__(self, panel, folder, **policies):
-        self.federation, self.own = Federation(panel, folder, CONFIG), {}
+    def __init__(self, panel, folder, config=CONFIG, **policies):
+        self.federation, self.own = Federation(panel, folder, config), {}
         for client in panel:
             self.federation.policy = policies[client.name]
             self.federation.give(LocalSeries(client, panel.time))
@@ -111,6 +111,13 @@ def test_sentences_say_what_a_site_knows(silent, shared):
     (sentence,) = both
     assert sentence.startswith("+1 bar at boiler.s")
     assert " rpm (" in sentence
+
+
+def test_after_the_nonlinear_test_a_site_says_that_it_sees_the_linear_part(panel, tmp_path):
+    config = replace(CONFIG, test="nonlinear", copies=20)
+    found = Run(panel, tmp_path, config, boiler=OPEN, turbine=OPEN)
+    for own in found.own.values():
+        assert own[EDGE]["sentence"].startswith("linear part of the influence: ")
 
 
 def test_by_default_no_sensor_and_no_row_of_c_crosses_the_wire(panel, silent):

@@ -67,15 +67,19 @@ def shared_names(shown: Iterable[ShownSensor | None]) -> list[str]:
 
 
 def own_edges(
-    client: str, own: SideOfEdges, shown: list[ShownSensor], step_seconds: float | None
+    client: str,
+    own: SideOfEdges,
+    shown: list[ShownSensor],
+    step_seconds: float | None,
+    config: RunConfig,
 ) -> OwnEdges:
     """What the edges on one side of a client do, as far as it can say."""
-    out = {}
+    out, part = {}, "linear part of the influence: " if config.test == "nonlinear" else ""
     for k, (other, sensor) in enumerate(zip(own.others, shown, strict=True)):
         facts = _facts(own, k, other, sensor)
         ends = (client, other.client) if own.side == "cause" else (other.client, client)
         edge = " -> ".join(ends)
-        out[edge] = facts | {"sentence": response_sentence(edge, facts, step_seconds)}
+        out[edge] = facts | {"sentence": part + response_sentence(edge, facts, step_seconds)}
     return out
 
 

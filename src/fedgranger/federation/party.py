@@ -271,7 +271,7 @@ class Party:
         own = read_side(packet)
         try:
             shown = sensors_behind(prepared, own)
-            found = own_edges(self.name, own, shown, step_seconds)
+            found = own_edges(self.name, own, shown, step_seconds, config)
             keep_edges(self._site.store, now.run, now.epoch, found)
         except (OSError, RefusalError):  # which do not depend on the sensors
             raise
