@@ -19,11 +19,12 @@ def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dic
     out = {}
     for edge in courses | curves:
         found = kinds.get(edge, ["linear"])
-        parts = [courses[edge]] if edge in courses and "linear" in found else []
-        if edge in curves and found != ["linear"]:
-            others = [kind for kind in found if kind != "linear"]
+        has_course = edge in courses and ("linear" in found or edge not in curves)
+        others = [kind for kind in found if kind != "linear" or not has_course]
+        parts = [courses[edge]] if has_course else []
+        if edge in curves and (others or not has_course):
             parts.append(shape_sentence(edge, others, inference))
-        out[edge] = "; besides, ".join(parts) or courses[edge]
+        out[edge] = "; besides, ".join(parts)
     return out
 
 

@@ -284,6 +284,9 @@ def test_an_edge_is_told_by_what_was_found_of_it():
         ([], f"an influence of no single kind, of boiler on turbine: {changes}"),
     ):
         assert edge_sentences(facts | {"kinds_found": {edge: kinds}}, {}) == {edge: said}
+    del facts["responses"]
+    found = edge_sentences(facts | {"kinds_found": {edge: ["linear"]}}, {})
+    assert found == {edge: f"linear influence of boiler on turbine: {changes}"}
 
 
 @pytest.mark.parametrize("chunk", [10**9, 77])
