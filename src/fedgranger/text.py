@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 SMALLEST_SHOWN = 1e-99
@@ -47,6 +47,16 @@ def unit_of(sensor: str) -> str:
 def without_unit(sensor: str) -> str:
     """A sensor's name without the unit at its end."""
     return _UNIT_AT_END.sub("", sensor)
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """Words in a sentence.
+
+    Example:
+        >>> enumerated(["a", "b", "c"]), enumerated(["a"])
+        ('a, b and c', 'a')
+    """
+    return " and ".join((*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]))
 
 
 def wrap(text: str) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from fedgranger.manifest_types import (
 )
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
+from fedgranger.text import enumerated
 
 
 def to_result(
@@ -206,7 +207,7 @@ def _status(passes: int, distance: float, tolerance: float, *, exact: bool) -> s
 def _season_notes(periods: list[int]) -> list[str]:
     if not periods:
         return []
-    steps = " and ".join(str(steps) for steps in periods)
+    steps = enumerated([str(steps) for steps in periods])
     return [f"what repeats every {steps} steps was removed at the client"]
 
 
@@ -229,7 +230,7 @@ def _reasons(clients: tuple[str, ...], left_out: tuple[str, ...]) -> dict[tuple[
     for effect, cause in itertools.permutations((*clients, *left_out), 2):
         absent = [f"'{name}'" for name in (cause, effect) if name in left_out]
         if absent:
-            reasons[cause, effect] = f"{' and '.join(absent)} stayed away"
+            reasons[cause, effect] = f"{enumerated(absent)} stayed away"
     return reasons
 
 

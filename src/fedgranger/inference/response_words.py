@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedgranger.text import elapsed, unit_of, without_unit
+from fedgranger.text import elapsed, enumerated, unit_of, without_unit
 
 
 def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
@@ -52,7 +52,7 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
     third = (inference.get("third_clients") or {}).get(edge)
     on = [f"{effect}'s own state"] * ("interaction" in kinds)
     on += [f"the state of {third}"] * ("joint" in kinds and third is not None)
-    said = f"{' and '.join(kinds)} influence" if kinds else "an influence of no single kind,"
+    said = f"{enumerated(kinds)} influence" if kinds else "an influence of no single kind,"
     said += f" of {cause} on {effect}"
     if on:
         said += f", whose size and direction depend on {' and on '.join(on)}"

@@ -12,7 +12,14 @@ from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.response_words import edge_sentences, response_sentences, shape_sentence
 from fedgranger.report.pairs import numbers
 from fedgranger.report.view import Chart, Column, Section, Table, section_of
-from fedgranger.text import elapsed, format_digits, format_number, format_probability, time_unit
+from fedgranger.text import (
+    elapsed,
+    enumerated,
+    format_digits,
+    format_number,
+    format_probability,
+    time_unit,
+)
 
 MAX_POINTS = 600
 TABLE_ROWS = 9
@@ -87,7 +94,7 @@ def loss_chart(trace: pd.DataFrame) -> Chart | None:
         means = np.bincount(group, weights=losses[is_given]) / np.bincount(group)
         lines.append(Line(label, style, distinct, means))
     lines = _positive(lines)
-    title = f"Training: {' and '.join(line.label for line in lines)} over passes"
+    title = f"Training: {enumerated([line.label for line in lines])} over passes"
     return _line_chart("losses", title, lines, "pass", "mean loss (log scale)")
 
 

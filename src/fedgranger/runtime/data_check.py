@@ -26,6 +26,7 @@ from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
 from fedgranger.periods import CALENDAR_REPEATS, unsearched_calendar
+from fedgranger.text import enumerated
 
 FEW_PAIRS = 300
 """With fewer pairs of time steps only strong influences can be found."""
@@ -326,7 +327,7 @@ def screen_lines(check: DataCheck) -> list[str]:
         partial = one.half_rows - one.complete_rows
         saved = f", {partial} more lack some sensors and are used" if partial else ""
         gap = f", at most {one.longest_gap} rows in a row missing" if one.longest_gap else ""
-        season = f", repeats every {' and '.join(one.repeats)}" if one.repeats else ""
+        season = f", repeats every {enumerated(one.repeats)}" if one.repeats else ""
         count = "1 sensor" if len(one.sensors) == 1 else f"{len(one.sensors)} sensors"
         lines.append(
             f"  {one.name}: {count}, {one.complete_rows} complete rows{saved}{missing}{gap}{season}"
