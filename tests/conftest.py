@@ -14,6 +14,7 @@ import gc
 import inspect
 import os
 import shutil
+import signal
 import sys
 from functools import cache, cached_property, wraps
 from pathlib import Path
@@ -39,6 +40,9 @@ import scipy.linalg  # noqa: F401  brings its own threads
 from jaxtyping import _decorator
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell's background jobs, and what they start, ignore Ctrl-C; those of tests must not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.dont_write_bytecode = False
 threadpool_limits(1)  # for what was loaded before the variable was set
 # The library limits them in every call; to find out which are loaded takes 5 ms, dozens of times in
