@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from fedgranger.errors import ConfigError
@@ -79,14 +78,24 @@ def unpack(vector: np.ndarray) -> Trained:
 
 @functools.lru_cache(maxsize=64)
 def _unravel(shape: NetworkShape) -> Callable[[Array], RecurrentNetwork]:
-    """From the flat vector to the network."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        key, dtype = jax.random.key(0), jnp.float64
-        cell = eqx.nn.LSTMCell(shape.input_dim, shape.hidden_dim, dtype=dtype, key=key)
-        readout = eqx.nn.Linear(shape.hidden_dim, shape.output_dim, dtype=dtype, key=key)
-        flat, unravel = ravel_pytree(RecurrentNetwork(cell, readout))
-    if len(flat) != shape.num_weights:
-        raise RuntimeError(f"the network has {len(flat)} weights, not {shape.num_weights}")
+    """From the flat vector to the network, whose layers are made without weights of their own."""
+
+    def made(key: Array) -> RecurrentNetwork:
+        cell = eqx.nn.LSTMCell(shape.input_dim, shape.hidden_dim, dtype=jnp.float64, key=key)
+        readout = eqx.nn.Linear(shape.hidden_dim, shape.output_dim, dtype=jnp.float64, key=key)
+        return RecurrentNetwork(cell, readout)
+
+    with jax.enable_x64(True):
+        leaves, tree = jax.tree.flatten(eqx.filter_eval_shape(made, jax.random.key(0)))
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    if ends[-1] != shape.num_weights:
+        raise RuntimeError(f"the network has {ends[-1]} weights, not {shape.num_weights}")
+
+    def unravel(weights: Array) -> RecurrentNetwork:
+        parts = jnp.split(weights, ends[:-1])
+        cut = (part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True))
+        return jax.tree.unflatten(tree, cut)
+
     return unravel
 
 
