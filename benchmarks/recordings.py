@@ -1,7 +1,7 @@
 """False edges and added edges on control panels from real recordings.
 
     python -m benchmarks.recordings [SET ...] [--states 1|2|3|auto] [--panels N] [--first-seed K]
-        [--test NAME] [--option name=value] [--out FILE.json] [--controls FOLDER]
+        [--test NAME] [--option name=value] [--steps T] [--out FILE.json] [--controls FOLDER]
 
 Sets: null panels smd, batadal (its day and week given as `period`), batadal_found (the clients have
 to find them), hai, hai100, tep; partly_linked (all clients but one belong together); added edges
@@ -64,8 +64,11 @@ def load_panels(folder):
     return module
 
 
-def make_control(panels, key):
-    """Build the panel `SET/SEED`; None where a client would have no sensor."""
+def make_control(panels, steps, key):
+    """Build the panel `SET/SEED`; None where a client would have no sensor.
+
+    Null panels have as many steps as `steps` says of their recording.
+    """
     name, _, seed = key.rpartition("/")
     seed = int(seed)
     if name == "ctown":
@@ -79,7 +82,7 @@ def make_control(panels, key):
         return Control(key, name, arrays, truths)
     if ":" not in name:
         recording = name.removesuffix(FOUND)
-        arrays = panels.null_panel(recording, seed, STEPS[recording])
+        arrays = panels.null_panel(recording, seed, steps[recording])
         if arrays is None:
             return None
         return Control(key, name, arrays, dict.fromkeys(pairs_of(arrays), ABSENT))
@@ -92,9 +95,9 @@ def make_control(panels, key):
     return Control(key, name, arrays, truths, size=float(size))
 
 
-def make_noisy(panels, added_noise, key):
+def make_noisy(panels, steps, added_noise, key):
     """The panel `SET/SEED` whose clients add noise to their states."""
-    control = make_control(panels, key)
+    control = make_control(panels, steps, key)
     return control and replace(control, added_noise=added_noise)
 
 
@@ -231,6 +234,7 @@ def main():
     parser.add_argument("--states", default="2", choices=("1", "2", "3", "auto"))
     parser.add_argument("--panels", type=int, default=40)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help="of null panels; as listed when left out")
     parser.add_argument("--test", help="of fit; its default when left out")
     parser.add_argument(
         "--added-noise",
@@ -255,6 +259,9 @@ def main():
     question = {"states": given.states, "options": options, "code": code_hash()}
     if given.added_noise:
         question["added_noise"] = given.added_noise
+    if given.steps:
+        question["steps"] = given.steps
+    steps = dict.fromkeys(STEPS, given.steps) if given.steps else STEPS
     journal = Journal(given.out and given.out.with_suffix(".jsonl"), question)
     seeds = range(given.first_seed, given.first_seed + given.panels)
     records = []
@@ -264,7 +271,7 @@ def main():
         records += run_controls(
             journal,
             keys,
-            functools.partial(make_noisy, panels, given.added_noise),
+            functools.partial(make_noisy, panels, steps, given.added_noise),
             functools.partial(config_of, panels.PERIODS, options, given.states),
             workers=given.workers,
             report=report,
