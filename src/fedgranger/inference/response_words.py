@@ -52,15 +52,15 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
     third = (inference.get("third_clients") or {}).get(edge)
     on = [f"{effect}'s own state"] * ("interaction" in kinds)
     on += [f"the state of {third}"] * ("joint" in kinds and third is not None)
-    said = f"{enumerated(kinds)} influence" if kinds else "an influence of no single kind,"
-    said += f" of {cause} on {effect}"
+    sentence = f"{enumerated(kinds)} influence" if kinds else "an influence of no single kind,"
+    sentence += f" of {cause} on {effect}"
     if on:
-        said += f", whose size and direction depend on {' and on '.join(on)}"
+        sentence += f", whose size and direction depend on {' and on '.join(on)}"
     if on and not {"linear", "quadratic"} & {*kinds}:
-        return said
+        return sentence
     values, middle = curve["value"], len(curve["value"]) // 2
     return (
-        f"{said}: {'on average ' if on else ''}where {cause}'s state {curve['cause_state'] + 1} is "
+        f"{sentence}: {'on average ' if on else ''}where {cause}'s state {curve['cause_state'] + 1} is "
         f"2 s.d. below, at and 2 s.d. above its mean, {effect}'s state "
         f"{curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
         f"{values[-1]:+.2f} s.d."

@@ -186,10 +186,10 @@ def edge_courses(
             for side, client in zip(("cause", "effect"), edge, strict=True)
             if f"{side}_sensors" in found
         ]
-        said = words[name]
-        if linear[name] not in said:
-            said += f". Drawn here is its linear part: {linear[name]}"
-        edges.append({"pair": pair, "charts": tuple(charts), "words": said, "behind": behind})
+        sentence = words[name]
+        if linear[name] not in sentence:
+            sentence += f". Drawn here is its linear part: {linear[name]}"
+        edges.append({"pair": pair, "charts": tuple(charts), "words": sentence, "behind": behind})
     return {"edges": tuple(edges)} if edges else None
 
 
