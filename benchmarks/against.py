@@ -4,7 +4,8 @@
 
 Both versions run `fedgranger fit` on the same files in turn; seconds are those of the manifest, the
 smallest of the repeats, with compilation. Edge tests are timed twice: as they are, and, to compare
-the same work, without what they also do since: look for drift, and say what the edges do.
+the same work, without what they also do since: look for drift, say what the edges do, and find the
+regression that forecasts come from.
 """
 
 import argparse
@@ -38,6 +39,7 @@ import sys
 import runpy
 from fedgranger.inference import drift, infer
 infer.find_drift = lambda _: drift.Drift((), 0)
+infer.find_predictor = lambda *_: None
 infer.add_responses = lambda found, *_: found
 runpy.run_module("fedgranger", run_name="__main__")  # of either version
 """

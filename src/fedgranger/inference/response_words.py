@@ -61,8 +61,8 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
     values, middle = curve["value"], len(curve["value"]) // 2
     return (
         f"{sentence}: {'on average ' if on else ''}where {cause}'s state "
-        f"{curve['cause_state'] + 1} is 2 s.d. below, at and 2 s.d. above its mean, {effect}'s state "
-        f"{curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
+        f"{curve['cause_state'] + 1} is 2 s.d. below, at and 2 s.d. above its mean, "
+        f"{effect}'s state {curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
         f"{values[-1]:+.2f} s.d."
     )
 
