@@ -59,11 +59,11 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
     if on and not {"linear", "quadratic"} & {*kinds}:
         return sentence
     values, middle = curve["value"], len(curve["value"]) // 2
+    cause_state, effect_state = curve["cause_state"] + 1, curve["effect_state"] + 1
     return (
-        f"{sentence}: {'on average ' if on else ''}where {cause}'s state "
-        f"{curve['cause_state'] + 1} is 2 s.d. below, at and 2 s.d. above its mean, "
-        f"{effect}'s state {curve['effect_state'] + 1} changes by {values[0]:+.2f}, {values[middle]:+.2f} and "
-        f"{values[-1]:+.2f} s.d."
+        f"{sentence}: {'on average ' if on else ''}where {cause}'s state {cause_state} is 2 s.d. "
+        f"below, at and 2 s.d. above its mean, {effect}'s state {effect_state} changes by "
+        f"{values[0]:+.2f}, {values[middle]:+.2f} and {values[-1]:+.2f} s.d."
     )
 
 
