@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from fedgranger import priors
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pack_square, pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
@@ -23,7 +22,7 @@ from fedgranger.server import neural_rows
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.server.neural_rows import NeuralParams, SequenceMessages, stack_sequences
 from fedgranger.server.round_messages import RoundMessages, Rows
-from fedgranger.server.row_setup import ServerStepSize, couplings
+from fedgranger.server.row_setup import ServerStepSize, couplings, draw_prior
 
 _answer = eqx.filter_jit(neural_rows.answer)
 _jacobians = eqx.filter_jit(neural_rows.jacobians)
@@ -37,19 +36,7 @@ def row_shape(dims: tuple[int, ...], config: RunConfig) -> NetworkShape:
 
 def first_weights(names: tuple[str, ...], shape: NetworkShape, config: RunConfig) -> np.ndarray:
     """Draw every row's first weights from the prior of Â⁰, with the run's seed."""
-    key = jax.random.key(config.seed)
-    rows = [
-        priors.draw(
-            priors.named_key(key, "granger", "network", name),
-            (shape.num_weights,),
-            family=config.prior,
-            df=config.prior_df,
-            location=config.granger_prior_location,
-            scale=config.granger_prior_scale,
-        )
-        for name in names
-    ]
-    return np.stack([np.asarray(row) for row in rows])
+    return np.stack([draw_prior((shape.num_weights,), config, "network", name) for name in names])
 
 
 def row_params(rows: Rows, config: RunConfig) -> NeuralParams:
