@@ -25,6 +25,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
+from fedgranger.text import enumerated
 
 CHUNK_STEPS = 65_536
 SWEEPS = 50
@@ -96,8 +97,8 @@ def season_note(season: Season) -> str:
 
 
 def _in_steps(season: Season) -> str:
-    *others, last = (f"{length / season.interval:.6g}" for length in season.lengths)
-    return f"{', '.join(others)} and {last} steps" if others else f"{last} steps"
+    lengths = [f"{length / season.interval:.6g}" for length in season.lengths]
+    return f"{enumerated(lengths)} steps"
 
 
 def fit_season(
