@@ -26,7 +26,7 @@ from jax import lax
 from jaxtyping import Array
 
 from fedgranger.client import neural_augment
-from fedgranger.client.learner_choice import start_shape
+from fedgranger.client.client_side import start_shape
 from fedgranger.client.neural_augment import Prediction, SequenceWindow
 from fedgranger.client.neural_learner import NeuralLearner, network_shape
 from fedgranger.client.nonlinear_states import OwnModel, own_model
@@ -203,7 +203,7 @@ def _member_inputs(
         prepared = own.prepared._replace(data=own.filter(noisy))
         learners.append(NeuralLearner(prepared, config, np.zeros(0), starts, own.predict))
     rounds = []
-    for k in range(learners[0].num_rounds):
+    for k in range(learners[0].num_windows):
         windows = tuple(learner.window(k) for learner in learners)
         spans = [learner.filtered(k) for learner in learners]
         states, flags = [h for h, _ in spans], [flag for _, flag in spans]
