@@ -38,7 +38,8 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.recurrent import NetworkShape, Trained, untrained
 from fedgranger.runtime.setup import set_up
 from fedgranger.server import neural_rows
-from fedgranger.server.neural_rows import NeuralParams, SequenceMessages, stack_sequences
+from fedgranger.server.granger import stack_states
+from fedgranger.server.neural_rows import NeuralParams, SequenceMessages
 from fedgranger.server.neural_trainer import (
     first_weights,
     row_params,
@@ -122,7 +123,7 @@ def _jacobians(
     """J of all members over one round: (member, client, sequence, step, p, client * p)."""
 
     def of_member(weights: Array, messages: SequenceMessages, is_start: Array) -> Array:
-        stacked = stack_sequences(messages.filtered_states)
+        stacked = stack_states(messages.filtered_states)
         return neural_rows.jacobians(shapes.row, params, weights, stacked, is_start)
 
     return jax.vmap(of_member)(states.rows.weights, inputs.messages, inputs.is_start)
