@@ -172,7 +172,7 @@ def resolve_window(config: RunConfig, num_pairs: int) -> int:
 def _states(data: ClientData, model: LocalModel) -> tuple[np.ndarray, np.ndarray]:
     """All states at once, so that the size of messages cannot change a bit of them."""
     parts = [
-        state_message(data, model, begin, min(begin + CHUNK_STEPS, len(data.values)))
+        state_message(data, model, begin, begin + CHUNK_STEPS)
         for begin in range(0, len(data.values), CHUNK_STEPS)
     ]
     return (
