@@ -27,7 +27,7 @@ import scipy.signal
 import scipy.special
 from scipy.signal.windows import dpss
 
-from fedgranger.client.clock import Clock, clock_of
+from fedgranger.client.clock import Clock
 from fedgranger.periods import CALENDAR, CALENDAR_REPEATS, SHORTEST_STEPS
 
 HARMONICS = 4
@@ -60,13 +60,7 @@ class LineEvidence(NamedTuple):
     fundamental: np.ndarray
 
 
-def find_periods(
-    values: np.ndarray,
-    observed: np.ndarray,
-    time: np.ndarray,
-    *,
-    interval: float | None = None,
-) -> tuple[float, ...]:
+def find_periods(values: np.ndarray, observed: np.ndarray, clock: Clock) -> tuple[float, ...]:
     """Periods, in steps, that the spectrum of some sensor shows; without any it is empty.
 
     With time stamps only a day and a week are searched for, where the data hold five of them and at
@@ -75,9 +69,8 @@ def find_periods(
     is not found as well.
 
     What is missing is interpolated, and a sensor that is missing more than half of the time is left
-    out. Without an interval (ticks per step) the median step is used.
+    out.
     """
-    clock = clock_of(time, interval)
     if clock.num_steps < LEAST_STEPS:
         return ()
     if not clock.is_stamped:

@@ -217,7 +217,7 @@ def take_out(
     """
     clock = clock_of(time, interval)
     if config.period == "auto":
-        steps = find_periods(client.values, client.observed, time, interval=interval)
+        steps = find_periods(client.values, client.observed, clock)
         lengths = tuple(clock.interval * step for step in steps)
         lengths = tuple(float(round(n)) for n in lengths) if clock.is_stamped else lengths
     elif isinstance(config.period, tuple):
