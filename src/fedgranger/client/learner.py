@@ -103,9 +103,13 @@ class Learner(ABC):
         """What this θ has seen that the one before had not: whatever is sent later tells of it."""
         return ()
 
-    @abstractmethod
-    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:
-        """Change and size of θy over the pass that has just ended, if one has."""
+    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:  # noqa: ARG002
+        """Change and size of θy over the pass that has just ended, if one has.
+
+        Step-wise learners report: the server judges exact solves by itself, and neural training has
+        a fixed number of passes, whatever they change.
+        """
+        return None
 
 
 class SgdLearner(Learner):
@@ -178,6 +182,3 @@ class NewtonLearner(Learner):
             y = self._prepared.data.scaled(start, stop)
             feedback += (self._share[start:stop, None] * gradient).T @ y
         return ClientMemory(self._solve(theta, feedback), theta)
-
-    def report(self, memory: ClientMemory, round_index: int) -> None:
-        """The server judges exact solves by itself."""

@@ -108,9 +108,6 @@ class NeuralLearner(Learner):
         """The network's weights."""
         return np.asarray(unpack(memory.augmentation).weights)
 
-    def report(self, memory: ClientMemory, round_index: int) -> None:
-        """Neural training has a fixed number of passes, whatever they change."""
-
     def cut(self, values: np.ndarray) -> np.ndarray:
         """A round's time steps cut into sequences."""
         return cut(values, -(-min(self._size, self._num_pairs) // self._steps), self._steps)

@@ -33,9 +33,8 @@ def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
         return ~np.eye(len(names), dtype=np.bool_)
     coupling = np.zeros((len(names), len(names)), dtype=np.bool_)
     for cause, effect in config.couplings:
-        if cause not in names or effect not in names:
-            continue
-        coupling[names.index(effect), names.index(cause)] = True
+        if cause in names and effect in names:
+            coupling[names.index(effect), names.index(cause)] = True
     return coupling
 
 
