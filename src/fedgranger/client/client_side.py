@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.kalman import CHUNK_STEPS
-from fedgranger.client.learner import Learner
-from fedgranger.client.learner_choice import make_learner, make_neural_learner
+from fedgranger.client.learner import Learner, NewtonLearner, SgdLearner
+from fedgranger.client.neural_learner import NeuralLearner, network_shape
 from fedgranger.client.noise_limit import noise_share
+from fedgranger.client.nonlinear_states import own_model
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient, identify_client, prepare_client
 from fedgranger.client.present_sensors import FilledRows, fill_rows, sensor_model
@@ -137,13 +138,16 @@ def with_learner(
     prepared = side.for_rounds
     if prepared is None:
         return side
-    if config.solver == "neural":
-        learner, own = make_neural_learner(prepared, side.data, config, start, side.starts)
+    if config.training_solver == "neural":
+        own = own_model(prepared, side.data, side.starts, config)
+        learner = NeuralLearner(own.prepared, config, start, side.starts, own.predict)
         notes = (*side.notes, *own.notes)
         return side._replace(learner=learner, for_rounds=own.prepared, notes=notes)
     if config.client_terms is None:
+        if config.training_solver == "newton":
+            return side._replace(learner=NewtonLearner(prepared, config, message_steps, start))
         window = resolve_window(config, len(side.starts) - 1)
-        return side._replace(learner=make_learner(prepared, config, window, message_steps, start))
+        return side._replace(learner=SgdLearner(prepared, config, window, start))
     if noise is None:
         raise RuntimeError("a private run needs a source of noise")
     learner = PrivateLearner(
@@ -151,6 +155,13 @@ def with_learner(
     )
     prepared = prepared._replace(hello=learner.hello())
     return side._replace(learner=learner, for_rounds=prepared)
+
+
+def start_shape(model: LocalModel, config: RunConfig) -> tuple[int, ...]:
+    """Shape of θ⁰: states by sensors, or the weights of a network as one vector."""
+    if config.training_solver == "neural":
+        return (network_shape(model.num_sensors, model.state_dim, config).num_weights,)
+    return model.augmentation_shape
 
 
 def resolve_window(config: RunConfig, num_pairs: int) -> int:
@@ -161,7 +172,7 @@ def resolve_window(config: RunConfig, num_pairs: int) -> int:
 def _states(data: ClientData, model: LocalModel) -> tuple[np.ndarray, np.ndarray]:
     """All states at once, so that the size of messages cannot change a bit of them."""
     parts = [
-        state_message(data, model, begin, min(begin + CHUNK_STEPS, len(data.values)))
+        state_message(data, model, begin, begin + CHUNK_STEPS)
         for begin in range(0, len(data.values), CHUNK_STEPS)
     ]
     return (

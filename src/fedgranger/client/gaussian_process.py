@@ -33,6 +33,7 @@ from fedgranger.client.transition_models import (
     fit_linear,
     linear_residuals,
     need_library,
+    spread,
 )
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise
@@ -111,9 +112,8 @@ def fit_gaussian_process(pairs: TransitionPairs) -> GaussianProcessTransition:
     need_library("tinygp", "a Gaussian process as transition")
     linear = fit_linear(pairs)
     residuals = linear_residuals(pairs, linear)
-    centre, scale = pairs.before.mean(axis=0), pairs.before.std(axis=0)
-    residual_scale = residuals.std(axis=0)
-    scale, residual_scale = (np.where(s > 0, s, 1.0) for s in (scale, residual_scale))
+    centre, scale = pairs.before.mean(axis=0), spread(pairs.before)
+    residual_scale = spread(residuals)
     places, values = (pairs.before - centre) / scale, residuals / residual_scale
     outputs = tuple(_fit_output(places, column) for column in values.T)
     parts = (jax_array(centre), jax_array(scale), jax_array(residual_scale))

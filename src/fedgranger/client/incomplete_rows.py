@@ -45,9 +45,9 @@ def own_means(client: ClientData) -> tuple[np.ndarray, np.ndarray]:
     return centre, (away**2).sum(axis=0) / count
 
 
-def rows_together(client: ClientData) -> np.ndarray:
+def rows_together(observed: np.ndarray) -> np.ndarray:
     """In how many rows each pair of sensors is there."""
-    return client.observed.astype(np.float64).T @ client.observed
+    return observed.astype(np.float64).T @ observed
 
 
 def row_moments(client: ClientData, centre: np.ndarray, scale: np.ndarray) -> RowMoments:

@@ -192,8 +192,7 @@ def state_moments(data: FilteredData, window: int) -> WindowMoments:
 def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarray) -> FilteredData:
     """Filter a client's data in chunks of bounded size."""
     rows = fill_rows(client, sensor_model(model))
-    there = rows.data.row_observed
-    num_steps = len(client.values)
+    there, num_steps = rows.data.row_observed, len(client.values)
     states = np.empty((num_steps, model.state_dim))
     has_next = np.zeros(num_steps, dtype=np.bool_)
     has_next[:-1] = there[:-1] & there[1:] & ~segment_starts[1:]
@@ -201,16 +200,10 @@ def filter_data(client: ClientData, model: LocalModel, segment_starts: np.ndarra
     advance = _chunk_filter(model, rows)
     last = jax_array(np.zeros(model.state_dim))
     for start in range(0, num_steps, CHUNK_STEPS):
-        stop = min(start + CHUNK_STEPS, num_steps)
-        filtered = advance(
-            last,
-            slice(start, stop),
-            data.scaled(start, stop),
-            jax_array(there[start:stop]),
-            jax_array(segment_starts[start:stop]),
-        )
-        states[start:stop] = np.asarray(filtered)
-        last = jax_array(states[stop - 1])
+        at = slice(start, start + CHUNK_STEPS)
+        flags = jax_array(there[at]), jax_array(segment_starts[at])
+        states[at] = np.asarray(advance(last, at, data.scaled(at.start, at.stop), *flags))
+        last = jax_array(states[at][-1])
     return data
 
 

@@ -32,11 +32,19 @@ class ClientMemory(NamedTuple):
 
 
 class Learner(ABC):
-    """One client's part of a round, which has its time steps in pieces. All methods are pure."""
+    """One client's part of a round, which has its time steps in pieces. All methods are pure.
 
-    def __init__(self, prepared: PreparedClient, start: np.ndarray) -> None:
-        self._prepared, self._start = prepared, start
+    A round is a window of `size` time steps in one piece, unless a learner says otherwise.
+    """
+
+    def __init__(self, prepared: PreparedClient, size: int, start: np.ndarray) -> None:
+        self._prepared, self._size, self._start = prepared, size, start
         self._num_pairs = len(prepared.data.values) - 1
+
+    @property
+    def num_windows(self) -> int:
+        """How many windows of `size` time steps the record has."""
+        return -(-self._num_pairs // self._size)
 
     @property
     def state_dim(self) -> int:
@@ -47,13 +55,14 @@ class Learner(ABC):
         """θ⁰."""
         return ClientMemory(self._start, self._start)
 
-    @abstractmethod
-    def num_pieces(self, round_index: int) -> int:
+    def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
         """Pieces of a round's time steps."""
+        return 1
 
-    @abstractmethod
-    def _span(self, round_index: int, piece: int) -> tuple[int, int]:
+    def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
         """First time step of a piece and the one after its last."""
+        start = (round_index % self.num_windows) * self._size
+        return start, min(start + self._size, self._num_pairs)
 
     def piece_length(self, round_index: int, piece: int) -> int:
         """Time steps of one piece; 0 when there is no such piece."""
@@ -94,9 +103,13 @@ class Learner(ABC):
         """What this θ has seen that the one before had not: whatever is sent later tells of it."""
         return ()
 
-    @abstractmethod
-    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:
-        """Change and size of θy over the pass that has just ended, if one has."""
+    def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:  # noqa: ARG002
+        """Change and size of θy over the pass that has just ended, if one has.
+
+        Step-wise learners report: the server judges exact solves by itself, and neural training has
+        a fixed number of passes, whatever they change.
+        """
+        return None
 
 
 class SgdLearner(Learner):
@@ -105,18 +118,8 @@ class SgdLearner(Learner):
     def __init__(
         self, prepared: PreparedClient, config: RunConfig, window: int, start: np.ndarray
     ) -> None:
-        super().__init__(prepared, start)
-        self._window = window
+        super().__init__(prepared, window, start)
         self._params = augment_params(prepared, config)
-        self._num_rounds = -(-self._num_pairs // window)
-
-    def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
-        """One: the round's window."""
-        return 1
-
-    def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
-        start = (round_index % self._num_rounds) * self._window
-        return start, min(start + self._window, self._num_pairs)
 
     def learn(
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
@@ -127,12 +130,12 @@ class SgdLearner(Learner):
         state = AugmentState(jax_array(memory.augmentation))
         new, _ = _descend(self._params, state, window, ServerMessage(jax_array(gradients[0])))
         theta = np.asarray(new.augmentation)
-        starts_pass = (round_index - 1) % self._num_rounds == 0
+        starts_pass = (round_index - 1) % self.num_windows == 0
         return ClientMemory(theta, memory.augmentation if starts_pass else memory.pass_start)
 
     def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:
         """At the first round of every later pass."""
-        if round_index == 0 or round_index % self._num_rounds:
+        if round_index == 0 or round_index % self.num_windows:
             return None
         theta, moment = memory.augmentation, self._prepared.second_moment[None]
         change = correction_size((theta - memory.pass_start)[None], moment)
@@ -145,8 +148,7 @@ class NewtonLearner(Learner):
     def __init__(
         self, prepared: PreparedClient, config: RunConfig, message_steps: int, start: np.ndarray
     ) -> None:
-        super().__init__(prepared, start)
-        self._size = message_steps
+        super().__init__(prepared, message_steps, start)
         steps, model = prepared.data.steps(0, self._num_pairs), prepared.data.model
         y = steps.measurements
         paired = steps.has_next / max(float(steps.has_next.sum()), 1.0)
@@ -165,10 +167,10 @@ class NewtonLearner(Learner):
 
     def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
         """As many as it takes to send all time steps."""
-        return -(-self._num_pairs // self._size)
+        return self.num_windows
 
-    def _span(self, round_index: int, piece: int) -> tuple[int, int]:  # noqa: ARG002
-        return piece * self._size, min((piece + 1) * self._size, self._num_pairs)
+    def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
+        return super()._span(piece)
 
     def learn(
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]
@@ -180,6 +182,3 @@ class NewtonLearner(Learner):
             y = self._prepared.data.scaled(start, stop)
             feedback += (self._share[start:stop, None] * gradient).T @ y
         return ClientMemory(self._solve(theta, feedback), theta)
-
-    def report(self, memory: ClientMemory, round_index: int) -> None:
-        """The server judges exact solves by itself."""

@@ -27,13 +27,13 @@ import scipy.signal
 import scipy.special
 from scipy.signal.windows import dpss
 
-from fedgranger.client.clock import Clock, clock_of
+from fedgranger.client.clock import Clock
 from fedgranger.periods import CALENDAR, CALENDAR_REPEATS, SHORTEST_STEPS
 
 HARMONICS = 4
 """Of every period, as far as it has so many below half the sampling rate."""
 LEVEL = 1e-3
-"""Chance of finding a period in a client that has none, at most."""
+"""Chance of finding a period in a client that has none, at most: p-values after Bonferroni."""
 BANDWIDTH = 6.0
 """NW of the tapers; there are 2 NW - 1. A period that is there a few times only gets less."""
 LARGEST_BAND = 0.8
@@ -60,14 +60,7 @@ class LineEvidence(NamedTuple):
     fundamental: np.ndarray
 
 
-def find_periods(
-    values: np.ndarray,
-    observed: np.ndarray,
-    time: np.ndarray,
-    *,
-    interval: float | None = None,
-    level: float = LEVEL,
-) -> tuple[float, ...]:
+def find_periods(values: np.ndarray, observed: np.ndarray, clock: Clock) -> tuple[float, ...]:
     """Periods, in steps, that the spectrum of some sensor shows; without any it is empty.
 
     With time stamps only a day and a week are searched for, where the data hold five of them and at
@@ -76,14 +69,12 @@ def find_periods(
     is not found as well.
 
     What is missing is interpolated, and a sensor that is missing more than half of the time is left
-    out. Without an interval (ticks per step) the median step is used. `level` is the largest
-    p-value after Bonferroni's correction.
+    out.
     """
-    clock = clock_of(time, interval)
     if clock.num_steps < LEAST_STEPS:
         return ()
     if not clock.is_stamped:
-        return _search(_on_steps(values, observed, clock, 1), level)
+        return _search(_on_steps(values, observed, clock, 1))
     known = np.array([length / clock.interval for length in CALENDAR.values()])
     known = known[(known >= SHORTEST_STEPS) & (CALENDAR_REPEATS * known <= clock.num_steps)]
     if not len(known):
@@ -97,7 +88,7 @@ def find_periods(
     found = [
         _evidence(series, tested[[k]], filters, len(known)).whole[0] for k in range(len(known))
     ]
-    return tuple(known[np.array(found) <= np.log(level)].tolist())
+    return tuple(known[np.array(found) <= np.log(LEVEL)].tolist())
 
 
 def num_harmonics(steps: float) -> int:
@@ -130,13 +121,13 @@ def _tapers(num_steps: int, bandwidth: float) -> tuple[np.ndarray, np.ndarray]:
     return tapers, tapers.sum(axis=1)
 
 
-def _search(series: np.ndarray, level: float) -> tuple[float, ...]:
+def _search(series: np.ndarray) -> tuple[float, ...]:
     """The strongest period, then the strongest of what is left without it, and so on.
 
     A rough filter, which no line can bend, proposes; one of what is left without the proposal
     decides.
     """
-    n, limit = len(series), np.log(level)
+    n, limit = len(series), np.log(LEVEL)
     periods = np.arange(SHORTEST_STEPS, n // SEARCH_REPEATS + 1, dtype=np.float64)
     found: list[float] = []
     while series.shape[1] and len(periods) and len(found) < MOST_FOUND:

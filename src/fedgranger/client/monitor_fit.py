@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgranger.client.incomplete_rows import own_means
+from fedgranger.client.incomplete_rows import own_means, rows_together
 from fedgranger.client.params import LocalModel
 from fedgranger.client.present_sensors import (
     FilledRows,
@@ -98,8 +98,7 @@ def _error_cov(errors: np.ndarray, observed: np.ndarray) -> np.ndarray:
         return away.T @ away / len(errors)
     count = np.maximum(np.add.reduce(observed, axis=0), 1)
     away = np.where(observed, errors - np.where(observed, errors, 0.0).sum(axis=0) / count, 0.0)
-    both = observed.T.astype(np.float64) @ observed
-    return project(away.T @ away / np.maximum(both, 1.0), 0.0).matrix
+    return project(away.T @ away / np.maximum(rows_together(observed), 1.0), 0.0).matrix
 
 
 def energy_of(

@@ -24,6 +24,7 @@ from fedgranger.client.transition_models import (
     fit_linear,
     linear_residuals,
     need_library,
+    spread,
 )
 from fedgranger.linalg.jax_arrays import jax_array
 
@@ -75,8 +76,8 @@ def fit_network(pairs: TransitionPairs, key: PRNGKeyArray) -> NetworkTransition:
     split = round((1 - HELD_OUT_SHARE) * len(pairs.before))
     first_part = TransitionPairs(pairs.before[:split], pairs.after[:split])
     residuals = linear_residuals(pairs, fit_linear(first_part))
-    centre, scale = first_part.before.mean(axis=0), _spread(first_part.before)
-    residual_scale = _spread(residuals[:split])
+    centre, scale = first_part.before.mean(axis=0), spread(first_part.before)
+    residual_scale = spread(residuals[:split])
     inputs = jax_array((pairs.before - centre) / scale)
     remainders = jax_array(residuals / residual_scale)
     learn, judge = (_Examples(inputs[k], remainders[k]) for k in (slice(split), slice(split, None)))
@@ -88,12 +89,6 @@ def fit_network(pairs: TransitionPairs, key: PRNGKeyArray) -> NetworkTransition:
     linear = fit_linear(TransitionPairs(pairs.before, after))
     parts = (jax_array(centre), jax_array(scale), jax_array(residual_scale))
     return NetworkTransition(linear, network, *parts, is_used)
-
-
-def _spread(values: np.ndarray) -> np.ndarray:
-    """Standard deviations, 1 where nothing varies."""
-    spread = values.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)
 
 
 def _train(learn: _Examples, judge: _Examples, key: PRNGKeyArray) -> tuple[eqx.nn.MLP, bool]:

@@ -54,24 +54,15 @@ class NeuralLearner(Learner):
         starts: np.ndarray,
         predict: Prediction,
     ) -> None:
-        super().__init__(prepared, weights)
+        super().__init__(prepared, config.batch_steps, weights)
         model = prepared.data.model
         self._shape = network_shape(model.num_sensors, model.state_dim, config)
         self._rate, self._starts, self._predict = config.client_learning_rate, starts, predict
-        self._size, self._steps = config.batch_steps, config.sequence_steps
-        self.num_rounds = -(-self._num_pairs // self._size)
+        self._steps = config.sequence_steps
 
     def initial(self) -> ClientMemory:
         """The first weights, without any update."""
         return ClientMemory(pack(untrained(self._start)), np.zeros(0))
-
-    def num_pieces(self, round_index: int) -> int:  # noqa: ARG002
-        """One: the round's window."""
-        return 1
-
-    def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
-        start = (round_index % self.num_rounds) * self._size
-        return start, min(start + self._size, self._num_pairs)
 
     def window(self, round_index: int) -> SequenceWindow:
         """The private inputs of a round; every round of a run has the same shape."""
@@ -116,9 +107,6 @@ class NeuralLearner(Learner):
     def augmentation(self, memory: ClientMemory) -> np.ndarray:
         """The network's weights."""
         return np.asarray(unpack(memory.augmentation).weights)
-
-    def report(self, memory: ClientMemory, round_index: int) -> None:
-        """Neural training has a fixed number of passes, whatever they change."""
 
     def cut(self, values: np.ndarray) -> np.ndarray:
         """A round's time steps cut into sequences."""

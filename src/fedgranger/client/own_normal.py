@@ -169,7 +169,8 @@ def monitor_message(
         DataError: a sensor is absent, or the data were treated in another way.
     """
     seen = _standardised(monitor, treat(monitor, client, starts), starts)
-    surprise = _surprise(monitor, seen)
+    energy = energy_of(seen.z, seen.previous, monitor.regression, monitor.precision, seen.observed)
+    surprise = energy / monitor.usual_energy
     surprise = np.where(seen.follows, np.minimum(surprise, LARGEST_NUMBER), np.nan)
     states = np.where(seen.is_there[:, None], seen.scaled @ monitor.readout.T, 0.0)
     states = np.clip(states, -LARGEST_NUMBER, LARGEST_NUMBER)
@@ -219,11 +220,6 @@ def _standardised(monitor: Monitor, client: ClientData, starts: np.ndarray) -> _
     follows[1:] &= is_there[:-1]
     follows[:1] = False
     return _Seen(scaled, z, np.concatenate([z[:1], z[:-1]]), observed, is_there, follows)
-
-
-def _surprise(monitor: Monitor, seen: _Seen) -> np.ndarray:
-    energy = energy_of(seen.z, seen.previous, monitor.regression, monitor.precision, seen.observed)
-    return energy / monitor.usual_energy
 
 
 def treat(monitor: Monitor, client: ClientData, starts: np.ndarray) -> ClientData:

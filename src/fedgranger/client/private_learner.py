@@ -31,17 +31,15 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.client import augmentation_solver
-from fedgranger.client.kalman import FilteredData, filter_data, steady_gain
+from fedgranger.client.kalman import FilteredData, filter_data, state_moments, steady_gain
 from fedgranger.client.learner import ClientMemory, NewtonLearner
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient
-from fedgranger.client.private_states import moved_steps, state_unit
+from fedgranger.client.private_states import clip_in_units, moved_steps, state_unit
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.psd import symmetrise
-from fedgranger.linalg.spectral import window_moments
 from fedgranger.messages import ClientHello
-from fedgranger.privacy.noise import clip_rows
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered, memoryless
 from fedgranger.privacy.terms import Sizes
@@ -82,12 +80,10 @@ class PrivateLearner(NewtonLearner):
         self._treatment = client.treatment
         observed = prepared.data.is_observed
         z = np.zeros_like(client.values)
-        whole = scipy.linalg.solve_triangular(
-            self._units.sensors, prepared.data.scaled(0, steps)[observed].T, lower=True
-        ).T
-        z[observed], self.num_clipped = clip_rows(whole, self._bound)
+        y = prepared.data.scaled(0, steps)[observed]
+        z[observed], _ = clip_in_units(y, self._units.sensors, self._bound)
         self._z = z
-        self._filtered = self._release_filtered(client, starts)
+        self._sent, self._sent_release = self._release_filtered(client, starts)
         self._solve = self._release_moments(prepared.data, config)
         self._start = start @ self._units.sensors
         self._augmented: tuple[bytes, np.ndarray, Release] | None = None
@@ -99,8 +95,7 @@ class PrivateLearner(NewtonLearner):
 
     def hello(self) -> ClientHello:
         """A_mm, and the gain of the filtered states as they are sent."""
-        states = self._filtered.states[:-1]
-        gain = window_moments(states, np.ones(len(states), dtype=np.bool_), len(states)).gain
+        gain = state_moments(self._sent, self._num_pairs).gain
         return ClientHello(jnp.asarray(self._model.self_transition), jnp.asarray(gain))
 
     def augmentation(self, memory: ClientMemory) -> np.ndarray:
@@ -111,8 +106,10 @@ class PrivateLearner(NewtonLearner):
     def _near(self, neighbours: Neighbours) -> Neighbours:
         return moved_steps(neighbours, self._treatment)
 
-    def _release_filtered(self, client: ClientData, starts: np.ndarray) -> _SentStates:
-        """h_c of the clipped measurements, with noise."""
+    def _release_filtered(
+        self, client: ClientData, starts: np.ndarray
+    ) -> tuple[FilteredData, Release]:
+        """The clipped measurements filtered, and h_c with noise."""
         model, L = self._model, self._units.states
         values = model.centre + model.scale * (self._z @ self._units.sensors.T)
         clipped = replace(client, values=values)
@@ -129,10 +126,9 @@ class PrivateLearner(NewtonLearner):
             return filtered(response, self._bound, self._near(near), data.is_observed, starts)
 
         scale = moved(self._terms.neighbours) / self._sizes.filtered
-        states, name = self._noise.add("filtered", data.filtered_states, scale * L)
-        return _SentStates(
-            states, scale, data, Release("filtered", name, lambda near: moved(near) / scale)
-        )
+        sent, name = self._noise.add("filtered", data.filtered_states, scale * L)
+        release = Release("filtered", name, lambda near: moved(near) / scale)
+        return data._replace(filtered_states=sent), release
 
     def _release_moments(
         self, data: FilteredData, config: RunConfig
@@ -143,11 +139,10 @@ class PrivateLearner(NewtonLearner):
         paired, observed = data.has_next[:-1], data.is_observed[:-1]
         n, m = max(int(paired.sum()), 1), max(int(observed.sum()), 1)
         y = self._z @ self._units.sensors.T
-        v = (y[1:] - self._filtered.states[:-1] @ CA.T) @ CA
+        v = (y[1:] - self._sent.filtered_states[:-1] @ CA.T) @ CA
         V = self._terms.bound(model.state_dim)
         unit = self._units.targets
-        whole = scipy.linalg.solve_triangular(unit, v.T, lower=True).T
-        v, _ = clip_rows(np.where(paired[:, None], whole, 0.0), V)
+        v, _ = clip_in_units(np.where(paired[:, None], v, 0.0), unit, V)
         clean = np.concatenate(
             [
                 (z[paired].T @ z[paired]) / n,
@@ -187,18 +182,18 @@ class PrivateLearner(NewtonLearner):
         rows = slice(*self._span(round_index, piece))
         augmented, _ = self._release_augmented(memory)
         return {
-            "filtered_states": self._filtered.states[:-1][rows],
+            "filtered_states": self._sent.filtered_states[:-1][rows],
             "augmented_states": augmented[rows],
-            "is_observed": self._filtered.data.is_observed[:-1][rows],
+            "is_observed": self._sent.is_observed[:-1][rows],
         }
 
     def hello_releases(self) -> tuple[Release, ...]:
         """The filtered states: their gain leaves before they do."""
-        return (self._filtered.release,)
+        return (self._sent_release,)
 
     def round_releases(self, memory: ClientMemory) -> tuple[Release, ...]:
         """Filtered and augmented states, and the moments that θ was solved from."""
-        return self._filtered.release, self._moments, self._release_augmented(memory)[1]
+        return self._sent_release, self._moments, self._release_augmented(memory)[1]
 
     def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
         """Gradients times measurements, told or not: θ of every later round depends on them."""
@@ -215,7 +210,7 @@ class PrivateLearner(NewtonLearner):
         theta, L = memory.augmentation, self._units.states
         if self._augmented is not None and self._augmented[0] == theta.tobytes():
             return self._augmented[1:]
-        observed = self._filtered.data.is_observed[:-1]
+        observed = self._sent.is_observed[:-1]
         inside = scipy.linalg.solve_triangular(L, theta, lower=True)
         norm = float(np.linalg.norm(inside, 2))
 
@@ -224,7 +219,7 @@ class PrivateLearner(NewtonLearner):
 
         scale = moved(self._terms.neighbours) / self._sizes.augmented
         noisy, name = self._noise.add("augmented", self._z[:-1][observed] @ theta.T, scale * L)
-        out = self._filtered.states[:-1].copy()
+        out = self._sent.filtered_states[:-1].copy()
         out[observed] += noisy
         size = self._sizes.augmented
         run = memoryless(1.0, self._near(self._terms.neighbours), self._num_pairs)
@@ -248,15 +243,6 @@ class PrivateLearner(NewtonLearner):
         noisy, _ = self._noise.add(f"feedback {round_index}", clean, scale)
         theta = memory.augmentation
         return ClientMemory(self._solve(theta, noisy), theta)
-
-
-class _SentStates(NamedTuple):
-    """Filtered states as sent, the deviation of their noise, and what they were made of."""
-
-    states: np.ndarray
-    scale: float
-    data: FilteredData
-    release: Release
 
 
 def model_units(data: FilteredData, client: ClientData) -> Units:

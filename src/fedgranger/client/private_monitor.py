@@ -25,13 +25,12 @@ import scipy.linalg
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.monitor_fit import MARGIN
 from fedgranger.client.own_normal import OwnNormal, monitor_message
-from fedgranger.client.private_states import moved_steps
+from fedgranger.client.private_states import clip_in_units, moved_steps
 from fedgranger.data.treatment import Treatment
 from fedgranger.errors import DataError
 from fedgranger.linalg.smoothing import MEMORY, smooth
 from fedgranger.messages import MonitorMessage
 from fedgranger.privacy.accounting import composed
-from fedgranger.privacy.noise import clip_rows
 from fedgranger.privacy.release import SecretNoise
 from fedgranger.privacy.sensitivity import Neighbours, memoryless
 from fedgranger.privacy.terms import PrivacyTerms
@@ -97,8 +96,7 @@ def protect_report(
     """A report with noise; `identity` names what is normal, by which the steps were judged."""
     states, observed = np.asarray(message.states), np.asarray(message.is_observed)
     surprise = np.minimum(np.asarray(message.surprise), LARGEST_SURPRISE)
-    inside = scipy.linalg.solve_triangular(noise.unit, states.T, lower=True).T
-    clipped, _ = clip_rows(inside, noise.bound)
+    clipped, _ = clip_in_units(states, noise.unit, noise.bound)
     clean = np.column_stack([clipped @ noise.unit.T, np.nan_to_num(surprise)])
     scale = np.asarray(
         scipy.linalg.block_diag(noise.state_scale * noise.unit, noise.surprise_scale)

@@ -73,8 +73,7 @@ def protect_states(
     """Clip a client's least-squares states and add noise of the size that the run asks for."""
     steps, bound = len(states), terms.bound(model.state_dim)
     unit = state_unit(states[observed], model)
-    whole = scipy.linalg.solve_triangular(unit, states[observed].T, lower=True).T
-    clipped, num_clipped = clip_rows(whole, bound)
+    clipped, num_clipped = clip_in_units(states[observed], unit, bound)
 
     def moved(neighbours: Neighbours) -> float:
         return memoryless(bound, moved_steps(neighbours, treatment), steps)
@@ -101,6 +100,11 @@ def protect_states(
         bound,
         scale,
     )
+
+
+def clip_in_units(rows: np.ndarray, unit: np.ndarray, bound: float) -> tuple[np.ndarray, int]:
+    """L⁻¹ of every row, shortened to the bound where it is longer, and how many were."""
+    return clip_rows(scipy.linalg.solve_triangular(unit, rows.T, lower=True).T, bound)
 
 
 def state_unit(states: np.ndarray, model: LocalModel) -> np.ndarray:

@@ -25,6 +25,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
+from fedgranger.text import enumerated
 
 CHUNK_STEPS = 65_536
 SWEEPS = 50
@@ -96,8 +97,8 @@ def season_note(season: Season) -> str:
 
 
 def _in_steps(season: Season) -> str:
-    *others, last = (f"{length / season.interval:.6g}" for length in season.lengths)
-    return f"{', '.join(others)} and {last} steps" if others else f"{last} steps"
+    lengths = [f"{length / season.interval:.6g}" for length in season.lengths]
+    return f"{enumerated(lengths)} steps"
 
 
 def fit_season(
@@ -216,7 +217,7 @@ def take_out(
     """
     clock = clock_of(time, interval)
     if config.period == "auto":
-        steps = find_periods(client.values, client.observed, time, interval=interval)
+        steps = find_periods(client.values, client.observed, clock)
         lengths = tuple(clock.interval * step for step in steps)
         lengths = tuple(float(round(n)) for n in lengths) if clock.is_stamped else lengths
     elif isinstance(config.period, tuple):

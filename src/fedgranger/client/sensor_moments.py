@@ -81,7 +81,7 @@ def _from_incomplete(client: ClientData, *, standardise: bool) -> MeasurementMom
     low = np.min(np.where(client.observed, client.values, np.inf), axis=0)
     scale = np.sqrt(squares) if standardise else np.ones(client.num_sensors)
     _check_spread(client, low < high, squares, np.where(low < high, scale, 1.0))
-    counts, needed = rows_together(client), client.num_sensors + 2
+    counts, needed = rows_together(client.observed), client.num_sensors + 2
     if counts.min() < needed:
         one, other = np.unravel_index(int(np.argmin(counts)), counts.shape)
         raise DataError(

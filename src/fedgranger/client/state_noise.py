@@ -14,8 +14,7 @@ import scipy.linalg
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.linalg.psd import symmetrise
-from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.psd import symmetrise, triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 from fedgranger.messages import StateHello, StateMessage
 

@@ -80,6 +80,7 @@ def fit_transition(
     Raises:
         ConfigError: no such kind, no key for a network, or its library is not installed.
         DataError: fewer than five usable pairs per coefficient.
+        ModelError: states that are not finite.
     """
     if kind not in TRANSITIONS:
         raise ConfigError(f"unknown transition '{kind}'; choose one of {', '.join(TRANSITIONS)}")
@@ -109,7 +110,8 @@ def transition_pairs(
     """Collect consecutive observed steps of one segment.
 
     Raises:
-        DataError: too few of them, or numbers that are not finite.
+        DataError: too few of them.
+        ModelError: numbers that are not finite.
     """
     follows = observed[:-1] & observed[1:] & ~starts[1:]
     pairs = TransitionPairs(states[:-1][follows], targets[1:][follows])
@@ -137,6 +139,12 @@ def fit_linear(pairs: TransitionPairs) -> LinearTransition:
 def linear_residuals(pairs: TransitionPairs, linear: LinearTransition) -> np.ndarray:
     """What a linear fit leaves of its targets."""
     return pairs.after - pairs.before @ np.asarray(linear.matrix).T - np.asarray(linear.offset)
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Standard deviations, 1 where nothing varies."""
+    found = values.std(axis=0)
+    return np.where(found > 0, found, 1.0)
 
 
 def need_library(name: str, purpose: str) -> None:

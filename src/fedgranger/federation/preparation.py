@@ -10,8 +10,7 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
-from fedgranger.client.learner_choice import start_shape
+from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.states import StateChunk, StateSource
-from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.psd import triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps
 
 DEPENDENT = 1e-9

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, large_zeros
-from fedgranger.linalg.triangle import triangle
+from fedgranger.linalg.psd import triangle
 from fedgranger.linalg.unbroken_steps import rows_at, span, unbroken_steps
 
 BOUND = 0.99

@@ -85,16 +85,12 @@ def order_for(num_steps: int | float, dim: int) -> int:
 
 
 def noise_floor(
-    moments: LagMoments,
-    error_cov: np.ndarray,
-    added_cov: np.ndarray | None = None,
-    seed: int = 0,
+    moments: LagMoments, error_cov: np.ndarray, added_cov: np.ndarray | None = None
 ) -> NoiseFloor:
     """Estimate the share and decide whether sampling error explains it.
 
     Free of the coordinates of the series. Moments that are not regular (a series without
-    innovation) allow no E. `added_cov` is N, None: nothing was added. `seed` is that of the draws;
-    the same data give the same answer.
+    innovation) allow no E. `added_cov` is N, None: nothing was added.
 
     Example:
         >>> white = LagMoments(np.eye(1), np.zeros((1, 1)), np.eye(1), 500)
@@ -111,7 +107,7 @@ def noise_floor(
     of_total = plain_share(scaled, total)
     if of_total >= 1:
         return NoiseFloor(1.0, 1.0, 1.0)
-    bound = _bound(scaled, total, of_total, np.random.default_rng(seed))
+    bound = _bound(scaled, total, of_total)
     largest = max(of_total if N is None else _share_beside(scaled, E, N), SMALLEST_SHARE)
     return NoiseFloor(1.0 if of_total >= bound else largest, largest, bound)
 
@@ -177,12 +173,11 @@ def _spectrum(moments: LagMoments) -> np.ndarray:
     return inverse @ V @ np.conj(np.swapaxes(inverse, 1, 2))
 
 
-def _bound(
-    moments: LagMoments, error_cov: np.ndarray, share: float, rng: np.random.Generator
-) -> float:
+def _bound(moments: LagMoments, error_cov: np.ndarray, share: float) -> float:
     """Where ĉ of series that do hold all of E ends: mean minus three deviations, in logarithms.
 
-    From the first draws alone where the `share` found is clearly above it.
+    From the first draws alone where the `share` found is clearly above it. The seed is fixed: the
+    same data give the same answer.
     """
     dim = len(moments.after)
     lags = moments.before.shape[0] // dim
@@ -192,6 +187,7 @@ def _bound(
     half = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     ordinates = max(1, min(MOST_PER_CELL, round(moments.num_windows / (2 * NUM_FREQUENCIES))))
     phases = np.exp(1j * np.outer(np.arange(lags + 1), FREQUENCIES)) / NUM_FREQUENCIES
+    rng = np.random.default_rng(0)
     logs: list[float] = []
     for _ in range(NUM_DRAWS):
         waves = half @ _wishart_root(dim, ordinates, rng)

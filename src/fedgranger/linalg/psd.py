@@ -1,4 +1,4 @@
-"""Symmetric positive semidefinite matrices, without hidden repairs."""
+"""Symmetric positive semidefinite matrices, without hidden repairs, and the triangle of a QR."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def symmetrise(matrix: np.ndarray) -> np.ndarray:
     return 0.5 * (matrix + matrix.T)
 
 
-def is_positive_definite(matrix: np.ndarray, tolerance: float = RANK_TOLERANCE) -> bool:
-    """Whether the smallest eigenvalue exceeds `tolerance` times the largest."""
+def is_positive_definite(matrix: np.ndarray) -> bool:
+    """Whether the smallest eigenvalue exceeds `RANK_TOLERANCE` times the largest."""
     values = np.linalg.eigvalsh(symmetrise(matrix))
-    return bool(values[0] > tolerance * max(values[-1], 0.0) and values[-1] > 0.0)
+    return bool(values[0] > RANK_TOLERANCE * max(values[-1], 0.0) and values[-1] > 0.0)
 
 
 def project(matrix: np.ndarray, floor: float) -> Projection:
@@ -51,3 +51,12 @@ def largest_pencil_eigenvalue(numerator: np.ndarray, denominator: np.ndarray) ->
         return 0.0
     whiten = vectors[:, keep] / np.sqrt(values[keep])
     return float(scipy.linalg.eigvalsh(symmetrise(whiten.T @ numerator @ whiten))[-1])
+
+
+def triangle(rows: np.ndarray) -> np.ndarray:
+    """R of X = QR, at most square: the factor of XᵀX.
+
+    R has all that least squares on X's columns need, and stacked on further rows, that of all.
+    """
+    # "raw" gives R as it is; "r" would first fill up rows of zeros
+    return np.asarray(scipy.linalg.qr(rows, mode="raw", check_finite=False)[-1])

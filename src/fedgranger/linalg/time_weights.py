@@ -69,52 +69,9 @@ class Weighting(NamedTuple):
         return np.minimum(phase, self.span - phase) <= self.span / PHASES
 
 
-class TrackedMoments(NamedTuple):
-    """Mean and second moment (not centred) at every step."""
-
-    mean: Float[np.ndarray, "time n"]
-    second: Float[np.ndarray, "time n n"]
-
-
 def forgetting_factor(half_life: float | int) -> float:
     """The paper's λ of `ewma` with this half-life in steps."""
     return float(-np.expm1(-np.log(2.0) / half_life))
-
-
-def effective_number(weights: Float[np.ndarray, " time"]) -> float:
-    """(Σw)²/Σw²: how many equally weighted steps have as much information."""
-    square = float((weights**2).sum())
-    return float(weights.sum()) ** 2 / square if square else 0.0
-
-
-def weighted_moments(
-    values: Float[np.ndarray, "time n"], weights: Float[np.ndarray, " time"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
-    """Mean and second moment with the weights of one target time."""
-    share = weights / weights.sum()
-    return share @ values, (share[:, None] * values).T @ values
-
-
-def tracked_moments(
-    values: Float[np.ndarray, "time n"],
-    weighting: Weighting,
-    initial: tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]] | None = None,
-) -> TrackedMoments:
-    """Mean and second moment at every step from the steps up to it, in one pass over the data.
-
-    Equal to `weighted_moments` with the weights of every target; `tracked_means` explains `initial`
-    moments.
-
-    Example:
-        >>> x = np.array([[1.0], [3.0]])
-        >>> tracked_moments(x, Weighting("window", 1)).second.ravel().tolist()
-        [1.0, 9.0]
-    """
-    T, n = values.shape
-    products = (values[:, :, None] * values[:, None, :]).reshape(T, n * n)
-    start = None if initial is None else np.concatenate([initial[0], initial[1].reshape(-1)])
-    both = tracked_means(np.concatenate([values, products], axis=1), weighting, start)
-    return TrackedMoments(both[:, :n], both[:, n:].reshape(T, n, n))
 
 
 def tracked_means(
@@ -127,6 +84,11 @@ def tracked_means(
     With an `initial` mean the time before the record counts too, as if it had been there all
     along: `ewma` is then the paper's own recursion from it, and with a span that tends to infinity
     (λ → 0) both `ewma` and `window` stay there. The other kinds do without.
+
+    Example:
+        >>> x = np.array([[1.0], [3.0]])
+        >>> tracked_means(x, Weighting("window", 1)).ravel().tolist()
+        [1.0, 3.0]
     """
     T, rows = len(values), np.concatenate([np.ones((len(values), 1)), values], axis=1)
     before = None if initial is None else np.concatenate([[1.0], initial])

@@ -221,9 +221,8 @@ def _client(client: ClientData, regular: RegularPanel) -> ClientCheck:
     any_sample = np.logical_or.reduce(client.observed, axis=1)
     ends = np.flatnonzero(np.concatenate([[True], usable, [True]]))
     lacking = zip(client.sensors, (~client.observed).sum(axis=0).tolist(), strict=True)
-    steps = find_periods(
-        client.values, client.observed, regular.panel.time, interval=regular.interval
-    )
+    clock = clock_of(regular.panel.time, regular.interval)
+    steps = find_periods(client.values, client.observed, clock)
     return ClientCheck(
         client.name,
         client.sensors,

@@ -22,8 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger._version import __version__
-from fedgranger.client.client_side import ClientSide, set_up_client, with_learner
-from fedgranger.client.learner_choice import start_shape
+from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation

@@ -26,7 +26,7 @@ from jax import lax
 from jaxtyping import Array
 
 from fedgranger.client import neural_augment
-from fedgranger.client.learner_choice import start_shape
+from fedgranger.client.client_side import start_shape
 from fedgranger.client.neural_augment import Prediction, SequenceWindow
 from fedgranger.client.neural_learner import NeuralLearner, network_shape
 from fedgranger.client.nonlinear_states import OwnModel, own_model
@@ -38,7 +38,8 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.recurrent import NetworkShape, Trained, untrained
 from fedgranger.runtime.setup import set_up
 from fedgranger.server import neural_rows
-from fedgranger.server.neural_rows import NeuralParams, SequenceMessages, stack_sequences
+from fedgranger.server.granger import stack_states
+from fedgranger.server.neural_rows import NeuralParams, SequenceMessages
 from fedgranger.server.neural_trainer import (
     first_weights,
     row_params,
@@ -122,7 +123,7 @@ def _jacobians(
     """J of all members over one round: (member, client, sequence, step, p, client * p)."""
 
     def of_member(weights: Array, messages: SequenceMessages, is_start: Array) -> Array:
-        stacked = stack_sequences(messages.filtered_states)
+        stacked = stack_states(messages.filtered_states)
         return neural_rows.jacobians(shapes.row, params, weights, stacked, is_start)
 
     return jax.vmap(of_member)(states.rows.weights, inputs.messages, inputs.is_start)
@@ -203,7 +204,7 @@ def _member_inputs(
         prepared = own.prepared._replace(data=own.filter(noisy))
         learners.append(NeuralLearner(prepared, config, np.zeros(0), starts, own.predict))
     rounds = []
-    for k in range(learners[0].num_rounds):
+    for k in range(learners[0].num_windows):
         windows = tuple(learner.window(k) for learner in learners)
         spans = [learner.filtered(k) for learner in learners]
         states, flags = [h for h, _ in spans], [flag for _, flag in spans]

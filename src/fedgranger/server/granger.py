@@ -76,8 +76,8 @@ def answer(
 
 
 def stack_states(
-    states: Float[Array, "client window state_dim"],
-) -> Float[Array, "window total_dim"]:
+    states: Float[Array, "client *steps state_dim"],
+) -> Float[Array, "*steps total_dim"]:
     """Concatenate the clients' states per time step."""
-    num_clients, window, state_dim = states.shape
-    return states.transpose(1, 0, 2).reshape(window, num_clients * state_dim)
+    num_clients, *steps, state_dim = states.shape
+    return jnp.moveaxis(states, 0, -2).reshape(*steps, num_clients * state_dim)

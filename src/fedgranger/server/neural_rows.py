@@ -41,6 +41,7 @@ from fedgranger.recurrent import (
     read_step,
     update,
 )
+from fedgranger.server.granger import stack_states
 
 
 class NeuralParams(eqx.Module):
@@ -127,20 +128,12 @@ def answer(
     is_start: Bool[Array, "sequence step"],
 ) -> tuple[Trained, Float[Array, "client sequence step state_dim"], Float[Array, " client"]]:
     """Update every row and answer every client (leading client axis everywhere)."""
-    states = stack_sequences(messages.filtered_states)
+    states = stack_states(messages.filtered_states)
 
     def one(params: NeuralParams, trained: Trained, message: SequenceMessages) -> tuple:
         return step(shape, learning_rate, params, trained, message, states, is_start)
 
     return jax.vmap(one)(params, trained, messages)
-
-
-def stack_sequences(
-    states: Float[Array, "client sequence step state_dim"],
-) -> Float[Array, "sequence step total_dim"]:
-    """Concatenate the clients' states per time step."""
-    M, S, L, p = states.shape
-    return states.transpose(1, 2, 0, 3).reshape(S, L, M * p)
 
 
 def jacobians(

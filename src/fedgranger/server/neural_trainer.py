@@ -14,16 +14,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from fedgranger import priors
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pack_square, pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.recurrent import NetworkShape, Trained, cut, joined, pack, unpack, untrained
 from fedgranger.server import neural_rows
+from fedgranger.server.granger import stack_states
 from fedgranger.server.jacobian_trace import JacobianTrace
-from fedgranger.server.neural_rows import NeuralParams, SequenceMessages, stack_sequences
+from fedgranger.server.neural_rows import NeuralParams, SequenceMessages
 from fedgranger.server.round_messages import RoundMessages, Rows
-from fedgranger.server.row_setup import ServerStepSize, couplings
+from fedgranger.server.row_setup import ServerStepSize, couplings, draw_prior
 
 _answer = eqx.filter_jit(neural_rows.answer)
 _jacobians = eqx.filter_jit(neural_rows.jacobians)
@@ -37,19 +37,7 @@ def row_shape(dims: tuple[int, ...], config: RunConfig) -> NetworkShape:
 
 def first_weights(names: tuple[str, ...], shape: NetworkShape, config: RunConfig) -> np.ndarray:
     """Draw every row's first weights from the prior of Â⁰, with the run's seed."""
-    key = jax.random.key(config.seed)
-    rows = [
-        priors.draw(
-            priors.named_key(key, "granger", "network", name),
-            (shape.num_weights,),
-            family=config.prior,
-            df=config.prior_df,
-            location=config.granger_prior_location,
-            scale=config.granger_prior_scale,
-        )
-        for name in names
-    ]
-    return np.stack([np.asarray(row) for row in rows])
+    return np.stack([draw_prior((shape.num_weights,), config, "network", name) for name in names])
 
 
 def row_params(rows: Rows, config: RunConfig) -> NeuralParams:
@@ -128,10 +116,10 @@ class NeuralTrainer:
         window, is_start = self._window(round_index, messages)
         trained, rate = Trained(*map(jax_array, self._trained)), self._config.server_learning_rate
         found, replies, losses = _answer(self._shape, rate, self._params, trained, window, is_start)
+        self.losses = np.asarray(losses)
         if is_reading:
             self._read(round_index, window, is_start)
-        self.losses = np.asarray(losses)
-        if not is_reading:
+        else:
             self._trained = Trained(*(np.asarray(part) for part in found))  # type: ignore[arg-type]
         if round_index >= self.most_rounds - 1:
             return None
@@ -149,7 +137,7 @@ class NeuralTrainer:
 
     def _read(self, round_index: int, window: SequenceMessages, is_start: jax.Array) -> None:
         """Add the Jacobians of a round to the trace."""
-        states = stack_sequences(window.filtered_states)
+        states = stack_states(window.filtered_states)
         weights = jax_array(self._trained.weights)
         found = np.asarray(_jacobians(self._shape, self._params, weights, states, is_start))
         steps, L = self.spans(round_index)[0], self._config.sequence_steps

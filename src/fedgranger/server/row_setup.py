@@ -33,9 +33,8 @@ def couplings(names: Sequence[str], config: RunConfig) -> np.ndarray:
         return ~np.eye(len(names), dtype=np.bool_)
     coupling = np.zeros((len(names), len(names)), dtype=np.bool_)
     for cause, effect in config.couplings:
-        if cause not in names or effect not in names:
-            continue
-        coupling[names.index(effect), names.index(cause)] = True
+        if cause in names and effect in names:
+            coupling[names.index(effect), names.index(cause)] = True
     return coupling
 
 
@@ -77,24 +76,28 @@ def server_params(
     )
 
 
+def draw_prior(shape: tuple[int, ...], config: RunConfig, *names: str) -> np.ndarray:
+    """Draw from the prior of Â⁰ with the run's seed, for what has these names."""
+    return np.asarray(
+        priors.draw(
+            priors.named_key(jax.random.key(config.seed), "granger", *names),
+            shape,
+            family=config.prior,
+            df=config.prior_df,
+            location=config.granger_prior_location,
+            scale=config.granger_prior_scale,
+        )
+    )
+
+
 def initial_rows(
     names: Sequence[str], state_dims: Sequence[int], coupling: np.ndarray, config: RunConfig
 ) -> np.ndarray:
     """Draw Â⁰ from its prior, (row, p, client * p); absent couplings start, and stay, at zero."""
-    key, p = jax.random.key(config.seed), max(state_dims)
-    rows = []
+    p, rows = max(state_dims), []
     for effect, effect_dim in zip(names, state_dims, strict=True):
         blocks = [
-            np.asarray(
-                priors.draw(
-                    priors.named_key(key, "granger", effect, cause),
-                    (effect_dim, cause_dim),
-                    family=config.prior,
-                    df=config.prior_df,
-                    location=config.granger_prior_location,
-                    scale=config.granger_prior_scale,
-                )
-            )
+            draw_prior((effect_dim, cause_dim), config, effect, cause)
             for cause, cause_dim in zip(names, state_dims, strict=True)
         ]
         rows.append(pad_stack(blocks, (p, p)).transpose(1, 0, 2).reshape(p, -1))

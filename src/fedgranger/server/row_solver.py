@@ -30,12 +30,10 @@ class NewtonRow(NamedTuple):
 
     Attributes:
         causes: (time, q) states the row listens to, weighted by their share; 0 unobserved.
-        columns: their positions among all clients' states.
         factor: Cholesky factor of E[ggᵀ] + λ_A.
     """
 
     causes: np.ndarray
-    columns: np.ndarray
     factor: tuple[np.ndarray, bool]
 
 
@@ -55,7 +53,7 @@ def prepare(
     moment = (share[:, None] * g).T @ g + ridge * np.eye(len(columns))
     if ridge == 0.0:  # directions that the causes do not have stay at zero
         moment += 1e-14 * np.trace(moment) * np.eye(len(columns))
-    return NewtonRow(share[:, None] * g, columns, scipy.linalg.cho_factor(moment))
+    return NewtonRow(share[:, None] * g, scipy.linalg.cho_factor(moment))
 
 
 def solve(row: NewtonRow, correction: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from fedgranger.client.kalman import filter_data
 from fedgranger.client.model_selection import select_state_dim
 from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
 from fedgranger.errors import ModelError
+from tests.slow_sensors import first_only, make
 
 A = np.array([[0.9, 0.2], [0.0, 0.5]])
 EIGENVALUES = np.array([0.9, 0.5])
@@ -26,19 +26,6 @@ def simulate_states(rng, transition, num_steps, num_replicas):
         if t >= 0:
             states[:, t] = h
     return states
-
-
-def make(values, observed=None):
-    if observed is None:
-        observed = np.ones(values.shape, dtype=np.bool_)
-    sensors = tuple(f"s{j + 1}" for j in range(values.shape[1]))
-    return ClientData("pump", sensors, np.where(observed, values, 0.0), observed)
-
-
-def first_only(length):
-    starts = np.zeros(length, dtype=np.bool_)
-    starts[0] = True
-    return starts
 
 
 @pytest.fixture(scope="module")
@@ -225,14 +212,14 @@ def test_state_coordinates_of_ppca_have_unit_covariance(states):
 
 def test_state_dim_beyond_sensors_names_the_client():
     y = np.random.default_rng(14).standard_normal((50, 4))
-    with pytest.raises(ModelError, match=r"client 'pump': state_dim is 9 for 4 sensors"):
+    with pytest.raises(ModelError, match=r"client 'boiler': state_dim is 9 for 4 sensors"):
         identify(make(y), first_only(50), state_dim=9)
 
 
 def test_factor_with_two_sensors():
     y = np.random.default_rng(15).standard_normal((50, 2))
     with pytest.raises(
-        ModelError, match=r"client 'pump': factor analysis is not identified from 2"
+        ModelError, match=r"client 'boiler': factor analysis is not identified from 2"
     ):
         identify(make(y), first_only(50), method="factor")
     moments = measurement_moments(make(y), first_only(50), standardise=True)

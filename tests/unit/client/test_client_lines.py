@@ -7,6 +7,7 @@ import scipy.stats
 
 import fedgranger as fg
 from fedgranger.client import lines
+from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods, line_log_p, num_harmonics
 
 COUNT = int(2 * lines.BANDWIDTH) - 1
@@ -26,7 +27,7 @@ def stamps(length, step=HOUR):
 def find(values, time=None, observed=None):
     time = np.arange(len(values)) if time is None else time
     observed = np.ones(values.shape, dtype=np.bool_) if observed is None else observed
-    return find_periods(values, observed, time)
+    return find_periods(values, observed, clock_of(time))
 
 
 def test_line_p_vs_f_distribution():

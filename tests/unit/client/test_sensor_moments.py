@@ -5,22 +5,8 @@ import pytest
 
 from fedgranger.client import sensor_moments
 from fedgranger.client.sensor_moments import measurement_moments
-from fedgranger.data.panel import ClientData
 from fedgranger.errors import DataError
-
-
-def make(values, observed=None):
-    values = np.asarray(values, dtype=np.float64)
-    if observed is None:
-        observed = np.ones(values.shape, dtype=np.bool_)
-    sensors = tuple(f"s{j + 1}" for j in range(values.shape[1]))
-    return ClientData("pump", sensors, np.where(observed, values, 0.0), observed)
-
-
-def first_only(length):
-    starts = np.zeros(length, dtype=np.bool_)
-    starts[0] = True
-    return starts
+from tests.slow_sensors import first_only, make
 
 
 def ar_data(seed, length=211, d=3):
@@ -99,14 +85,14 @@ def test_values_behind_a_missing_sample_do_not_matter():
 def test_too_few_complete_rows():
     observed = np.ones((20, 3), dtype=np.bool_)
     observed[4:] = False
-    with pytest.raises(DataError, match=r"'pump': 4 complete rows for 3 sensors; at least 5"):
+    with pytest.raises(DataError, match=r"'boiler': 4 complete rows for 3 sensors; at least 5"):
         measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
 
 
 def test_sensors_that_are_rarely_there_together():
     observed = np.ones((20, 3), dtype=np.bool_)
     observed[4:, 1] = False
-    words = r"'pump': sensors 's1' and 's2' are there together in 4 rows; at least 5 are needed"
+    words = r"'boiler': sensors 's1' and 's2' are there together in 4 rows; at least 5 are needed"
     with pytest.raises(DataError, match=words):
         measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
 
@@ -135,7 +121,7 @@ def test_fewest_complete_rows_that_work():
 def test_too_few_pairs():
     observed = np.ones((20, 3), dtype=np.bool_)
     observed[1::2] = False
-    with pytest.raises(DataError, match=r"'pump': only 0 pairs of consecutive complete rows"):
+    with pytest.raises(DataError, match=r"'boiler': only 0 pairs of consecutive complete rows"):
         measurement_moments(make(ar_data(0, 20), observed), first_only(20), standardise=True)
 
 
@@ -148,5 +134,5 @@ def test_constant_sensor_is_named(monkeypatch, standardise, value):
     observed = np.ones(values.shape, dtype=np.bool_)
     values[3, 1], observed[3] = 77.0, False  # varies only in a row that is missing
     monkeypatch.setattr(sensor_moments, "CHUNK_STEPS", 100)
-    with pytest.raises(DataError, match=r"client 'pump': sensor 's2' is constant"):
+    with pytest.raises(DataError, match=r"client 'boiler': sensor 's2' is constant"):
         measurement_moments(make(values, observed), first_only(211), standardise=standardise)

@@ -7,7 +7,7 @@ import pytest
 from fedgranger.config import RunConfig
 from fedgranger.recurrent import NetworkShape, Trained, read_sequences, untrained
 from fedgranger.server import neural_rows
-from fedgranger.server.granger import ServerParams, ServerState
+from fedgranger.server.granger import ServerParams, ServerState, stack_states
 from fedgranger.server.granger import step as linear_step
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.server.neural_rows import NeuralParams, SequenceMessages
@@ -43,7 +43,7 @@ def row(params, weights, messages, m):
 
 def test_loss_by_hand(world):
     params, weights, messages, is_start = world
-    states = neural_rows.stack_sequences(messages.filtered_states)
+    states = stack_states(messages.filtered_states)
     for m in range(M):
         own, w, message = row(params, weights, messages, m)
         found = neural_rows.row_loss(
@@ -75,14 +75,14 @@ def test_reply_is_the_linear_methods_with_the_same_prediction(world):
         sent = ClientMessage(
             flat(message.filtered_states), flat(message.augmented_states), flat(message.is_observed)
         )
-        states = flat(neural_rows.stack_sequences(messages.filtered_states))
+        states = flat(stack_states(messages.filtered_states))
         _, expected, _ = linear_step(constants, ServerState(jnp.zeros((p, M * p))), sent, states)
         np.testing.assert_allclose(flat(replies[m]), expected.gradients, atol=1e-12)
 
 
 def test_reply_and_update_vs_finite_differences(world):
     params, weights, messages, is_start = world
-    states = neural_rows.stack_sequences(messages.filtered_states)
+    states = stack_states(messages.filtered_states)
     trained = Trained(*map(jnp.array, untrained(weights)))
     after, replies, _ = neural_rows.answer(SHAPE, 0.01, params, trained, messages, is_start)
     own, w, message = row(params, weights, messages, 1)
@@ -110,7 +110,7 @@ def test_reply_and_update_vs_finite_differences(world):
 
 def test_jacobian_vs_finite_differences(world):
     params, weights, messages, is_start = world
-    states = np.asarray(neural_rows.stack_sequences(messages.filtered_states))
+    states = np.asarray(stack_states(messages.filtered_states))
     found = np.asarray(
         neural_rows.jacobians(SHAPE, params, jnp.array(weights), jnp.array(states), is_start)
     )
