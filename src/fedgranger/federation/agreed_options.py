@@ -110,15 +110,11 @@ class FederationOptions(ExchangeOptions):
 
     def for_client(self, name: str) -> ClientOptions:
         """What one client is told: nothing that matters to the server or to others only."""
-        config = self.config
-        values = {key: getattr(config, key) for key in STATE_OPTIONS}
-        values |= {"state_dim": config.state_dim_of(name), "test": config.test, "solver": "none"}
-        if config.solver != "none":
-            values |= {key: getattr(config, key) for key in round_options(config.solver)}
-            values["solver"] = config.training_solver  # the client does not know all options
-        if config.client_terms is not None:
-            values |= {key: getattr(config, key) for key in PRIVACY_OPTIONS}
-        return ClientOptions(RunConfig(**values), self.message_steps)
+        config, whole = self.config, ClientOptions(self.config, self.message_steps)
+        values = whole.states | whole.rounds | whole.noise
+        values |= {"state_dim": config.state_dim_of(name), "test": config.test}
+        values["solver"] = config.training_solver  # the client does not know all options
+        return replace(whole, config=RunConfig(**values))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> FederationOptions:

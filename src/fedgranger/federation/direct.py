@@ -66,12 +66,10 @@ class LocalClient:
         if kind == "upload":
             return answers.states(self.prepared, int(values["piece"]), len(self.prepared.states))
         if kind == "translate":
-            return self._translate(Packet(kind, "", self.name, values, arrays))
+            side = read_side(Packet(kind, "", self.name, values, arrays))
+            shown = sensors_behind(self.prepared, side)
+            return answers.sensors(shown, self.prepared.model.state_dim)
         return answers.DONE
-
-    def _translate(self, packet: Packet) -> Answer:
-        shown = sensors_behind(self.prepared, read_side(packet))
-        return answers.sensors(shown, self.prepared.model.state_dim)
 
     def _step(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Answer:
         learner, round_index = self.prepared.learner, int(values["round"])
@@ -97,8 +95,9 @@ def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> 
         found: dict[str, Packet] = {}
         try:
             for name, values in request.values.items():
-                answer = clients[name].answer(request.kind, values, request.arrays.get(name, {}))
-                found[name] = Packet(answer[0], "", name, answer[1], answer[2])
+                arrays = request.arrays.get(name, {})
+                kind, *fields = clients[name].answer(request.kind, values, arrays)
+                found[name] = Packet(kind, "", name, *fields)
             request = protocol.send(found)
         except UnstableRecursionError as error:
             request = protocol.throw(error)  # training failed; the tests go on
