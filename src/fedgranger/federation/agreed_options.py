@@ -36,6 +36,8 @@ NETWORK_OPTIONS = (
 """What its network depends on; told with solver = "neural" only."""
 PRIVACY_OPTIONS = tuple(PrivacyOptions.names())
 """What its noise depends on."""
+SCORER_NAMES = ("unexplained", "surprise", "deviation", "paper")
+"""Those of `rca.scorers.SCORERS`, which needs numerical libraries."""
 
 
 def round_options(solver: object) -> tuple[str, ...]:
@@ -51,6 +53,11 @@ def check_run_name(name: object) -> str:
             "beginning with a letter or digit"
         )
     return name
+
+
+def is_client_name(name: object) -> bool:
+    """Whether another party's text can be the name of a client."""
+    return isinstance(name, str) and CLIENT_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +89,18 @@ class ExchangeOptions(WaitingOptions):
 
     subject = "messages"
     message_steps: int = whole(50_000, "largest number of time steps in one message", least=1)
+
+
+@dataclass(frozen=True)
+class WatchOptions(Options):
+    """How new data are watched, in one process and between parties."""
+
+    subject = "watch"
+    scorer: str = choice(
+        "unexplained", SCORER_NAMES, f"how clients are ranked: {', '.join(SCORER_NAMES)}"
+    )
+    steps: int = whole(50, "time steps that arrive at a time", least=1, word="batch")
+    calm_steps: int = whole(50, "calm steps that end an alarm", least=1)
 
 
 @dataclass(frozen=True)

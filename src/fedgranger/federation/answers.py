@@ -34,17 +34,17 @@ def time_range(kind: str, axis: TimeRange, clock: float, epoch: int, **own: Any)
 
 def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
-    return _told("hello", prepared.hello)
+    return _fields_of("hello", prepared.hello)
 
 
 def model(prepared: ClientSide) -> Answer:
     """What FedGC's rounds need to know of a client before the first."""
     if prepared.for_rounds is None:
         raise RuntimeError("the run has no rounds of FedGC")
-    return _told("model", prepared.for_rounds.hello)
+    return _fields_of("model", prepared.for_rounds.hello)
 
 
-def _told(kind: str, message: StateHello | ClientHello) -> Answer:
+def _fields_of(kind: str, message: StateHello | ClientHello) -> Answer:
     """Every field that `CONTENTS` lists for this kind, in its type."""
     content = CONTENTS[kind]
     values = {name: of(getattr(message, name)) for name, of in content.values.items()}

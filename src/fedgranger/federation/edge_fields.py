@@ -13,7 +13,7 @@ from unicodedata import category
 
 import numpy as np
 
-from fedgranger.federation.agreed_options import CLIENT_NAME
+from fedgranger.federation.agreed_options import is_client_name
 from fedgranger.federation.codec import MessageError, Packet, demand
 from fedgranger.messages import (
     LARGEST_NUMBER,
@@ -200,7 +200,7 @@ def _check_shown(text: Any) -> None:
 def _check_other(row: Any) -> None:
     demand(isinstance(row, list) and len(row) == 4, NO_EDGE)
     client, share, gained, sensor = row
-    demand(isinstance(client, str) and CLIENT_NAME.fullmatch(client) is not None, NO_EDGE)
+    demand(is_client_name(client), NO_EDGE)
     demand(_is_share(share) and (gained is None or _is_share(gained)), NO_EDGE)
     if sensor is not None:
         _check_sensor(sensor)

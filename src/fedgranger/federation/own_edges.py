@@ -42,7 +42,7 @@ OwnEdges = dict[str, dict[str, Any]]
 """By "cause -> effect": the response, the sensors that are known, and a sentence."""
 
 
-def tell_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet: Packet) -> Answer:
+def answer_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet: Packet) -> Answer:
     """See a client's own edges in its sensors, and tell of these what its policy lets it."""
     config = ClientOptions.from_text(followed.options).config
     if config.test == "none" or followed.grid is None:

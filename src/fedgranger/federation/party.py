@@ -28,7 +28,7 @@ from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.edge_fields import read_sensors
 from fedgranger.federation.followed_run import FollowedRun, load_run
-from fedgranger.federation.own_edges import OwnEdges, kept_edges, shared_names, tell_edges
+from fedgranger.federation.own_edges import OwnEdges, answer_edges, kept_edges, shared_names
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import BudgetError, period_of
@@ -140,7 +140,7 @@ class Party:
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
         if packet.kind == "translate":
-            return tell_edges(self._site, self._followed, prepared, packet)
+            return answer_edges(self._site, self._followed, prepared, packet)
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":

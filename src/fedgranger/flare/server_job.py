@@ -13,14 +13,13 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError, RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.validation import check_answer, check_sender
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.session import OUTCOME, PROGRESS

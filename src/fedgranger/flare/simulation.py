@@ -24,9 +24,8 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare
 from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
