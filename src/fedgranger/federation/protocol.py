@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
@@ -253,12 +252,5 @@ def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]
 def _edges_text(inference: EdgeInference | None) -> str:
     if inference is None:
         return "[]"
-    columns = [
-        inference.edges[name].astype(object).tolist()
-        for name in ("cause", "effect", "p_value", "strength", "is_edge")
-    ]
-    rows = [
-        [None if pd.isna(value) else value for value in row]  # not tested
-        for row in zip(*columns, strict=True)
-    ]
-    return json.dumps(rows, allow_nan=False)
+    pairs = inference.edges[["cause", "effect", "p_value", "strength", "is_edge"]].astype(object)
+    return json.dumps(pairs.where(pairs.notna(), None).to_numpy().tolist(), allow_nan=False)

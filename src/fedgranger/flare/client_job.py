@@ -38,6 +38,7 @@ from fedgranger.flare.settings import (
 
 SERVER = "server"
 """What FLARE calls the server's job object."""
+NOT_THE_SERVER = "only the server may call a client"
 
 
 class FlareClient:
@@ -52,14 +53,14 @@ class FlareClient:
     def ping(self) -> str:
         """Say that the process is there."""
         if not _is_server("ping", b""):
-            raise PermissionError("only the server may call a client")
+            raise PermissionError(NOT_THE_SERVER)
         return "here"
 
     @collab.publish
     def handle(self, payload: bytes) -> bytes:
         """Answer a request of the server; a repeated one waits for the first."""
         if not _is_server("handle", payload):
-            return _cannot(payload, "invalid", "only the server may call a client")
+            return _cannot(payload, "invalid", NOT_THE_SERVER)
         with self._lock, jax.enable_x64(True):
             try:
                 if self._party is None and not self._problem:
@@ -127,11 +128,9 @@ def _is_server(method: str, payload: bytes) -> bool:
     if caller == SERVER:
         return True
     size = len(payload) if isinstance(payload, bytes) else 0
-    reason = "only the server may call a client"
+    facts = {"caller": str(caller), "method": method, "size": size, "reason": NOT_THE_SERVER}
     with contextlib.suppress(OSError):
-        audit_log(_kit()).add(
-            "refused", caller=str(caller), method=method, size=size, reason=reason
-        )
+        audit_log(_kit()).add("refused", **facts)
     site_log(state_folder(_kit()), f"'{str(caller)[:100]}' called {method}; only the server may")
     return False
 

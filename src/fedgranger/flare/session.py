@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.errors import RunError
-from fedgranger.flare.identity import admin_name, role_of
+from fedgranger.flare.identity import ADMIN_NAME, role_of
 from fedgranger.flare.job_files import job_settings, write_job
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Federation:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         with contextlib.redirect_stdout(io.StringIO()):
-            return new_secure_session(admin_name(), str(self._kit), timeout=LOGIN_SECONDS)
+            return new_secure_session(ADMIN_NAME, str(self._kit), timeout=LOGIN_SECONDS)
 
     def close(self) -> None:
         """End the session; an open one keeps the process alive."""
