@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -25,6 +24,7 @@ from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.own_data import read_series
+from fedgranger.flare.processes import try_lock
 from fedgranger.flare.settings import (
     add_alarm,
     audit_log,
@@ -77,9 +77,7 @@ class FlareClient:
         """Hold the site's records until this object or its process ends: one run at a time."""
         path = state_folder(_kit()) / f"{collab.site_name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             os.close(descriptor)
             return False
         weakref.finalize(self, os.close, descriptor)

@@ -12,14 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgranger.errors import RunError
+from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.identity import ADMIN_NAME, role_of
 from fedgranger.flare.job_files import job_settings, write_job
-
-if TYPE_CHECKING:
-    from fedgranger.federation.agreed_options import FederationOptions
 
 POLL_SECONDS = 0.5
 LOGIN_SECONDS = 10.0
