@@ -91,9 +91,9 @@ class ServerResult(NamedTuple):
     data_hashes: dict[str, str]
     notes: list[str]
     periods: dict[str, list[int]]
-    reference: Reference | None = None
-    normal: dict[str, Any] = {}  # noqa: RUF012  never changed
-    privacy: PrivacyFacts | None = None
+    reference: Reference | None
+    normal: dict[str, Any]
+    privacy: PrivacyFacts | None
 
 
 Tested = tuple[EdgeInference | None, dict[str, Any]]
