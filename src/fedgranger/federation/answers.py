@@ -13,13 +13,7 @@ from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.federation.edge_fields import sensor_fields
 from fedgranger.federation.time_fields import axis_fields
-from fedgranger.messages import (
-    CONTENTS,
-    ClientHello,
-    MonitorMessage,
-    ShownSensor,
-    StateHello,
-)
+from fedgranger.messages import CONTENTS, ClientHello, MonitorMessage, ShownSensor, StateHello
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""

@@ -15,13 +15,7 @@ import numpy as np
 
 from fedgranger.federation.agreed_options import is_client_name
 from fedgranger.federation.codec import MessageError, Packet, demand
-from fedgranger.messages import (
-    LARGEST_NUMBER,
-    SHOWN_SENSORS,
-    EdgeMessage,
-    Sensor,
-    ShownSensor,
-)
+from fedgranger.messages import LARGEST_NUMBER, SHOWN_SENSORS, EdgeMessage, Sensor, ShownSensor
 
 LONGEST_NAME = 200
 LARGEST_SCALE = 1e30

@@ -44,8 +44,6 @@ from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 from fedgranger.privacy.release import Release
 
-Edges = list[TestedPair]
-
 
 class Party:
     """State machine of one client.
@@ -62,7 +60,7 @@ class Party:
         prepare: Preparation,
         *,
         audit: Callable[..., None] = lambda *_, **__: None,
-        on_finish: Callable[[Edges, OwnEdges], None] = lambda *_: None,
+        on_finish: Callable[[list[TestedPair], OwnEdges], None] = lambda *_: None,
         watcher: Watcher | None = None,
     ) -> None:
         self.name = series.client.name
@@ -246,7 +244,7 @@ class Party:
             raise RefusalError("invalid", f"there is no piece {piece}")
         return answers.states(prepared, piece, options.message_steps)
 
-    def _finish(self, edges: Edges) -> Answer:
+    def _finish(self, edges: list[TestedPair]) -> Answer:
         """Keep what is normal, for a watch over new data; then tell the site the edges."""
         run = self._followed.run
         if self._followed.grid is not None:

@@ -14,12 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.federation.edge_fields import (
-    OtherSide,
-    SideOfEdges,
-    read_sensors,
-    side_fields,
-)
+from fedgranger.federation.edge_fields import OtherSide, SideOfEdges, read_sensors, side_fields
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.inference.edge_response import EdgeSide, band
 from fedgranger.inference.edge_tables import EdgeInference

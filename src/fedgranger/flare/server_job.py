@@ -38,17 +38,17 @@ class FlareServer:
     def run(self) -> str:
         """Drive one run to its end; a lost client ends the job so that it is submitted again."""
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
-        workspace = collab.workspace
-        job = collab.fl_ctx.get_job_id()
+        workspace, job = collab.workspace, collab.fl_ctx.get_job_id()
+        kit = Path(workspace.get_root_dir())
         options = FederationOptions.from_mapping(given["options"])
         clients = tuple(given["clients"])
         plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
         folder = Path(workspace.get_run_dir(job)) / "fedgranger"
         folder.mkdir(parents=True, exist_ok=True)
-        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
+        store = Store(DiskFiles(state_folder(kit) / plan.run))
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
         lines: list[str] = []
-        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
+        kept = kept_result(kit, plan.run)
 
         def log(sentence: str) -> None:
             lines.append(sentence)
