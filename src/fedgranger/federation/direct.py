@@ -95,9 +95,8 @@ def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> 
         found: dict[str, Packet] = {}
         try:
             for name, values in request.values.items():
-                arrays = request.arrays.get(name, {})
-                kind, *fields = clients[name].answer(request.kind, values, arrays)
-                found[name] = Packet(kind, "", name, *fields)
+                answer = clients[name].answer(request.kind, values, request.arrays.get(name, {}))
+                found[name] = Packet(answer[0], "", name, answer[1], answer[2])
             request = protocol.send(found)
         except UnstableRecursionError as error:
             request = protocol.throw(error)  # training failed; the tests go on
