@@ -133,10 +133,7 @@ def sensor_fields(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Values and arrays of `sensors`; None: nothing is told of that edge."""
     texts = [None if one is None else (one.sensor, one.behind) for one in shown]
-    rows = np.zeros((len(shown), dim))
-    for k, one in enumerate(shown):
-        if one is not None:
-            rows[k] = one.row
+    rows = np.stack([np.zeros(dim) if one is None else one.row for one in shown])
     return {"sensors": json.dumps(texts, allow_nan=False)}, {"rows": rows}
 
 

@@ -152,11 +152,11 @@ def _touch(one: Entry, other: Entry, near: Neighbours) -> bool:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    texts = {name: str(getattr(entry, name)) for name in ("first", "last", "interval", "size")}
+    texts = {name: str(getattr(entry, name)) for name in (*Period._fields, "size")}
     return {**entry._asdict(), **texts}
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    times = {name: Fraction(row[name]) for name in ("first", "last", "interval")}
+    times = {name: Fraction(row[name]) for name in Period._fields}
     kind, steps = row["neighbours"]
     return Entry(**{**row, **times, "size": float(row["size"]), "neighbours": (kind, steps)})
