@@ -20,7 +20,7 @@ import numpy as np
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import step_lengths
-from fedgranger.data.time_axis import TimeGrid, agree, grid_time
+from fedgranger.data.time_axis import TimeGrid, grid_time
 from fedgranger.errors import InferenceError
 from fedgranger.federation.agreed_options import FederationOptions, check_run_name
 from fedgranger.federation.exchanges import (
@@ -32,7 +32,7 @@ from fedgranger.federation.exchanges import (
 )
 from fedgranger.federation.privacy_facts import clipping_warnings, privacy_facts
 from fedgranger.federation.store import Store
-from fedgranger.federation.time_fields import check_clocks, read_time_range
+from fedgranger.federation.time_fields import agreed_start
 from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Training, train
 from fedgranger.federation.translation import translate
 from fedgranger.inference.edge_tables import EdgeInference
@@ -134,8 +134,7 @@ def server_protocol(
     ranges = yield Request(
         "offer", {name: {"nonce": plan.nonce, "options": asked[name]} for name in names}
     )
-    check_clocks(ranges, plan.options, clock())
-    grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
+    grid, epoch = agreed_start(ranges, plan.options, clock())
     config.check_steps(grid.num_steps)
     hashes = {name: str(ranges[name].values["data"]) for name in names}
     notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
@@ -143,7 +142,6 @@ def server_protocol(
     record = RoundRecord(store, key, hooks.on_round)
     resumed = record.load(ranges)
     start = 0 if resumed is None else int(resumed[0]["round"])
-    epoch = 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
     log(f"{grid.num_steps} common time steps; " + ("starting" if start == 0 else f"round {start}"))
     hellos = yield request_on_grid(names, "begin", grid, {"epoch": epoch, "round": start})
     dims = {name: len(hellos[name].arrays["error_cov"]) for name in names}
