@@ -10,8 +10,7 @@ import typer
 from fedgranger.cli.app import app
 from fedgranger.cli.options import FitOptions
 from fedgranger.data.simulation_options import SimulationOptions
-from fedgranger.federation.agreed_options import ExchangeOptions
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.agreed_options import ExchangeOptions, WatchOptions
 
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Command line

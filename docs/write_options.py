@@ -7,8 +7,7 @@ from fedgranger.cli.options import FitOptions
 from fedgranger.config import RunConfig
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.simulation_options import SimulationOptions
-from fedgranger.federation.agreed_options import ExchangeOptions
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.agreed_options import ExchangeOptions, WatchOptions
 from fedgranger.option_fields import option_of
 
 PAGE = Path(__file__).with_name("options.md")

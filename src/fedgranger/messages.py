@@ -84,15 +84,7 @@ class Content(NamedTuple):
 
 
 _TIME_AXIS = {"time_kind": str, "first": str, "interval": str}
-_OWN_TIME = {
-    "time_kind": str,
-    "first": str,
-    "last": str,
-    "interval": str,
-    "clock": float,
-    "version": str,
-    "epoch": int,
-}
+_OWN_TIME = {**_TIME_AXIS, "last": str, "clock": float, "version": str, "epoch": int}
 CONTENTS: Mapping[str, Content] = {
     "offer": Content({"nonce": str, "options": str}),
     "range": Content({**_OWN_TIME, "rounds": str, "data": str}, {"stretches": ("i8", 2)}),
@@ -117,22 +109,13 @@ CONTENTS: Mapping[str, Content] = {
     ),
     "message": Content(
         {"round": int, "piece": int, "has_report": bool, "change": float, "size": float},
-        {
-            "filtered_states": ("f8", 2),
-            "augmented_states": ("f8", 2),
-            "is_observed": ("u1", 1),
-        },
+        {"filtered_states": ("f8", 2), "augmented_states": ("f8", 2), "is_observed": ("u1", 1)},
     ),
     "upload": Content({"epoch": int, "piece": int}),
     "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
     "translate": Content(
         {"epoch": int, "side": str, "edges": str, "blocks": int, "confidence": float},
-        {
-            "cov": ("f8", 2),
-            "directions": ("f8", 2),
-            "courses": ("f8", 3),
-            "course_covs": ("f8", 4),
-        },
+        {"cov": ("f8", 2), "directions": ("f8", 2), "courses": ("f8", 3), "course_covs": ("f8", 4)},
     ),
     "sensors": Content({"sensors": str}, {"rows": ("f8", 2)}),
     "finish": Content({"epoch": int, "edges": str}),

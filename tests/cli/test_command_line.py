@@ -23,7 +23,7 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.tables import edge_table
 from fedgranger.data import reading_progress, text_tables
 from fedgranger.export.formats import FORMATS as WRITERS
-from fedgranger.federation.watch_options import SCORER_NAMES
+from fedgranger.federation.agreed_options import SCORER_NAMES
 from fedgranger.rca import SCORERS
 
 LONG = ("Dampferzeugung_1", "Kühlturm_Nord_üä")

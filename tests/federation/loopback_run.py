@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
@@ -12,7 +12,6 @@ from fedgranger.federation.preparation import seeded_preparation
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.questions import Site
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import watch_protocol
 from tests.federation.loopback import LoopbackEngine

@@ -15,7 +15,7 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Coordinator, drive
 from fedgranger.federation.party import Party
@@ -25,7 +25,6 @@ from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import Store
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import watch_protocol

@@ -17,7 +17,7 @@ from nvflare.private.admin_defs import Message
 
 from fedgranger.flare import guarded
 from fedgranger.flare.components import OnlyRuns
-from fedgranger.flare.identity import admin_name
+from fedgranger.flare.identity import ADMIN_NAME
 from tests.federation.jobs import JOB, OTHER_JOB, packed
 
 ADMIN = "_admin_0a1b2c3d-1111-4222-8333-0123456789ab"
@@ -109,7 +109,7 @@ def test_only_the_admin_has_a_name_of_the_admin(door):
     for common_name in ("tank", "", None, "N/A"):
         with pytest.raises(CommError):
             connect(door, ADMIN, common_name)
-    connect(door, ADMIN, admin_name())
+    connect(door, ADMIN, ADMIN_NAME)
     assert {facts["reason"] for _, facts in door[1]} == {"only the admin has such a name"}
 
 

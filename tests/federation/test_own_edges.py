@@ -322,9 +322,9 @@ def test_a_site_that_does_not_share_answers_the_same_whatever_is_asked(seed, sid
 
 def test_numbers_that_fail_with_some_sensors_only_do_not_show_in_the_answer(monkeypatch):
     """An altered server could learn the sensors' weights by what is refused."""
-    from fedgranger.federation import party
+    from fedgranger.federation import own_edges
 
-    monkeypatch.setattr(party, "sensors_behind", lambda *_: [1.0][7])
+    monkeypatch.setattr(own_edges, "sensors_behind", lambda *_: [1.0][7])
     server = Attacker(SitePolicy())
     server.offer(options())
     server.begin(1)

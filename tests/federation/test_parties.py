@@ -5,9 +5,10 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.coordinator import drive
+from fedgranger.federation.coordinator import PAUSE_SECONDS, drive
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
+from fedgranger.federation.requests import refuse
 from fedgranger.federation.store import DiskFiles, Store
 from tests.configs import formula_config
 from tests.federation.loopback import LoopbackEngine
@@ -337,6 +338,20 @@ def test_or_the_run_finishes_without_it(panel, tmp_path):
     assert found.clients == ("client1", "client2")
     alone = Federation(panel.select(["client1", "client2"]), tmp_path / "two", config).run()
     np.testing.assert_array_equal(found.training.granger, alone.training.granger)
+
+
+def test_another_refusal_does_not_end_the_pause_that_a_full_disk_needs(panel, tmp_path):
+    refusals, pauses = {"client1": "disk", "client2": "invalid"}, []
+
+    def wrap(name, handle):
+        def call(payload):
+            code = refusals.pop(name, "")
+            return refuse(payload, "run", name, code, "not now") if code else handle(payload)
+
+        return call
+
+    Federation(panel, tmp_path, ROUNDS, wrap).run(pause=pauses.append)
+    assert pauses == [PAUSE_SECONDS]
 
 
 def test_clocks_must_agree(panel, tmp_path):

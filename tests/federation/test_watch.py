@@ -14,11 +14,11 @@ from fedgranger.data.panel_files import read_client, read_panel
 from fedgranger.data.reading_options import ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries, on_grid
 from fedgranger.federation import watch_session
+from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import load_normal
 from fedgranger.messages import state_bytes
 from fedgranger.rca import gather

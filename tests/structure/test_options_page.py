@@ -16,7 +16,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.simulation_options import SimulationOptions
 from fedgranger.edge_test_kinds import EDGE_TESTS
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.fit_keywords import FitKeywords
 from fedgranger.option_fields import option_of
 

@@ -14,7 +14,7 @@ from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.errors import ConfigError
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.option_fields import check_choice
 
 SHOWN_SUSPECTS = 5

@@ -22,7 +22,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
 from fedgranger.errors import DataError
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
 from fedgranger.rca.alarms import Alarm

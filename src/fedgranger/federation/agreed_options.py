@@ -36,6 +36,8 @@ NETWORK_OPTIONS = (
 """What its network depends on; told with solver = "neural" only."""
 PRIVACY_OPTIONS = tuple(PrivacyOptions.names())
 """What its noise depends on."""
+SCORER_NAMES = ("unexplained", "surprise", "deviation", "paper")
+"""Those of `rca.scorers.SCORERS`, which needs numerical libraries."""
 
 
 def round_options(solver: object) -> tuple[str, ...]:
@@ -51,6 +53,11 @@ def check_run_name(name: object) -> str:
             "beginning with a letter or digit"
         )
     return name
+
+
+def is_client_name(name: object) -> bool:
+    """Whether another party's text can be the name of a client."""
+    return isinstance(name, str) and CLIENT_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,18 @@ class ExchangeOptions(WaitingOptions):
 
 
 @dataclass(frozen=True)
+class WatchOptions(Options):
+    """How new data are watched, in one process and between parties."""
+
+    subject = "watch"
+    scorer: str = choice(
+        "unexplained", SCORER_NAMES, f"how clients are ranked: {', '.join(SCORER_NAMES)}"
+    )
+    steps: int = whole(50, "time steps that arrive at a time", least=1, word="batch")
+    calm_steps: int = whole(50, "calm steps that end an alarm", least=1)
+
+
+@dataclass(frozen=True)
 class FederationOptions(ExchangeOptions):
     """Options of a federated run.
 
@@ -110,15 +129,11 @@ class FederationOptions(ExchangeOptions):
 
     def for_client(self, name: str) -> ClientOptions:
         """What one client is told: nothing that matters to the server or to others only."""
-        config = self.config
-        values = {key: getattr(config, key) for key in STATE_OPTIONS}
-        values |= {"state_dim": config.state_dim_of(name), "test": config.test, "solver": "none"}
-        if config.solver != "none":
-            values |= {key: getattr(config, key) for key in round_options(config.solver)}
-            values["solver"] = config.training_solver  # the client does not know all options
-        if config.client_terms is not None:
-            values |= {key: getattr(config, key) for key in PRIVACY_OPTIONS}
-        return ClientOptions(RunConfig(**values), self.message_steps)
+        config, whole = self.config, ClientOptions(self.config, self.message_steps)
+        values = whole.states | whole.rounds | whole.noise
+        values |= {"state_dim": config.state_dim_of(name), "test": config.test}
+        values["solver"] = config.training_solver  # the client does not know all options
+        return replace(whole, config=RunConfig(**values))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> FederationOptions:

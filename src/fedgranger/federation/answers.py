@@ -13,7 +13,7 @@ from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.federation.edge_fields import sensor_fields
 from fedgranger.federation.time_fields import axis_fields
-from fedgranger.messages import MonitorMessage, ShownSensor
+from fedgranger.messages import CONTENTS, ClientHello, MonitorMessage, ShownSensor, StateHello
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
@@ -28,31 +28,21 @@ def time_range(kind: str, axis: TimeRange, clock: float, epoch: int, **own: Any)
 
 def hello(prepared: ClientSide) -> Answer:
     """What the tests need to know of a client's states."""
-    sent = prepared.hello
-    values = {
-        "own_lags": int(sent.own_lags),
-        "is_declared": bool(sent.is_declared),
-        "noise_share": float(sent.noise_share),
-        "clipped_share": float(sent.clipped_share),
-    }
-    arrays = {
-        "error_cov": np.asarray(sent.error_cov),
-        "periods": np.asarray(sent.periods),
-        "added_cov": np.asarray(sent.added_cov),
-    }
-    return "hello", values, arrays
+    return _fields_of("hello", prepared.hello)
 
 
 def model(prepared: ClientSide) -> Answer:
     """What FedGC's rounds need to know of a client before the first."""
     if prepared.for_rounds is None:
         raise RuntimeError("the run has no rounds of FedGC")
-    found = prepared.for_rounds.hello
-    arrays = {
-        "self_transition": np.asarray(found.self_transition),
-        "state_gain": np.asarray(found.state_gain),
-    }
-    return "model", {}, arrays
+    return _fields_of("model", prepared.for_rounds.hello)
+
+
+def _fields_of(kind: str, message: StateHello | ClientHello) -> Answer:
+    """Every field that `CONTENTS` lists for this kind, in its type."""
+    content = CONTENTS[kind]
+    values = {name: of(getattr(message, name)) for name, of in content.values.items()}
+    return kind, values, {name: np.asarray(getattr(message, name)) for name in content.arrays}
 
 
 def round_message(

@@ -35,6 +35,12 @@ class MessageError(FedGrangerError):
     """An incoming message is not valid."""
 
 
+def demand(holds: bool, sentence: str) -> None:
+    """Refuse a message of which something does not hold."""
+    if not holds:
+        raise MessageError(sentence)
+
+
 class Packet(NamedTuple):
     """One message of a run, to or from a client.
 

@@ -182,7 +182,7 @@ class Coordinator:
         self._log(f"client '{client}' cannot answer: {sentence[:300]}")
         if code in ("unavailable", "unknown"):
             self._restart()
-        self.should_pause = code == "disk"
+        self.should_pause |= code == "disk"
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""

@@ -66,12 +66,10 @@ class LocalClient:
         if kind == "upload":
             return answers.states(self.prepared, int(values["piece"]), len(self.prepared.states))
         if kind == "translate":
-            return self._translate(Packet(kind, "", self.name, values, arrays))
+            side = read_side(Packet(kind, "", self.name, values, arrays))
+            shown = sensors_behind(self.prepared, side)
+            return answers.sensors(shown, self.prepared.model.state_dim)
         return answers.DONE
-
-    def _translate(self, packet: Packet) -> Answer:
-        shown = sensors_behind(self.prepared, read_side(packet))
-        return answers.sensors(shown, self.prepared.model.state_dim)
 
     def _step(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Answer:
         learner, round_index = self.prepared.learner, int(values["round"])

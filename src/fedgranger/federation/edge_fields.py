@@ -13,15 +13,9 @@ from unicodedata import category
 
 import numpy as np
 
-from fedgranger.federation.agreed_options import CLIENT_NAME
-from fedgranger.federation.codec import MessageError, Packet
-from fedgranger.messages import (
-    LARGEST_NUMBER,
-    SHOWN_SENSORS,
-    EdgeMessage,
-    Sensor,
-    ShownSensor,
-)
+from fedgranger.federation.agreed_options import is_client_name
+from fedgranger.federation.codec import MessageError, Packet, demand
+from fedgranger.messages import LARGEST_NUMBER, SHOWN_SENSORS, EdgeMessage, Sensor, ShownSensor
 
 LONGEST_NAME = 200
 LARGEST_SCALE = 1e30
@@ -102,18 +96,18 @@ def check_side(packet: Packet, client: str, dim: int) -> None:
         MessageError: it is not.
     """
     values, arrays = packet.values, packet.arrays
-    _demand(values["side"] in ("cause", "effect"), "it asks for a side that no edge has")
-    _demand(2 <= int(values["blocks"]) <= MOST_BLOCKS, "its number of blocks is out of range")
-    _demand(0 < float(values["confidence"]) < 1, "its confidence is not between 0 and 1")
+    demand(values["side"] in ("cause", "effect"), "it asks for a side that no edge has")
+    demand(2 <= int(values["blocks"]) <= MOST_BLOCKS, "its number of blocks is out of range")
+    demand(0 < float(values["confidence"]) < 1, "its confidence is not between 0 and 1")
     rows = _read_list(values["edges"], "its edges cannot be read")
-    _demand(1 <= len(rows) <= MOST_EDGES, "its number of edges is out of range")
+    demand(1 <= len(rows) <= MOST_EDGES, "its number of edges is out of range")
     for row in rows:
         _check_other(row)
     names = {row[0] for row in rows}
     is_plain = len(names) == len(rows) and client not in names
-    _demand(is_plain, "it names an edge twice, or to itself")
+    demand(is_plain, "it names an edge twice, or to itself")
     count, steps = len(rows), arrays["courses"].shape[1]
-    _demand(1 <= steps <= MOST_STEPS, "its courses are too long")
+    demand(1 <= steps <= MOST_STEPS, "its courses are too long")
     for name, shape in (
         ("cov", (dim, dim)),
         ("directions", (count, dim)),
@@ -121,10 +115,10 @@ def check_side(packet: Packet, client: str, dim: int) -> None:
         ("course_covs", (count, steps, dim, dim)),
     ):
         found = arrays[name].shape
-        _demand(found == shape, f"its {name} have shape {found}, not {shape}")
+        demand(found == shape, f"its {name} have shape {found}, not {shape}")
     cov = arrays["cov"]
     is_cov = float(np.abs(cov).max()) >= SMALLEST_VARIANCE and is_covariance(cov)
-    _demand(is_cov, "its covariance of states cannot be one")
+    demand(is_cov, "its covariance of states cannot be one")
 
 
 def is_covariance(cov: np.ndarray) -> bool:
@@ -139,10 +133,7 @@ def sensor_fields(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Values and arrays of `sensors`; None: nothing is told of that edge."""
     texts = [None if one is None else (one.sensor, one.behind) for one in shown]
-    rows = np.zeros((len(shown), dim))
-    for k, one in enumerate(shown):
-        if one is not None:
-            rows[k] = one.row
+    rows = np.stack([np.zeros(dim) if one is None else one.row for one in shown])
     return {"sensors": json.dumps(texts, allow_nan=False)}, {"rows": rows}
 
 
@@ -169,10 +160,10 @@ def check_sensors(packet: Packet, count: int, dim: int) -> None:
     """
     texts = _read_list(packet.values["sensors"], "its sensors cannot be read")
     rows = packet.arrays["rows"]
-    _demand(len(texts) == count, f"it names sensors of {len(texts)} edges, not {count}")
-    _demand(rows.shape == (count, dim), f"its rows have shape {rows.shape}, not {(count, dim)}")
+    demand(len(texts) == count, f"it names sensors of {len(texts)} edges, not {count}")
+    demand(rows.shape == (count, dim), f"its rows have shape {rows.shape}, not {(count, dim)}")
     for text, row in zip(texts, rows, strict=True):
-        _demand(text is not None or not row.any(), "it tells of a sensor without a name")
+        demand(text is not None or not row.any(), "it tells of a sensor without a name")
         if text is not None:
             _check_shown(text)
 
@@ -188,29 +179,29 @@ def is_showable(shown: ShownSensor) -> bool:
 
 
 def _check_shown(text: Any) -> None:
-    _demand(isinstance(text, list) and len(text) == 2 and isinstance(text[1], list), NO_SENSOR)
+    demand(isinstance(text, list) and len(text) == 2 and isinstance(text[1], list), NO_SENSOR)
     sensor, behind = text
     _check_sensor(sensor)
-    _demand(len(behind) <= SHOWN_SENSORS, NO_SENSOR)
+    demand(len(behind) <= SHOWN_SENSORS, NO_SENSOR)
     for one in behind:
-        _demand(isinstance(one, list) and len(one) == 2 and _is_name(one[0]), NO_SENSOR)
-        _demand(_is_number(one[1]) and abs(one[1]) <= 1.001, NO_SENSOR)
+        demand(isinstance(one, list) and len(one) == 2 and _is_name(one[0]), NO_SENSOR)
+        demand(_is_number(one[1]) and abs(one[1]) <= 1.001, NO_SENSOR)
 
 
 def _check_other(row: Any) -> None:
-    _demand(isinstance(row, list) and len(row) == 4, NO_EDGE)
+    demand(isinstance(row, list) and len(row) == 4, NO_EDGE)
     client, share, gained, sensor = row
-    _demand(isinstance(client, str) and CLIENT_NAME.fullmatch(client) is not None, NO_EDGE)
-    _demand(_is_share(share) and (gained is None or _is_share(gained)), NO_EDGE)
+    demand(is_client_name(client), NO_EDGE)
+    demand(_is_share(share) and (gained is None or _is_share(gained)), NO_EDGE)
     if sensor is not None:
         _check_sensor(sensor)
 
 
 def _check_sensor(found: Any) -> None:
-    _demand(isinstance(found, list) and len(found) == 3, NO_SENSOR)
+    demand(isinstance(found, list) and len(found) == 3, NO_SENSOR)
     name, is_change, scale = found
-    _demand(_is_name(name) and type(is_change) is bool and _is_number(scale), NO_SENSOR)
-    _demand(1 / LARGEST_SCALE <= scale <= LARGEST_SCALE, NO_SENSOR)
+    demand(_is_name(name) and type(is_change) is bool and _is_number(scale), NO_SENSOR)
+    demand(1 / LARGEST_SCALE <= scale <= LARGEST_SCALE, NO_SENSOR)
 
 
 def _is_name(name: Any) -> bool:
@@ -238,8 +229,3 @@ def _read_list(text: Any, sentence: str) -> list[Any]:
     if not isinstance(found, list):
         raise MessageError(sentence)
     return found
-
-
-def _demand(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise MessageError(sentence)

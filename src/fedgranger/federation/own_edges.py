@@ -13,14 +13,22 @@ from typing import Any
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.edge_sensors import shown_sensors
 from fedgranger.config import RunConfig
+from fedgranger.data.time_axis import period_facts
+from fedgranger.federation import answers
+from fedgranger.federation.agreed_options import ClientOptions
+from fedgranger.federation.answers import Answer
+from fedgranger.federation.codec import Packet
 from fedgranger.federation.edge_fields import (
     LONGEST_TEXT,
     MOST_EDGES,
     OtherSide,
     SideOfEdges,
+    check_side,
     is_showable,
+    read_side,
     sensor_fields,
 )
+from fedgranger.federation.followed_run import FollowedRun
 from fedgranger.federation.questions import Site
 from fedgranger.federation.requests import RefusalError
 from fedgranger.federation.store import Store
@@ -32,6 +40,27 @@ OWN_EDGES = "own_edges"
 """Name of the record."""
 OwnEdges = dict[str, dict[str, Any]]
 """By "cause -> effect": the response, the sensors that are known, and a sentence."""
+
+
+def answer_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet: Packet) -> Answer:
+    """See a client's own edges in its sensors, and tell of these what its policy lets it."""
+    config = ClientOptions.from_text(followed.options).config
+    if config.test == "none" or followed.grid is None:
+        raise RefusalError("invalid", "the run has no edge tests")
+    dim, step_seconds = prepared.model.state_dim, period_facts(followed.grid)["step_seconds"]
+    name = prepared.data.name
+    check_side(packet, name, dim)
+    own = read_side(packet)
+    try:
+        shown = sensors_behind(prepared, own)
+        found = own_edges(name, own, shown, step_seconds, config)
+        keep_edges(site.store, followed.run, followed.epoch, found)
+    except (OSError, RefusalError):  # which do not depend on the sensors
+        raise
+    except Exception as error:  # the answer must not tell which numbers fail with them
+        site.log(f"run '{followed.run}': its edges cannot be said in sensors: {error!r}")
+        return answers.sensors([None] * len(own.others), dim)
+    return answers.sensors(shared_sensors(site, config, shown), dim)
 
 
 def sensors_behind(prepared: ClientSide, own: SideOfEdges) -> list[ShownSensor]:

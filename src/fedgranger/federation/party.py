@@ -20,29 +20,15 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import Learner
 from fedgranger.client.prepared_client import check_length
-from fedgranger.data.time_axis import (
-    LocalSeries,
-    TimeGrid,
-    period_facts,
-    period_text,
-    range_of,
-)
+from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError
 from fedgranger.federation import answers
 from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.edge_fields import check_side, read_sensors, read_side
+from fedgranger.federation.edge_fields import read_sensors
 from fedgranger.federation.followed_run import FollowedRun, load_run
-from fedgranger.federation.own_edges import (
-    OwnEdges,
-    keep_edges,
-    kept_edges,
-    own_edges,
-    sensors_behind,
-    shared_names,
-    shared_sensors,
-)
+from fedgranger.federation.own_edges import OwnEdges, answer_edges, kept_edges, shared_names
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import BudgetError, period_of
@@ -57,8 +43,6 @@ from fedgranger.federation.requests import (
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 from fedgranger.privacy.release import Release
-
-Edges = list[TestedPair]
 
 
 class Party:
@@ -76,7 +60,7 @@ class Party:
         prepare: Preparation,
         *,
         audit: Callable[..., None] = lambda *_, **__: None,
-        on_finish: Callable[[Edges, OwnEdges], None] = lambda *_: None,
+        on_finish: Callable[[list[TestedPair], OwnEdges], None] = lambda *_: None,
         watcher: Watcher | None = None,
     ) -> None:
         self.name = series.client.name
@@ -154,7 +138,7 @@ class Party:
         if packet.kind == "upload":
             return self._upload(prepared, int(packet.values["piece"]))
         if packet.kind == "translate":
-            return self._translate(prepared, packet)
+            return answer_edges(self._site, self._followed, prepared, packet)
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
@@ -260,27 +244,7 @@ class Party:
             raise RefusalError("invalid", f"there is no piece {piece}")
         return answers.states(prepared, piece, options.message_steps)
 
-    def _translate(self, prepared: ClientSide, packet: Packet) -> Answer:
-        """See its own edges in its sensors, and tell of these what its policy lets it."""
-        now = self._followed
-        config = ClientOptions.from_text(now.options).config
-        if config.test == "none" or now.grid is None:
-            raise RefusalError("invalid", "the run has no edge tests")
-        dim, step_seconds = prepared.model.state_dim, period_facts(now.grid)["step_seconds"]
-        check_side(packet, self.name, dim)
-        own = read_side(packet)
-        try:
-            shown = sensors_behind(prepared, own)
-            found = own_edges(self.name, own, shown, step_seconds, config)
-            keep_edges(self._site.store, now.run, now.epoch, found)
-        except (OSError, RefusalError):  # which do not depend on the sensors
-            raise
-        except Exception as error:  # the answer must not tell which numbers fail with them
-            self._site.log(f"run '{now.run}': its edges cannot be said in sensors: {error!r}")
-            return answers.sensors([None] * len(own.others), dim)
-        return answers.sensors(shared_sensors(self._site, config, shown), dim)
-
-    def _finish(self, edges: Edges) -> Answer:
+    def _finish(self, edges: list[TestedPair]) -> Answer:
         """Keep what is normal, for a watch over new data; then tell the site the edges."""
         run = self._followed.run
         if self._followed.grid is not None:

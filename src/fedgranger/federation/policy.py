@@ -197,11 +197,11 @@ def read_policy(path: Path) -> SitePolicy:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no policy; without it the client takes no part")
+    values = read_toml(path)
     try:
-        return _from_mapping(read_toml(path))
+        return _from_mapping(values)
     except ConfigError as error:
-        text = str(error)
-        raise ConfigError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _from_mapping(values: Mapping[str, Any]) -> SitePolicy:

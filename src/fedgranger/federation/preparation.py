@@ -54,11 +54,7 @@ def seeded_preparation(config: RunConfig) -> Preparation:
     """The same with θ⁰ and noise from the run's seed, as in one process: for simulations only."""
 
     def prepare(
-        series: LocalSeries,
-        grid: TimeGrid,
-        options: ClientOptions,
-        _start: Start,
-        _noise: SecretNoise,
+        series: LocalSeries, grid: TimeGrid, options: ClientOptions, *_: Start | SecretNoise
     ) -> ClientSide:
         name = series.client.name
         start = functools.partial(initial_augmentation, name, config=config)

@@ -93,10 +93,5 @@ def _client(
 
 def _release(message: str, times: int, size: float, delta: float) -> ReleaseFacts:
     """`epsilon` is of all times together."""
-    together = composed([size] * times)
-    return {
-        "message": message,
-        "times": times,
-        "size": size,
-        "epsilon": epsilon_of(together, delta),
-    }
+    epsilon = epsilon_of(composed([size] * times), delta)
+    return {"message": message, "times": times, "size": size, "epsilon": epsilon}

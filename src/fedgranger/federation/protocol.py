@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import step_lengths
-from fedgranger.data.time_axis import TimeGrid, agree, grid_time
+from fedgranger.data.time_axis import TimeGrid, grid_time
 from fedgranger.errors import InferenceError
 from fedgranger.federation.agreed_options import FederationOptions, check_run_name
 from fedgranger.federation.exchanges import (
@@ -33,7 +32,7 @@ from fedgranger.federation.exchanges import (
 )
 from fedgranger.federation.privacy_facts import clipping_warnings, privacy_facts
 from fedgranger.federation.store import Store
-from fedgranger.federation.time_fields import check_clocks, read_time_range
+from fedgranger.federation.time_fields import agreed_start
 from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Training, train
 from fedgranger.federation.translation import translate
 from fedgranger.inference.edge_tables import EdgeInference
@@ -92,9 +91,9 @@ class ServerResult(NamedTuple):
     data_hashes: dict[str, str]
     notes: list[str]
     periods: dict[str, list[int]]
-    reference: Reference | None = None
-    normal: dict[str, Any] = {}  # noqa: RUF012  never changed
-    privacy: PrivacyFacts | None = None
+    reference: Reference | None
+    normal: dict[str, Any]
+    privacy: PrivacyFacts | None
 
 
 Tested = tuple[EdgeInference | None, dict[str, Any]]
@@ -135,8 +134,7 @@ def server_protocol(
     ranges = yield Request(
         "offer", {name: {"nonce": plan.nonce, "options": asked[name]} for name in names}
     )
-    check_clocks(ranges, plan.options, clock())
-    grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
+    grid, epoch = agreed_start(ranges, plan.options, clock())
     config.check_steps(grid.num_steps)
     hashes = {name: str(ranges[name].values["data"]) for name in names}
     notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
@@ -144,7 +142,6 @@ def server_protocol(
     record = RoundRecord(store, key, hooks.on_round)
     resumed = record.load(ranges)
     start = 0 if resumed is None else int(resumed[0]["round"])
-    epoch = 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
     log(f"{grid.num_steps} common time steps; " + ("starting" if start == 0 else f"round {start}"))
     hellos = yield request_on_grid(names, "begin", grid, {"epoch": epoch, "round": start})
     dims = {name: len(hellos[name].arrays["error_cov"]) for name in names}
@@ -253,12 +250,5 @@ def _data_notes(store: Store, hashes: dict[str, str], log: Callable[[str], None]
 def _edges_text(inference: EdgeInference | None) -> str:
     if inference is None:
         return "[]"
-    columns = [
-        inference.edges[name].astype(object).tolist()
-        for name in ("cause", "effect", "p_value", "strength", "is_edge")
-    ]
-    rows = [
-        [None if pd.isna(value) else value for value in row]  # not tested
-        for row in zip(*columns, strict=True)
-    ]
-    return json.dumps(rows, allow_nan=False)
+    pairs = inference.edges[["cause", "effect", "p_value", "strength", "is_edge"]].astype(object)
+    return json.dumps(pairs.where(pairs.notna(), None).to_numpy().tolist(), allow_nan=False)

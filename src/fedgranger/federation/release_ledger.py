@@ -106,22 +106,15 @@ class ReleaseLedger:
             kept = self.entries()
             known = {entry.content for entry in kept}
             near = self._policy.near
+            relation = (near.kind, near.steps)
             new = [
-                Entry(
-                    run,
-                    release.message,
-                    release.content,
-                    release.size(near),
-                    (near.kind, near.steps),
-                    *period,
-                    now,
-                )
-                for release in releases
-                if release.content not in known
+                Entry(run, one.message, one.content, one.size(near), relation, *period, now)
+                for one in releases
+                if one.content not in known
             ]
             if not new:
                 return
-            others = [entry for entry in kept if entry.neighbours != new[0].neighbours]
+            others = [entry for entry in kept if entry.neighbours != relation]
             if self._policy.epsilon < math.inf and any(e.size < math.inf for e in others):
                 raise PolicyError(
                     "its policy's neighbours have changed since noise was first added, and what "
@@ -159,11 +152,11 @@ def _touch(one: Entry, other: Entry, near: Neighbours) -> bool:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    texts = {name: str(getattr(entry, name)) for name in ("first", "last", "interval", "size")}
+    texts = {name: str(getattr(entry, name)) for name in (*Period._fields, "size")}
     return {**entry._asdict(), **texts}
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    times = {name: Fraction(row[name]) for name in ("first", "last", "interval")}
+    times = {name: Fraction(row[name]) for name in Period._fields}
     kind, steps = row["neighbours"]
     return Entry(**{**row, **times, "size": float(row["size"]), "neighbours": (kind, steps)})

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
 from fedgranger.errors import FedGrangerError
-from fedgranger.federation.agreed_options import CLIENT_NAME
+from fedgranger.federation.agreed_options import is_client_name
 from fedgranger.federation.codec import MessageError, Packet, digest, encode
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import WaitingError
@@ -119,7 +119,7 @@ def read_edges(text: str) -> list[TestedPair]:
         raise MessageError("the edges cannot be read") from None
     for cause, effect, *_ in found:
         for name in (cause, effect):
-            if not isinstance(name, str) or not CLIENT_NAME.fullmatch(name):
+            if not is_client_name(name):
                 raise MessageError("the edges name a client that cannot be one")
     return found
 
@@ -135,7 +135,7 @@ def read_alarm(text: str) -> dict[str, Any]:
         raise MessageError("the alarm cannot be read")
     for row in alarm["ranking"]:
         named = [row["client"], *([] if row["explained_by"] is None else [row["explained_by"]])]
-        if not all(isinstance(name, str) and CLIENT_NAME.fullmatch(name) for name in named):
+        if not all(map(is_client_name, named)):
             raise MessageError("the alarm names a client that cannot be one")
     for sentence in (alarm["name"], alarm["time"], *alarm["evidence"]):
         is_text = isinstance(sentence, str) and len(sentence) <= LONGEST_SENTENCE

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.data.time_axis import MOST_STRETCHES, Stretches, TimeGrid, TimeRange
+from fedgranger.data.time_axis import MOST_STRETCHES, Stretches, TimeGrid, TimeRange, agree
 from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import MessageError, Packet
@@ -54,7 +54,16 @@ def read_stretches(array: np.ndarray) -> Stretches:
     return tuple((start, stop) for start, stop in array.tolist())
 
 
-def check_clocks(ranges: Mapping[str, Packet], options: FederationOptions, now: float) -> None:
+def agreed_start(
+    ranges: Mapping[str, Packet], options: FederationOptions, now: float
+) -> tuple[TimeGrid, int]:
+    """The common axis of all clients, whose clocks are checked, and an epoch none of them knows."""
+    _check_clocks(ranges, options, now)
+    grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
+    return grid, 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
+
+
+def _check_clocks(ranges: Mapping[str, Packet], options: FederationOptions, now: float) -> None:
     """Refuse time stamps of a clock that is far from the server's, naming the client."""
     for name, packet in ranges.items():
         offset = float(packet.values["clock"]) - now

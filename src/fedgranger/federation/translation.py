@@ -9,17 +9,12 @@ the server. Nothing but that sensor is ever asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 
-from fedgranger.federation.edge_fields import (
-    OtherSide,
-    SideOfEdges,
-    read_sensors,
-    side_fields,
-)
+from fedgranger.federation.edge_fields import OtherSide, SideOfEdges, read_sensors, side_fields
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.inference.edge_response import EdgeSide, band
 from fedgranger.inference.edge_tables import EdgeInference
@@ -39,39 +34,37 @@ def translate(
     shares one, the cause is told of that. What has numbers above `largest`, which no message can
     hold, is left out with a warning.
     """
+    strongest = {edge: one.directions() for edge, one in found.responses.items()}
 
-    def by_cause(edge: Edge, readout: np.ndarray) -> EdgeSide:
-        return found.responses[edge].seen_by_cause(readout, strongest[edge][1])
+    def seen_by(side: str, edge: Edge, row: np.ndarray | None = None) -> EdgeSide:
+        """An edge along a row of the other side; without one, where it is strongest."""
+        response, (readout, shock) = found.responses[edge], strongest[edge]
+        if side == "cause":
+            return response.seen_by_cause(readout if row is None else row, shock)
+        return response.seen_by_effect(shock if row is None else row, readout)
 
-    def by_effect(edge: Edge, shock: np.ndarray) -> EdgeSide:
-        return found.responses[edge].seen_by_effect(shock, strongest[edge][0])
-
-    def along(seen: Callable[[Edge, np.ndarray], EdgeSide], shown: Shown, place: int) -> Sides:
+    def along(side: str, shown: Shown) -> Sides:
         """One side of every edge, along the other's sensor where it is known and fits."""
         out = {}
         for edge, sensor in shown.items():
-            side = None if sensor is None else seen(edge, sensor.row)
-            if side is not None and not _is_small(side, largest):
+            out[edge] = seen_by(side, edge, None if sensor is None else sensor.row)
+            if sensor is not None and not _is_small(out[edge], largest):
                 _warn(found, edge, "a shared sensor has numbers")
-                shown[edge], side = None, None
-            out[edge] = seen(edge, strongest[edge][place]) if side is None else side
+                shown[edge], out[edge] = None, seen_by(side, edge)
         return out
 
-    strongest = {edge: one.directions() for edge, one in found.responses.items()}
     causes: Shown = {}
-    for edge, directions in strongest.items():
-        sides = by_cause(edge, directions[0]), by_effect(edge, directions[1])
-        if all(_is_small(side, largest) for side in sides):
+    for edge in strongest:
+        if all(_is_small(seen_by(side, edge), largest) for side in ("cause", "effect")):
             causes[edge] = None
         else:
             _warn(found, edge, "its response has numbers")
     if not causes:
         return {}
-    sides = along(by_cause, dict(causes), 0)
-    causes = yield from _ask(participants, found, "cause", sides, causes)
-    sides = along(by_effect, causes, 1)
+    causes = yield from _ask(participants, found, "cause", along("cause", causes), causes)
+    sides = along("effect", causes)
     effects = yield from _ask(participants, found, "effect", sides, causes)
-    sides = along(by_cause, effects, 0)
+    sides = along("cause", effects)
     known = {edge: side for edge, side in sides.items() if effects[edge] is not None}
     if known:
         yield from _ask(participants, found, "cause", known, effects)

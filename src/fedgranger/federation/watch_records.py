@@ -24,6 +24,7 @@ from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time
 from fedgranger.federation.codec import digest, pack
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Site
+from fedgranger.federation.release_ledger import Period, period_of
 from fedgranger.federation.secret import keyed_hash
 from fedgranger.federation.store import Store
 from fedgranger.normal_operation import Monitor, Season
@@ -134,10 +135,8 @@ class ReportedSteps:
         record = self._store.load(REPORTED, if_damaged=damaged)
         if record is None:
             return None
-        values = dict(record[0])
-        for name in ("first", "last", "interval"):
-            values[name] = Fraction(values[name])
-        return Reported(**values)
+        times = {name: Fraction(record[0][name]) for name in Period._fields}
+        return Reported(**{**record[0], **times})
 
     def available(self, series: LocalSeries, identity: str) -> LocalSeries:
         """The rows that may be reported: new ones, and those that would only be repeated."""
@@ -155,11 +154,10 @@ class ReportedSteps:
             PolicyError: some of its steps were reported in answer to another question.
         """
         done = self.load()
-        last = grid.first + (grid.stretches[-1][1] - 1) * grid.interval
-        first = grid.first
+        first, last, interval = period_of(grid)
         if done is not None and first <= done.last + done.interval / 2:
-            steps_between = (first - done.first) / grid.interval
-            is_repeated = grid.interval == done.interval and first >= done.first
+            steps_between = (first - done.first) / interval
+            is_repeated = interval == done.interval and first >= done.first
             is_repeated = is_repeated and steps_between.denominator == 1
             if not is_repeated or not self._is_same(done, series, identity):
                 raise PolicyError(
@@ -167,9 +165,9 @@ class ReportedSteps:
                     "ask for later ones"
                 )
             first, last = done.first, max(last, done.last)
-        rows = self._hash(series, first, last, grid.interval)
-        values = Reported(identity, first, last, grid.interval, rows, epoch)._asdict()
-        texts = {name: str(values[name]) for name in ("first", "last", "interval")}
+        rows = self._hash(series, first, last, interval)
+        values = Reported(identity, first, last, interval, rows, epoch)._asdict()
+        texts = {name: str(values[name]) for name in Period._fields}
         self._store.save(REPORTED, {**values, **texts}, {})
 
     def _is_same(self, done: Reported, series: LocalSeries, identity: str) -> bool:

@@ -41,6 +41,13 @@ class Session(NamedTuple):
         own, is_utc = self.normal.own, self.grid.time_kind == "stamps"
         return levels_of(own, self.data, self.time, self.starts, is_utc=is_utc)
 
+    def with_past(self, first: int, stop: int) -> tuple[ClientData, np.ndarray, np.ndarray, int]:
+        """Data, time and starts of steps, after so many before them as they need; how many."""
+        begin = max(0, first - PAST_STEPS)
+        rows, data = slice(begin, stop), self.data
+        part = replace(data, values=data.values[rows], observed=data.observed[rows])
+        return part, self.time[rows], self.starts[rows], first - begin
+
 
 def on_common_axis(
     series: LocalSeries, axis: TimeRange, normal: KeptNormal, grid: TimeGrid
@@ -67,11 +74,8 @@ def own_sensors(session: Session, alarm: AlarmText) -> list[tuple[str, float]]:
     stop = min(stop, first + MOST_STEPS)
     if not 0 <= first < stop:
         return []
-    begin = max(0, first - PAST_STEPS)
-    rows, data, own = slice(begin, stop), session.data, session.normal.own
-    part = replace(data, values=data.values[rows], observed=data.observed[rows])
-    energy = own.sensor_surprise(part, session.time[rows], session.starts[rows], first - begin)
-    return own.most_surprising(energy)
+    own = session.normal.own
+    return own.most_surprising(own.sensor_surprise(*session.with_past(first, stop)))
 
 
 def report(session: Session, piece: int, secret: SecretNoise) -> Answer:
@@ -80,12 +84,9 @@ def report(session: Session, piece: int, secret: SecretNoise) -> Answer:
     stop = min(first + session.steps, session.grid.num_steps)
     if not 0 <= first < stop:
         raise RefusalError("invalid", f"there is no piece {piece}")
-    begin = max(0, first - PAST_STEPS)
-    rows, data = slice(begin, stop), session.data
-    part = replace(data, values=data.values[rows], observed=data.observed[rows])
-    own, noise = session.normal.own, session.normal.noise
-    message = own.report(part, session.time[rows], session.starts[rows], first - begin)
-    if noise is not None:
-        steps = StampedRows(session.time[first:stop], data.values[first:stop])
-        message = protect_report(message, steps, noise, secret, session.normal.identity)
+    normal = session.normal
+    message = normal.own.report(*session.with_past(first, stop))
+    if normal.noise is not None:
+        steps = StampedRows(session.time[first:stop], session.data.values[first:stop])
+        message = protect_report(message, steps, normal.noise, secret, normal.identity)
     return answers.monitor(message, piece)

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.data.time_axis import TimeGrid, agree, grid_time, period_in_utc
+from fedgranger.data.time_axis import TimeGrid, grid_time, period_in_utc
 from fedgranger.data.time_stamps import shown_time
+from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
 from fedgranger.federation.exchanges import Answers, Participants, Request, request_on_grid
 from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import Store
-from fedgranger.federation.time_fields import check_clocks, read_time_range
-from fedgranger.federation.watch_options import WatchOptions
+from fedgranger.federation.time_fields import agreed_start
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge
 from fedgranger.rca.evidence import Report
 
@@ -50,9 +50,7 @@ def _watch(
 ) -> Generator[Request, Answers, Watched]:
     names = tuple(sorted(plan.clients))
     news = yield Request("watch", {name: {"nonce": plan.nonce} for name in names})
-    check_clocks(news, plan.options, clock())
-    grid = agree({name: read_time_range(packet) for name, packet in news.items()})
-    epoch = 1 + max(int(packet.values["epoch"]) for packet in news.values())
+    grid, epoch = agreed_start(news, plan.options, clock())
     log(f"watching {period_in_utc(grid)}")
     yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
     known = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))

@@ -23,7 +23,7 @@ from fedgranger.flare.certificate_checks import (
     read_certificate,
     revocation_times,
 )
-from fedgranger.flare.identity import ADMIN, ORGANISATION, SERVER, admin_name
+from fedgranger.flare.identity import ADMIN, ADMIN_NAME, ORGANISATION, SERVER
 from fedgranger.flare.private_files import write_private
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Authority:
         """Role and name of the party with a certificate's common name; None for a stranger."""
         if name == self.host:
             return SERVER, SERVER
-        if name == admin_name():
+        if name == ADMIN_NAME:
             return ADMIN, ADMIN
         return ("client", name) if name in self.clients else None
 

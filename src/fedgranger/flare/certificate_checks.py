@@ -6,6 +6,7 @@ and says nothing. Here each such fault is one sentence. Nothing in this module w
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,8 +159,6 @@ def read_certificate(path: Path) -> Certificate:
 
 def fingerprint(key: object) -> str:
     """The SHA-256 of a public key in groups that can be read out on the telephone."""
-    import hashlib
-
     from cryptography.hazmat.primitives import serialization
 
     encoded = key.public_bytes(  # type: ignore[attr-defined]

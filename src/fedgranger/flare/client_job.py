@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -25,6 +24,7 @@ from fedgranger.federation.secret import read_secret
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher
 from fedgranger.flare.own_data import read_series
+from fedgranger.flare.processes import try_lock
 from fedgranger.flare.settings import (
     add_alarm,
     audit_log,
@@ -38,6 +38,7 @@ from fedgranger.flare.settings import (
 
 SERVER = "server"
 """What FLARE calls the server's job object."""
+NOT_THE_SERVER = "only the server may call a client"
 
 
 class FlareClient:
@@ -52,14 +53,14 @@ class FlareClient:
     def ping(self) -> str:
         """Say that the process is there."""
         if not _is_server("ping", b""):
-            raise PermissionError("only the server may call a client")
+            raise PermissionError(NOT_THE_SERVER)
         return "here"
 
     @collab.publish
     def handle(self, payload: bytes) -> bytes:
         """Answer a request of the server; a repeated one waits for the first."""
         if not _is_server("handle", payload):
-            return _cannot(payload, "invalid", "only the server may call a client")
+            return _cannot(payload, "invalid", NOT_THE_SERVER)
         with self._lock, jax.enable_x64(True):
             try:
                 if self._party is None and not self._problem:
@@ -76,9 +77,7 @@ class FlareClient:
         """Hold the site's records until this object or its process ends: one run at a time."""
         path = state_folder(_kit()) / f"{collab.site_name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             os.close(descriptor)
             return False
         weakref.finalize(self, os.close, descriptor)
@@ -127,11 +126,9 @@ def _is_server(method: str, payload: bytes) -> bool:
     if caller == SERVER:
         return True
     size = len(payload) if isinstance(payload, bytes) else 0
-    reason = "only the server may call a client"
+    facts = {"caller": str(caller), "method": method, "size": size, "reason": NOT_THE_SERVER}
     with contextlib.suppress(OSError):
-        audit_log(_kit()).add(
-            "refused", caller=str(caller), method=method, size=size, reason=reason
-        )
+        audit_log(_kit()).add("refused", **facts)
     site_log(state_folder(_kit()), f"'{str(caller)[:100]}' called {method}; only the server may")
     return False
 

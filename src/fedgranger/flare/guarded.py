@@ -30,7 +30,7 @@ from nvflare.private.fed.client.admin import FedAdminAgent
 
 from fedgranger.errors import ConfigError
 from fedgranger.flare.guard import JOB_ID, envelope_of, goes_astray, reason_to_refuse
-from fedgranger.flare.identity import admin_name
+from fedgranger.flare.identity import ADMIN_NAME
 from fedgranger.flare.job_files import check_archive
 from fedgranger.flare.rights import LARGEST_MESSAGE
 
@@ -124,7 +124,7 @@ def guard_cells(process: str, report: Report, on_server: Callable[[bool], None])
                 return ""
             shown = sfm_conn.conn.get_conn_properties().get("peer_cn")
             if is_valid_admin_client_name(name):
-                return "" if shown == admin_name() else "only the admin has such a name"
+                return "" if shown == ADMIN_NAME else "only the admin has such a name"
             try:
                 self.identity_resolver.require_match(name, shown, "it")
             except ValueError:

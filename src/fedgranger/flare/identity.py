@@ -19,6 +19,8 @@ SERVER = "server"
 ORGANISATION = "fedgranger"
 ENTRY = "fedgranger.flare.entry"
 """The module with which every process of FLARE's is started."""
+ADMIN_NAME = f"{ADMIN}@{ORGANISATION}.local"
+"""The user who may start runs."""
 ADMIN_RIGHT = "project_admin"
 """The one right that FLARE finds in a certificate; only the admin's has it."""
 
@@ -26,11 +28,6 @@ LONGEST_NAME = 64  # of a certificate's common name (RFC 5280)
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 SAFE_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 CONFIGURATIONS = {SERVER: "fed_server.json", "client": "fed_client.json", ADMIN: "fed_admin.json"}
-
-
-def admin_name() -> str:
-    """The user who may start runs."""
-    return f"{ADMIN}@{ORGANISATION}.local"
 
 
 def require_flare() -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgranger.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import RUN_NAME, FederationOptions
 
 CLIENT_CLASSES = (
     "nvflare.collab.runtime.executor.CollabExecutor",
@@ -36,7 +33,6 @@ SERVER_FILE = "config/config_fed_server.json"
 FOLDERS = ("", "config")
 SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 LARGEST_FILE = 2**20
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 SETTINGS = frozenset({"run", "mode", "clients", "left_out", "call_seconds", "options"})
 WATCH_SETTINGS = {"scorer": str, "steps": int, "calm_steps": int}
 """What a watch over new data brings beside them."""
@@ -131,7 +127,7 @@ def _are_settings(settings: Any) -> bool:
     seconds = settings["call_seconds"]
     return (
         set(settings) == SETTINGS | ({"watch"} if settings["mode"] == "watch" else set())
-        and all(isinstance(name, str) and NAME.fullmatch(name) for name in names)
+        and all(isinstance(name, str) and RUN_NAME.fullmatch(name) for name in names)
         and settings["mode"] in ("run", "check", "watch")
         and (settings["mode"] != "watch" or _is_watch(settings["watch"]))
         and type(seconds) in (int, float)

@@ -28,10 +28,10 @@ from fedgranger.flare.deployment import deployment_files, readme
 from fedgranger.flare.enrolment import accept, make_request
 from fedgranger.flare.identity import (
     ADMIN,
+    ADMIN_NAME,
     ADMIN_RIGHT,
     ORGANISATION,
     SERVER,
-    admin_name,
     check_client_name,
     check_server,
     require_flare,
@@ -39,14 +39,12 @@ from fedgranger.flare.identity import (
 )
 from fedgranger.flare.private_files import restrict, write_private
 from fedgranger.flare.rights import restore_rights
-from fedgranger.flare.signing import LEAF_DAYS, sign_request
+from fedgranger.flare.signing import sign_request
 
 AUTHORITY = "authority"
 
 
-def make_kits(
-    folder: Path, host: str, clients: Sequence[str], port: int, days: int = LEAF_DAYS
-) -> dict[str, Path]:
+def make_kits(folder: Path, host: str, clients: Sequence[str], port: int) -> dict[str, Path]:
     """Provision a federation on one machine: kits, and each party's key and certificate in its kit.
 
     The same steps as with keys made at the sites, one after the other; see `prepare_kits`.
@@ -55,7 +53,7 @@ def make_kits(
     authority, now = read_authority(folder / AUTHORITY), datetime.now(UTC)
     for kit in kits.values():
         request, _ = make_request(kit, is_renewal=False)
-        signed = sign_request(authority, request, now, days=days)
+        signed = sign_request(authority, request, now)
         certificate = request.with_suffix(".crt")
         write_private(certificate, signed.certificate)
         accept(kit, certificate, now)
@@ -139,7 +137,7 @@ def _write_kits(authority: Authority, parties: Sequence[str], folder: Path) -> d
     with tempfile.TemporaryDirectory() as place:
         made = _provision(Path(place), host, clients, port)
         for party in parties:
-            built = {SERVER: host, ADMIN: admin_name()}.get(party, party)
+            built = {SERVER: host, ADMIN: ADMIN_NAME}.get(party, party)
             role = party if party in (SERVER, ADMIN) else "client"
             kit = folder / (f"client-{party}" if role == "client" else party)
             shutil.move(made / built, kit)
@@ -171,7 +169,7 @@ def _provision(folder: Path, host: str, clients: Sequence[str], port: int) -> Pa
     project.set_server(host, ORGANISATION, reach)
     for name in clients:
         project.add_client(name, ORGANISATION, {})
-    project.add_admin(admin_name(), ORGANISATION, {"role": ADMIN_RIGHT})
+    project.add_admin(ADMIN_NAME, ORGANISATION, {"role": ADMIN_RIGHT})
     builders = [WorkspaceBuilder(), StaticFileBuilder(config_folder="config", scheme="grpc")]
     log = _Log()
     context = Provisioner(str(folder), builders).provision(project, logger=log)

@@ -66,7 +66,7 @@ def alone(kit: Path) -> Iterator[None]:
     """
     with os.fdopen(os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
         until = time.monotonic() + CHECK_SECONDS
-        while not _lock(file):
+        while not try_lock(file):
             if time.monotonic() > until:
                 raise RunError(f"{kit}: is running already")
             time.sleep(CHECK_SECONDS / 10)
@@ -77,12 +77,12 @@ def is_running(kit: Path) -> bool:
     """Whether a supervisor holds the kit's lock; writes nothing."""
     try:
         with (kit / LOCK).open("rb") as file:
-            return not _lock(file)
+            return not try_lock(file)
     except FileNotFoundError:
         return False
 
 
-def _lock(file: IO[bytes]) -> bool:
+def try_lock(file: IO[bytes] | int) -> bool:
     """Whether the file could be locked for as long as it is open."""
     import fcntl
 

@@ -13,14 +13,13 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError, RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.validation import check_answer, check_sender
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.session import OUTCOME, PROGRESS
@@ -39,17 +38,17 @@ class FlareServer:
     def run(self) -> str:
         """Drive one run to its end; a lost client ends the job so that it is submitted again."""
         given: dict[str, Any] = collab.get_app_prop("fedgranger")
-        workspace = collab.workspace
-        job = collab.fl_ctx.get_job_id()
+        workspace, job = collab.workspace, collab.fl_ctx.get_job_id()
+        kit = Path(workspace.get_root_dir())
         options = FederationOptions.from_mapping(given["options"])
         clients = tuple(given["clients"])
         plan = Plan(given["run"], clients, options, nonce=job)  # checks the run's name
         folder = Path(workspace.get_run_dir(job)) / "fedgranger"
         folder.mkdir(parents=True, exist_ok=True)
-        store = Store(DiskFiles(state_folder(Path(workspace.get_root_dir())) / plan.run))
+        store = Store(DiskFiles(state_folder(kit) / plan.run))
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in clients}
         lines: list[str] = []
-        kept = kept_result(Path(workspace.get_root_dir()), plan.run)
+        kept = kept_result(kit, plan.run)
 
         def log(sentence: str) -> None:
             lines.append(sentence)

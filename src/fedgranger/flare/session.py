@@ -12,14 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgranger.errors import RunError
-from fedgranger.flare.identity import admin_name, role_of
+from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.flare.identity import ADMIN_NAME, role_of
 from fedgranger.flare.job_files import job_settings, write_job
-
-if TYPE_CHECKING:
-    from fedgranger.federation.agreed_options import FederationOptions
 
 POLL_SECONDS = 0.5
 LOGIN_SECONDS = 10.0
@@ -69,7 +67,7 @@ class Federation:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         with contextlib.redirect_stdout(io.StringIO()):
-            return new_secure_session(admin_name(), str(self._kit), timeout=LOGIN_SECONDS)
+            return new_secure_session(ADMIN_NAME, str(self._kit), timeout=LOGIN_SECONDS)
 
     def close(self) -> None:
         """End the session; an open one keeps the process alive."""

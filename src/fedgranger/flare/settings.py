@@ -158,10 +158,7 @@ def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, An
         raise RunError(f"{folder}: no run has told this site its edges yet; wait for one to end")
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = [
-                _words(row) | {name: _number(row[name]) for name in ("p_value", "strength")}
-                for row in csv.DictReader(file)
-            ]
+            rows = [_pair(row) for row in csv.DictReader(file)]
         return rows, json.loads(own.read_text("utf-8")) if own.exists() else {}
     except (OSError, ValueError, KeyError, TypeError):
         raise RunError(
@@ -170,13 +167,10 @@ def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, An
         ) from None
 
 
-def _words(row: Mapping[str, str]) -> dict[str, Any]:
+def _pair(row: Mapping[str, str]) -> dict[str, Any]:
     is_edge = {"yes": True, "no": False}.get(row.get("is_edge", ""))  # older versions have none
-    return {"cause": row["cause"], "effect": row["effect"], "is_edge": is_edge}
-
-
-def _number(text: str) -> float | None:
-    return float(text) if text else None
+    numbers = {name: float(row[name]) if row[name] else None for name in ("p_value", "strength")}
+    return {"cause": row["cause"], "effect": row["effect"], "is_edge": is_edge, **numbers}
 
 
 def add_alarm(folder: Path, alarm: AlarmText) -> None:

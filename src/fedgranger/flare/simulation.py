@@ -24,9 +24,8 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare
 from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
@@ -50,12 +49,7 @@ def fit_simulated(
     panel: Panel, options: FederationOptions, models: Mapping[str, LocalModel] | None = None
 ) -> Result:
     """Run all parties of a panel in FLARE's simulator; a run that stops is a `RunError`."""
-    known = models or {}
-
-    def prepare(folder: Path) -> None:
-        write_models(folder / MODELS_FILE, known)
-
-    with _simulated(panel, options, prepare, known=tuple(known)) as (folder, found):
+    with _simulated(panel, options, models=models) as (folder, found):
         result = _with_normals(Result.load(found), folder)
     for sentence in result.manifest["inference"]["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
@@ -80,7 +74,7 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
 
     asked = FederationOptions(RunConfig(solver="none"))
     new = panel.select(list(normals))
-    with _simulated(new, asked, prepare, options) as (_, found):
+    with _simulated(new, asked, options, prepare) as (_, found):
         return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
 
 
@@ -106,9 +100,9 @@ def _with_normals(result: Result, folder: Path) -> Result:
 def _simulated(
     panel: Panel,
     options: FederationOptions,
-    prepare: Callable[[Path], None] = lambda _: None,
     watch: WatchOptions | None = None,
-    known: tuple[str, ...] = (),
+    prepare: Callable[[Path], None] = lambda _: None,
+    models: Mapping[str, LocalModel] | None = None,
 ) -> Iterator[tuple[Path, Path]]:
     """Run a job in the simulator; give the simulation's folder and that of the job's result."""
     require_flare()
@@ -119,15 +113,17 @@ def _simulated(
     from fedgranger.flare.server_job import FlareServer
 
     logging.getLogger().addHandler(logging.NullHandler())
+    models = models or {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         panel.write(folder / "data", format="parquet")
+        write_models(folder / MODELS_FILE, models)
         prepare(folder)
         for client in panel.names:
             file = str(folder / "data" / f"{client}.parquet")  # of a panel that was checked
             own = ClientSettings(file, **asdict(as_measured()))
             own = replace(own, constant="error") if watch is None else replace(own, watch=file)
-            if client in known:
+            if client in models:
                 own = replace(own, models=str(folder / MODELS_FILE))
             (folder / f"{client}.json").write_text(settings_text(own), "utf-8")
         (folder / SIMULATED_CONFIG).write_text(json.dumps(options.config.to_mapping()), "utf-8")

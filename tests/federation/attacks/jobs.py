@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from fedgranger.flare.identity import ORGANISATION, admin_name
+from fedgranger.flare.identity import ADMIN_NAME, ORGANISATION
 from tests.federation.attacks.attempts import keep
 
 JOB_SECONDS = 60.0
@@ -64,7 +64,7 @@ def send(kit, job, name, proof, user=None):
     session = None
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            session = new_secure_session(user or admin_name(), str(kit), timeout=20.0)
+            session = new_secure_session(user or ADMIN_NAME, str(kit), timeout=20.0)
             number = session.submit_job(str(job))
             found = _watch(session, number, proof)
             if not proof():

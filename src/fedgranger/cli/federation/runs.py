@@ -20,8 +20,8 @@ from fedgranger.federation.agreed_options import (
     ExchangeOptions,
     FederationOptions,
     WaitingOptions,
+    WatchOptions,
 )
-from fedgranger.federation.watch_options import WatchOptions
 from fedgranger.flare.identity import require_flare
 
 DEFAULTS = {"solver": "none"}
