@@ -76,14 +76,15 @@ class Federation:
         store = Store(DiskFiles(self.folder / "server"))
         asking = watch_protocol(knowledge, options or WatchOptions())
         self.server = Coordinator(plan, store, lambda: self.now, self.log.append, asking)
-        return drive(self.server, engine or LoopbackEngine(self.handlers()))
+        engine = engine or LoopbackEngine(self.handlers())
+        return drive(self.server, engine, pause=lambda _: None)
 
     def pass_time(self, seconds):
         self.now += seconds
 
-    def run(self, coordinator=None, **options):
+    def run(self, coordinator=None, pause=lambda _: None):
         self.server = coordinator or self.coordinator()
-        return drive(self.server, LoopbackEngine(self.handlers()), **options)
+        return drive(self.server, LoopbackEngine(self.handlers()), pause=pause)
 
 
 def silent_after(calls, name):
@@ -93,7 +94,7 @@ def silent_after(calls, name):
         def call(payload):
             count["calls"] += client == name
             if client == name and count["calls"] > calls:
-                return b""
+                return None
             return handle(payload)
 
         return call

@@ -354,6 +354,41 @@ def test_another_refusal_does_not_end_the_pause_that_a_full_disk_needs(panel, tm
     assert pauses == [PAUSE_SECONDS]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda payload: refuse(payload, "run", "client2", "invalid", "not that"),
+        lambda payload: b"no message",
+    ],
+)
+def test_a_client_that_is_always_wrong_is_asked_again_only_after_a_pause(panel, tmp_path, wrong):
+    """Else both logs fill up as fast as the network carries messages."""
+    wrap = lambda name, handle: wrong if name == "client2" else handle  # noqa: E731
+    federation = Federation(panel, tmp_path, ROUNDS, wrap, wait_seconds=20)
+    with pytest.raises(RunStopped, match="no answer from 'client2'"):
+        federation.run(pause=federation.pass_time)
+    asked = sum(name == "client2" for name, *_ in federation.wire)
+    assert asked == 20 / PAUSE_SECONDS + 2  # the last time after more than 20 s
+
+
+def test_the_first_answers_are_checked_before_they_are_read(panel, tmp_path, monkeypatch):
+    """`federation check`: a wrong client is named, the others are shown, nothing long is read."""
+    answers = {"client1": lambda _: b"x" * 2**20, "client2": lambda _: b"no message"}
+    federation = Federation(panel, tmp_path, ROUNDS, lambda name, handle: answers.get(name, handle))
+    read = []
+    monkeypatch.setattr(
+        "fedgranger.federation.coordinator.decode",
+        lambda payload: read.append(len(payload)) or decode(payload),
+    )
+    found = federation.coordinator().ask_first(LoopbackEngine(federation.handlers()))
+    assert found["client1"]["kind"] == found["client2"]["kind"] == "wrong"
+    assert "it has 1048576 bytes, more than" in found["client1"]["sentence"]
+    assert found["client2"]["sentence"].startswith("its answer is refused: ")
+    assert max(read) < 2**20
+    assert found["client3"]["kind"] == "range"
+    assert found["client3"]["asked"] == 0.0
+
+
 def test_clocks_must_agree(panel, tmp_path):
     stamps = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(1, "s")
     federation = Federation(fg.Panel(panel.clients, stamps), tmp_path, ROUNDS)

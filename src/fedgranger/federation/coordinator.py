@@ -24,7 +24,8 @@ from fedgranger.federation.validation import check_answer, check_length, check_s
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
-"""Before a client is asked again whose disk failed or whose site must first allow the run."""
+"""Before a client is asked again whose disk failed, whose site must first allow the run, or which
+cannot read what it is asked or be read: its log and the server's would fill up."""
 Asking = Callable[
     [Plan, Store, Callable[[], float], Callable[[str], None]], Generator[Request, Answers, Any]
 ]
@@ -85,23 +86,61 @@ class Coordinator:
     def receive(self, client: str, payload: bytes) -> None:
         """Take in an answer; one that is not wanted changes nothing."""
         try:
-            ask, shape = self._ask, self._ask.shapes.get(client)
-            check_length(ask.kind, shape, payload)
-            packet = decode(payload)
-            check_sender(packet, self.plan.run, client)
+            packet = self._read(client, payload)
             if client not in self._open or packet.answers != digest(self._open[client]):
                 self.ledger.repeated[client] += 1
                 return
             if packet.kind == "refusal":
                 self._refused(client, packet)
                 return
-            check_answer(ask.kind, ask.values[client], shape, packet)
+            self._check(client, packet)
         except MessageError as error:
             self.ledger.refused[client] += 1
+            self.should_pause = True
             self._log(f"client '{client}': answer refused: {error}")
             return
         self.ledger.count("up", client, self.phase, self.round_index, len(payload))
         self._take(client, packet)
+
+    def ask_first(
+        self, engine: Engine, tries: int = 3, timeout: float = 30.0
+    ) -> dict[str, dict[str, Any]]:
+        """What every client answers to the first request, and no more; nothing is kept of it.
+
+        Returns:
+            Values, arrays as lists, `kind` of the answer and the time at which it was `asked` by
+            client; of one that is refused kind "wrong" and a `sentence`.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for _ in range(tries):
+            asked = {name: sent for name, sent in self.requests().items() if name not in found}
+            if not asked:
+                break
+            before = self._clock()
+            for client, payload in engine.exchange(asked, timeout):
+                try:
+                    packet = self._read(client, payload)
+                    if packet.kind != "refusal":
+                        self._check(client, packet)
+                except MessageError as error:
+                    sentence = f"its answer is refused: {error}"
+                    found[client] = {"kind": "wrong", "asked": before, "sentence": sentence}
+                    continue
+                arrays = {name: array.tolist() for name, array in packet.arrays.items()}
+                facts = {"kind": packet.kind, "asked": before}
+                found[client] = {**packet.values, **arrays, **facts}
+        return found
+
+    def _read(self, client: str, payload: bytes) -> Packet:
+        """An answer as a packet: nothing longer than it can be is read."""
+        check_length(self._ask.kind, self._ask.shapes.get(client), payload)
+        packet = decode(payload)
+        check_sender(packet, self.plan.run, client)
+        return packet
+
+    def _check(self, client: str, packet: Packet) -> None:
+        ask = self._ask
+        check_answer(ask.kind, ask.values[client], ask.shapes.get(client), packet)
 
     def _take(self, client: str, packet: Packet) -> None:
         """An answer that the protocol waits for; with the last one it goes on."""
@@ -182,7 +221,7 @@ class Coordinator:
         self._log(f"client '{client}' cannot answer: {sentence[:300]}")
         if code in ("unavailable", "unknown"):
             self._restart()
-        self.should_pause |= code == "disk"
+        self.should_pause |= code in ("disk", "invalid")
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""

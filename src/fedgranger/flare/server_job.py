@@ -14,12 +14,10 @@ from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError, RunError
 from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
-from fedgranger.federation.validation import check_answer, check_sender
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.session import OUTCOME, PROGRESS
@@ -62,7 +60,7 @@ class FlareServer:
                 _publish_progress(coordinator, lines)
                 engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
                 if given["mode"] == "check":
-                    outcome["ranges"] = _ask_ranges(coordinator, engine)
+                    outcome["ranges"] = coordinator.ask_first(engine)
                 elif given["mode"] == "watch":
                     _watch(coordinator, engine, given, folder)
                 else:
@@ -121,25 +119,3 @@ def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], fold
     text = rankings_text(given["watch"]["scorer"], rankings)
     (folder / ROOT_CAUSE_FILE).write_text(text, encoding="utf-8")
     coordinator.ledger.table().to_csv(folder / "watch_ledger.csv", index=False)
-
-
-def _ask_ranges(coordinator: Coordinator, engine: Engine) -> dict[str, Any]:
-    """The first question only: what every client says of its time axis, clock and version."""
-    found: dict[str, Any] = {}
-    for _ in range(3):
-        asked = {k: v for k, v in coordinator.requests().items() if k not in found}
-        if not asked:
-            break
-        before = time.time()
-        for client, payload in engine.exchange(asked, 30.0):
-            packet = decode(payload)
-            check_sender(packet, coordinator.plan.run, client)
-            if packet.kind != "refusal":
-                check_answer("offer", {}, None, packet)
-            found[client] = {
-                **packet.values,
-                **{name: array.tolist() for name, array in packet.arrays.items()},
-                "kind": packet.kind,
-                "asked": before,
-            }
-    return found
