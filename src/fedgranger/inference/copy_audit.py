@@ -18,6 +18,8 @@ from fedgranger.errors import InferenceError
 
 BAND = (0.03, 0.08)
 """Share of copies at 5 % within which a test's own p-values are believed, apart from chance."""
+MOST_REFUSED = 0.1
+"""Share of copies on which a test may be impossible."""
 LEVELS = (
     *(0.001, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2),
     *(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
@@ -68,7 +70,7 @@ class Audit(NamedTuple):
     def is_safe(self) -> bool:
         """Whether it finds no more than its band; calibration takes care of a cautious test."""
         rate, error = self.rate()
-        enough = self.refused <= len(self.p_values) / 10
+        enough = self.refused <= len(self.p_values) * MOST_REFUSED
         return bool(enough and rate <= BAND[1] + 2 * error)
 
 

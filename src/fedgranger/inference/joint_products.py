@@ -80,11 +80,12 @@ def joint_parts(
 
 def third_client(part: JointPart) -> int:
     """The client together with which the cause explains most of the effect."""
-    scaled = part.left @ np.linalg.pinv(np.linalg.cholesky(part.left.T @ part.left)).T
+    basis, sizes, _ = np.linalg.svd(part.left, full_matrices=False)
+    u = basis[:, sizes > SMALLEST * sizes[0]]  # of unit covariance, whichever states depend
 
     def explained(client: int) -> float:
         X = part.shape[:, part.third == client]
-        return float(((X @ np.linalg.lstsq(X, scaled, rcond=None)[0]) ** 2).sum())
+        return float(((X @ np.linalg.lstsq(X, u, rcond=None)[0]) ** 2).sum())
 
     return max(sorted(set(part.third.tolist())), key=explained)
 

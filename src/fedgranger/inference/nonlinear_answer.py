@@ -16,6 +16,7 @@ from fedgranger.inference.joint_products import BENDS, joint_parts, joint_refusa
 from fedgranger.inference.nonlinear_tables import nonlinear_tables
 from fedgranger.inference.nonlinear_test import (
     CauseTests,
+    NonlinearTests,
     PairData,
     cause_parts,
     cause_tests,
@@ -57,7 +58,7 @@ class NonlinearAnswer(TwoTests):
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],
-            "warnings": self._without_joint(data, lags),
+            "warnings": self._without_joint(data, lags, found),
         }
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
         tables.facts["curves"] = self._curves(tables, pairs)
@@ -126,11 +127,14 @@ class NonlinearAnswer(TwoTests):
         values = np.stack([missing if part is None else part.values for part in made])
         return np.moveaxis(values.reshape(len(shifts), M, *missing.shape), 1, 2)
 
-    def _without_joint(self, data: PairData, lags: np.ndarray) -> list[str]:
+    def _without_joint(self, data: PairData, lags: np.ndarray, found: NonlinearTests) -> list[str]:
         """Causes whose products with third clients are not tested, where there are any."""
         causes: dict[str, list[str]] = {}
+        is_tested = np.isfinite(found.kinds[KINDS.index("joint")]).any(axis=0)
         for n, name in enumerate(self._source.names if len(self._source.names) > 2 else ()):
             why = joint_refusal(data, n, lags[:, n])
+            if why is None and not is_tested[n] and np.isfinite(found.p_value[:, n]).any():
+                why = "most copies with shifted clocks have too few usable rows for it"
             if why is not None:
                 causes.setdefault(why, []).append(name)
         return [

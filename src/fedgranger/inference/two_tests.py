@@ -19,7 +19,14 @@ from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
-from fedgranger.inference.copy_audit import Audit, PairTests, Report, audit_facts, run_copies
+from fedgranger.inference.copy_audit import (
+    MOST_REFUSED,
+    Audit,
+    PairTests,
+    Report,
+    audit_facts,
+    run_copies,
+)
 from fedgranger.inference.diagnostics import residuals, unit_roots
 from fedgranger.inference.edge_responses import WithoutBlocks, add_responses
 from fedgranger.inference.edge_tables import EdgeInference
@@ -113,11 +120,7 @@ class TwoTests:
         if untested:
             doubt = f"the latent test cannot be made for {untested} of {num_pairs} pairs"
         elif not audited.is_safe:
-            rate, error = audited.rate()
-            doubt = (
-                f"with shifted clocks, where no link is true, the latent test finds "
-                f"{rate:.3f}({error:.3f}) of the edges at 5 %"
-            )
+            doubt = _audit_doubt(audited)
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
         found.facts["audit"] = audit_facts(audited) | self._traits
@@ -242,4 +245,21 @@ def collect_audit(
         np.stack([missing if copy is None else copy.statistic for copy in found]),
         np.stack([missing if copy is None else copy.p_value for copy in found]),
         sum(copy is None for copy in found),
+    )
+
+
+def _audit_doubt(audited: Audit) -> str:
+    """Why copies speak against the latent test, or cannot speak for it."""
+    rate, error = audited.rate()
+    copies = len(audited.p_values)
+    if not np.isfinite(rate):
+        return (
+            "there is no copy on which the latent test can be checked: every client seems to be "
+            "driven by others, and there are too many clients for copies that keep what drives each"
+        )
+    if audited.refused > copies * MOST_REFUSED:
+        return f"the latent test cannot be made on {audited.refused} of {copies} shifted copies"
+    return (
+        "with shifted clocks, where no link is true, the latent test finds "
+        f"{rate:.3f}({error:.3f}) of the edges at 5 %"
     )

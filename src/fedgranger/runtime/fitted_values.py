@@ -63,10 +63,7 @@ def forecast_table(
 ) -> pd.DataFrame:
     """One-step forecasts by the time that is predicted; the last one is after the data."""
     seen = see_states(result, data, reading)
-    found = _predictor(result)
-    used = (found.transition != 0).any(axis=0)
-    lagged = lagged_states(seen, len(used))[:, used]
-    states = found.constant + lagged @ found.transition[:, used].T
+    states = predicted_states(seen, _predictor(result))
     index = seen.panel.indexed(_predicted_times(seen))
     if not sensors:
         return pd.DataFrame(states, index, _state_columns(result))
@@ -118,19 +115,23 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     return Seen(panel, normals, starts, np.concatenate(parts, axis=1), step)
 
 
-def lagged_states(seen: Seen, num_columns: int) -> np.ndarray:
-    """States at lags 1 … L side by side, for every step and the one after the last.
+def predicted_states(seen: Seen, found: Predictor) -> np.ndarray:
+    """What is expected at every step and the one after the last, one lag after the other.
 
-    NaN where a step before was not measured or lies before a break.
+    NaN where a step before, of which it depends, was not measured or lies before a break.
     """
     T, P = seen.states.shape
     segment = np.cumsum(seen.starts)
     segment = np.append(segment, segment[-1:])
-    out = np.full((T + 1, num_columns), np.nan)
-    for k in range(min(num_columns // P, T)):
-        follows = segment[k + 1 :] == segment[: T - k]
-        part = out[k + 1 :, k * P : (k + 1) * P]
-        part[follows] = seen.states[: T - k][follows]
+    out = np.tile(found.constant, (T + 1, 1))
+    for k in range(found.transition.shape[1] // P):
+        B = found.transition[:, k * P : (k + 1) * P]
+        used = (B != 0).any(axis=0)
+        before = np.full((T + 1, P), np.nan)
+        follows = np.flatnonzero(segment[k + 1 :] == segment[: max(T - k, 0)])
+        before[follows + k + 1] = seen.states[follows]
+        if used.any():
+            out += before[:, used] @ B[:, used].T
     return out
 
 

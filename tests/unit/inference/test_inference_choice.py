@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import fedgranger as fg
 from fedgranger.cli.app import app
+from fedgranger.inference import two_tests
 from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.infer import infer
 from tests.state_sources import simulate_states, source_of
@@ -49,6 +50,16 @@ def test_the_models_own_data_are_tested_as_latent(run):
     assert {(c, e) for c, e in zip(found["cause"], found["effect"], strict=True)} >= set(
         truth.edges
     )
+
+
+def test_without_copies_that_keep_what_drives_each_client_the_run_says_so(monkeypatch):
+    """So it is with many clients; a ring of three and one kind of copies is the same case."""
+    ring = 0.5 * np.eye(3) + 0.4 * np.roll(np.eye(3), 1, axis=0)
+    states = simulate_states(np.random.default_rng(0), ring, 800)
+    monkeypatch.setattr(two_tests, "MOST_KINDS", 1)
+    facts = infer(source_of(states, (1, 1, 1)), CONFIG).facts
+    assert facts["test"] == "readings"
+    assert facts["test_reason"].startswith("there is no copy on which the latent test can be")
 
 
 def test_the_run_folder_keeps_both_answers_and_the_audit(run):

@@ -9,9 +9,10 @@ from scipy import stats
 import fedgranger as fg
 from fedgranger.errors import InferenceWarning
 from fedgranger.inference import joint_products
+from fedgranger.inference.infer import infer
 from fedgranger.inference.joint_products import joint_parts, joint_refusal, third_client
 from fedgranger.inference.nonlinear_test import pair_data
-from fedgranger.inference.residual_products import product_statistic
+from fedgranger.inference.residual_products import JointPart, product_statistic
 from fedgranger.inference.response_words import edge_sentences
 from fedgranger.inference.shifts import tabulate
 from tests.state_sources import source_of
@@ -170,3 +171,26 @@ def test_a_run_says_which_products_were_not_tested(ring, monkeypatch):
     )
     assert not any("joint" in kinds for kinds in facts["kinds"].values())
     assert facts["third_clients"] == {}
+
+
+def test_a_run_says_when_copies_are_too_short_for_products_with_third_clients(monkeypatch):
+    """Gaps that all clients share are twice as many where one clock is shifted."""
+    rng = np.random.default_rng(3)
+    states, observed = linked(rng, 1200, 0.0)[:, :3], np.ones((1200, 3), dtype=np.bool_)
+    observed[rng.choice(1200, 120, replace=False)] = False
+    monkeypatch.setattr(joint_products, "ROWS_PER_COLUMN", 25)
+    config = fg.RunConfig(test="nonlinear", solver="none", lags=1, copies=20)
+    facts = infer(source_of(states, (1, 1, 1), observed=observed), config).facts
+    assert facts["warnings"][-1] == (
+        "products of a cause's states with a third client's were not tested (most copies with "
+        "shifted clocks have too few usable rows for it); causes: c0, c1, c2"
+    )
+    assert not any("joint" in kinds for kinds in facts["kinds"].values())
+
+
+def test_the_third_client_is_named_where_states_of_the_effect_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    shape, third = rng.standard_normal((300, 4)), np.array([1, 1, 2, 2])
+    left = shape[:, [3]] + rng.standard_normal((300, 1))
+    part = JointPart(left, shape, third, 10)
+    assert third_client(part) == third_client(part._replace(left=left @ np.ones((1, 2)))) == 2
