@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -105,6 +106,16 @@ def format_probability(value: float | None) -> str:
 def format_share(value: float | None) -> str:
     """A share in percent with one decimal."""
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def utc_stamp(seconds: float | None = None) -> str:
+    """A moment, now by default, in universal time.
+
+    Example:
+        >>> utc_stamp(0.0)
+        '1970-01-01T00:00:00Z'
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def format_bytes(count: float | None) -> str:

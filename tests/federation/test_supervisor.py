@@ -101,7 +101,7 @@ def tell(**facts):
     (state / "new").write_text(json.dumps(facts)); (state / "new").replace(state / "status.json")
 tell(state="connecting", sentence="connecting to the server h:1", since=0); time.sleep(1)
 tell(state="connected", sentence="connected to the server h:1", since=0); time.sleep(1)
-with (state / "log.txt").open("a") as f: f.write("2026-01-01 00:00:00 a run began\\n")
+with (state / "log.txt").open("a") as f: f.write("2026-01-01T00:00:00Z a run began\\n")
 while not (state / "go").exists(): time.sleep(0.1)
 tell(state="refused", sentence="not connected: its certificate was revoked", since=0)
 time.sleep(60)
@@ -238,13 +238,13 @@ def test_a_log_that_was_moved_aside_is_read_on(kit):
     log.write_text("2026-01-01 00:00:00 an old line that is long\n")
     news = News(kit, 0.0)
     with log.open("a") as file:
-        file.write("2026-01-01 00:00:01 a run began\n2026-01-01 00:00:02 hal")
+        file.write("2026-01-01T00:00:01Z a run began\n2026-01-01T00:00:02Z hal")
     assert news.check(1.0) == ["a run began"]
     with log.open("a") as file:
         file.write("f a line\n")
     assert news.check(2.0) == ["half a line"]
     log.rename(log.with_name("log.1.txt"))
-    log.write_text("2026-01-01 00:00:03 new\n")
+    log.write_text("2026-01-01T00:00:03Z new\n")
     assert news.check(3.0) == ["new"]
 
 

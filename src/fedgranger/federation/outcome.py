@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import platform
-import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, cast
@@ -30,7 +29,7 @@ from fedgranger.manifest_types import (
 )
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
-from fedgranger.text import enumerated
+from fedgranger.text import enumerated, utc_stamp
 
 
 def to_result(
@@ -111,7 +110,7 @@ def run_manifest(
             "python": platform.python_version(),
             **{name: version(name) for name in packages},
         },
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created": utc_stamp(),
         "runtime": runtime,
         "seed": config.seed,
         "data": data,

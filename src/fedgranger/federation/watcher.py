@@ -191,7 +191,7 @@ class Watcher:
         alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]
         alarm["own_levels"] = [one.to_mapping() for one in session.levels().found]
         named = ", ".join(f"{sensor} ({energy:.1f})" for sensor, energy in own)
-        line = f"{alarm['name']} ({alarm['time']}): {_first(alarm)}"
+        line = f"{alarm['name']}: {_first(alarm)}"
         if self._lines.get(alarm["time"]) != line:  # a later ranking may have the same suspect
             self._lines[alarm["time"]] = line
             self._site.log(f"{line}; here most surprising: {named}" if named else line)

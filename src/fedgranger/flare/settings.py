@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from fedgranger.errors import ConfigError, RunError
 from fedgranger.federation.audit_log import AuditLog
 from fedgranger.flare.private_files import write_private
 from fedgranger.option_fields import text
+from fedgranger.text import utc_stamp
 
 FILE = "fedgranger.json"
 ALARMS_FILE = "alarms.json"
@@ -117,7 +117,7 @@ def audit_log(kit: Path) -> AuditLog:
 
 def site_log(folder: Path, sentence: str) -> None:
     """Tell the people at a site; a full disk does not hide what is said."""
-    line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n"
+    line = f"{utc_stamp()} {sentence}\n"
     try:
         with (folder / "log.txt").open("a", encoding="utf-8") as file:
             file.write(line)

@@ -18,6 +18,7 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.flare.identity import ENTRY, ORGANISATION, role_of
 from fedgranger.flare.party_process import PartyProcess
 from fedgranger.flare.processes import alone
+from fedgranger.text import utc_stamp
 
 FIRST_PAUSE_SECONDS = 2.0
 LARGEST_PAUSE_SECONDS = 60.0
@@ -88,7 +89,7 @@ def supervise(
 
 def _print(sentence: str) -> None:
     with contextlib.suppress(OSError):  # whoever looked at it may be gone
-        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
+        sys.stderr.write(f"{utc_stamp()} {sentence}\n")
         sys.stderr.flush()
 
 

@@ -7,7 +7,6 @@ alarms that turned out to belong to it; nothing else is ever overwritten.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from fedgranger.errors import RunError
 from fedgranger.rca.ranking import Ranking
 from fedgranger.results import INCIDENTS_FILE
 from fedgranger.run_folder import write_atomically
+from fedgranger.text import utc_stamp
 
 
 def read_incidents(run: Path) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def add_incidents(run: Path, data: str, rankings: Sequence[Ranking]) -> None:
         for entry in read_incidents(run)
         if entry["data"] != data or entry["name"] not in known
     ]
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    stamp = utc_stamp()
     kept += [
         {"analysed": stamp, "data": data, "scorer": ranking.scorer, **ranking.to_mapping()}
         for ranking in new.values()

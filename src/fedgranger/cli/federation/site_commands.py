@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from fedgranger.flare.settings import (
     write_settings,
 )
 from fedgranger.flare.supervisor import become_supervisor
+from fedgranger.text import utc_stamp
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -162,8 +162,9 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
             f"Shown with the least noise that policy.toml lets out (epsilon = {policy.epsilon:g}, "
             "all of it spent at once).\n"
         )
+    leave = "state leaves" if p == 1 else "states leave"
     out.print(
-        f"{d} sensors, {found.num_steps} time steps; {p} states leave per time step.\n"
+        f"{d} sensors, {found.num_steps} time steps; {p} {leave} per time step.\n"
         f"The default run: time range once, {p} x {p} error covariance once, states once: about "
         f"{format_bytes(found.bytes_default)}.\n"
         f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) "
@@ -298,10 +299,9 @@ def log(
     else:
         rows = []
         for line in lines:
-            when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(line["time"])))
             line["sensors"] = ", ".join(line.get("sensors") or ())
             rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
-            rows.append((when, *map(escape, rest)))
+            rows.append((utc_stamp(float(line["time"])), *map(escape, rest)))
         shown = len(LOG_COLUMNS) - (not any(row[-1] for row in rows))  # no sensor was told
         columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
         left = [name for name in columns if name not in ("round", "bytes")]

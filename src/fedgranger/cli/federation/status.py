@@ -20,6 +20,7 @@ from fedgranger.flare.health import read_health
 from fedgranger.flare.identity import certificate_path, require_flare, role_of
 from fedgranger.flare.session import connect
 from fedgranger.flare.settings import read_members
+from fedgranger.text import utc_stamp
 
 SHOWN_JOBS = 5
 
@@ -95,6 +96,4 @@ def _show(names: tuple[str, ...], contacts: dict[str, float], jobs: list[dict[st
 
 def _stamp(seconds: float | None) -> str | None:
     """Universal time."""
-    if seconds is None:
-        return None
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return None if seconds is None else utc_stamp(seconds)
