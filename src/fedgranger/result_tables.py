@@ -97,7 +97,7 @@ def response_table(facts: Mapping[str, Any]) -> pd.DataFrame:
     sensors, rows = facts.get("sensor_responses") or {}, []
     for edge, found in (facts.get("responses") or {}).items():
         shown = sensors.get(edge, found)
-        pair = tuple(edge.split(" -> ", 1))
+        pair = tuple(edge.split(" -> "))
         names = (shown.get("cause_sensor"), shown.get("effect_sensor"))
         curve = zip(*(shown[name] for name in ("value", "low", "high")), strict=True)
         sizes = (found.get("variance_share"), found.get("r2_gained"))

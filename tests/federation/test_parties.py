@@ -5,7 +5,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.coordinator import PAUSE_SECONDS, drive
+from fedgranger.federation.coordinator import LONGEST_SENTENCE, PAUSE_SECONDS, drive
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.requests import refuse
@@ -357,18 +357,37 @@ def test_another_refusal_does_not_end_the_pause_that_a_full_disk_needs(panel, tm
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda payload: refuse(payload, "run", "client2", "invalid", "not that"),
-        lambda payload: b"no message",
+        *("invalid", "disk", "nonsense", "unknown", "unavailable"),
+        lambda handle, _: lambda __: b"no message",
+        lambda handle, earlier: lambda payload: handle(earlier.setdefault("payload", payload)),
     ],
 )
-def test_a_client_that_is_always_wrong_is_asked_again_only_after_a_pause(panel, tmp_path, wrong):
-    """Else both logs fill up as fast as the network carries messages."""
-    wrap = lambda name, handle: wrong if name == "client2" else handle  # noqa: E731
-    federation = Federation(panel, tmp_path, ROUNDS, wrap, wait_seconds=20)
-    with pytest.raises(RunStopped, match="no answer from 'client2'"):
-        federation.run(pause=federation.pass_time)
+def test_a_client_that_is_always_wrong_is_asked_again_only_after_a_pause(
+    panel, tmp_path, wrong, monkeypatch
+):
+    """Else all logs fill up as fast as the network carries messages."""
+    monkeypatch.setattr("fedgranger.federation.coordinator.LARGEST_RESTARTS", 9)
+
+    def wrap(name, handle):
+        if name != "client2":
+            return handle
+        if callable(wrong):
+            return wrong(handle, {})
+        return lambda payload: refuse(payload, "run", name, wrong, "not\x1b[2J that" * 1000)
+
+    federation, pauses = Federation(panel, tmp_path, ROUNDS, wrap, wait_seconds=20), []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        federation.pass_time(seconds)
+
+    with pytest.raises(RunStopped, match=r"no answer from 'client2'|keep losing"):
+        federation.run(pause=pause)
     asked = sum(name == "client2" for name, *_ in federation.wire)
-    assert asked == 20 / PAUSE_SECONDS + 2  # the last time after more than 20 s
+    assert 9 <= len(pauses) == asked - 1 <= 12 or callable(wrong)
+    assert asked - 2 <= len(pauses) <= 12
+    assert set(pauses) == {PAUSE_SECONDS}
+    assert all(line.isprintable() and len(line) < 400 for line in federation.log)
 
 
 def test_the_first_answers_are_checked_before_they_are_read(panel, tmp_path, monkeypatch):
@@ -387,6 +406,27 @@ def test_the_first_answers_are_checked_before_they_are_read(panel, tmp_path, mon
     assert max(read) < 2**20
     assert found["client3"]["kind"] == "range"
     assert found["client3"]["asked"] == 0.0
+
+
+def test_first_answers_of_others_or_to_others_are_not_taken(panel, tmp_path):
+    """Nor does a wrong one take the place of a right one, nor a refusal reach a terminal raw."""
+    federation = Federation(panel, tmp_path, ROUNDS)
+    handlers = federation.handlers()
+
+    class Mixed(LoopbackEngine):
+        def exchange(self, requests, timeout):
+            right = dict(super().exchange(requests, timeout))
+            other = encode(decode(right["client2"])._replace(answers="00"))
+            said = refuse(requests["client3"], "run", "client3", "data", "\x1b[2J" + "x" * 10**4)
+            yield from (("stranger", right["client1"]), ("client1", right["client1"]))
+            yield from (("client1", b"no message"), ("client2", other), ("client3", said))
+
+    found = federation.coordinator().ask_first(Mixed(handlers))
+    assert set(found) == {"client1", "client2", "client3"}
+    assert found["client1"]["kind"] == "range"
+    assert found["client2"]["sentence"] == "it answers something that it was not asked"
+    assert found["client3"]["sentence"].isprintable()
+    assert len(found["client3"]["sentence"]) <= LONGEST_SENTENCE
 
 
 def test_clocks_must_agree(panel, tmp_path):

@@ -170,7 +170,8 @@ class NewtonLearner(Learner):
         return self.num_windows
 
     def _span(self, round_index: int, piece: int = 0) -> tuple[int, int]:  # noqa: ARG002
-        return super()._span(piece)
+        start = piece * self._size
+        return start, min(start + self._size, self._num_pairs)
 
     def learn(
         self, memory: ClientMemory, round_index: int, gradients: Sequence[np.ndarray]

@@ -109,6 +109,11 @@ class Panel:
         names = self.names
         if len(set(names)) != len(names):
             raise DataError(f"client names are not unique: {', '.join(names)}; rename one of them")
+        for name in names:
+            if " -> " in name:
+                raise DataError(
+                    f"client '{name}': ' -> ' stands between the two clients of an edge; rename it"
+                )
         for client in self.clients:
             if len(client.values) != len(self.time):
                 raise DataError(

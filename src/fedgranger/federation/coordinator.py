@@ -20,12 +20,14 @@ from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
 from fedgranger.federation.store import Store
 from fedgranger.federation.training_rounds import BudgetSpent
 from fedgranger.federation.validation import check_answer, check_length, check_sender
+from fedgranger.text import shorten
 
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
-"""Before a client is asked again whose disk failed, whose site must first allow the run, or which
-cannot read what it is asked or be read: its log and the server's would fill up."""
+"""Before a client is asked again that gave no answer: its log and the server's would fill up."""
+LONGEST_SENTENCE = 300
+"""Of a client that says why it cannot answer."""
 Asking = Callable[
     [Plan, Store, Callable[[], float], Callable[[str], None]], Generator[Request, Answers, Any]
 ]
@@ -56,7 +58,7 @@ class Coordinator:
         dropped: clients that stayed away.
         phase: kind of the present request.
         round_index: its round, or -1.
-        should_pause: before a client is asked again, its site needs time.
+        should_pause: a client that is asked again gave no answer, so it needs time.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Coordinator:
             packet = self._read(client, payload)
             if client not in self._open or packet.answers != digest(self._open[client]):
                 self.ledger.repeated[client] += 1
+                self.should_pause |= client in self._open
                 return
             if packet.kind == "refusal":
                 self._refused(client, packet)
@@ -96,7 +99,7 @@ class Coordinator:
             self._check(client, packet)
         except MessageError as error:
             self.ledger.refused[client] += 1
-            self.should_pause = True
+            self.should_pause |= client in self._open
             self._log(f"client '{client}': answer refused: {error}")
             return
         self.ledger.count("up", client, self.phase, self.round_index, len(payload))
@@ -118,24 +121,31 @@ class Coordinator:
                 break
             before = self._clock()
             for client, payload in engine.exchange(asked, timeout):
-                try:
-                    packet = self._read(client, payload)
-                    if packet.kind != "refusal":
-                        self._check(client, packet)
-                except MessageError as error:
-                    sentence = f"its answer is refused: {error}"
-                    found[client] = {"kind": "wrong", "asked": before, "sentence": sentence}
-                    continue
-                arrays = {name: array.tolist() for name, array in packet.arrays.items()}
-                facts = {"kind": packet.kind, "asked": before}
-                found[client] = {**packet.values, **arrays, **facts}
+                if client in asked and client not in found:
+                    facts = self._first_answer(client, payload, asked[client])
+                    found[client] = {**facts, "asked": before}
         return found
 
+    def _first_answer(self, client: str, payload: bytes, asked: bytes) -> dict[str, Any]:
+        try:
+            packet = self._read(client, payload)
+            if packet.kind != "refusal":
+                self._check(client, packet)
+        except MessageError as error:
+            return {"kind": "wrong", "sentence": f"its answer is refused: {error}"}
+        if packet.answers != digest(asked):
+            return {"kind": "wrong", "sentence": "it answers something that it was not asked"}
+        arrays = {name: array.tolist() for name, array in packet.arrays.items()}
+        return {**packet.values, **arrays, "kind": packet.kind}
+
     def _read(self, client: str, payload: bytes) -> Packet:
-        """An answer as a packet: nothing longer than it can be is read."""
+        """An answer as a packet: nothing longer than it can be is read, nor shown as it came."""
         check_length(self._ask.kind, self._ask.shapes.get(client), payload)
         packet = decode(payload)
         check_sender(packet, self.plan.run, client)
+        if packet.kind == "refusal":
+            sentence = shorten(packet.values["sentence"], LONGEST_SENTENCE)
+            packet = packet._replace(values={**packet.values, "sentence": sentence})
         return packet
 
     def _check(self, client: str, packet: Packet) -> None:
@@ -198,30 +208,29 @@ class Coordinator:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
         if code == "budget" and self.phase in ("train", "step"):
-            self._log(f"client '{client}': {sentence[:300]}")
-            self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence[:300]}")))
+            self._log(f"client '{client}': {sentence}")
+            self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence}")))
             return
         if self.phase == "translate" and code in ("data", "policy", "budget", "invalid"):
-            self._log(f"client '{client}' says nothing of its sensors: {sentence[:300]}")
+            self._log(f"client '{client}' says nothing of its sensors: {sentence}")
             self._take(client, no_sensors(packet, *self._ask.shapes[client]))
             return
         if code in ("data", "policy", "budget"):
-            raise RunStopped(f"client '{client}': {sentence[:300]}")
+            raise RunStopped(f"client '{client}': {sentence}")
         if code == "stale":
             raise RunStopped(
                 f"client '{client}' follows a newer start of this run ({sentence[:100]}); this one "
                 "ends"
             )
+        self.should_pause = True
         if code == "waiting":
-            self.should_pause = True
             if client not in self._waiting:
-                self._log(f"client '{client}' must allow the run first: {sentence[:300]}")
+                self._log(f"client '{client}' must allow the run first: {sentence}")
             self._waiting.add(client)
             return
-        self._log(f"client '{client}' cannot answer: {sentence[:300]}")
+        self._log(f"client '{client}' cannot answer: {sentence}")
         if code in ("unavailable", "unknown"):
             self._restart()
-        self.should_pause |= code in ("disk", "invalid")
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""

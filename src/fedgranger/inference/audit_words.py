@@ -17,6 +17,12 @@ NOT_TRIED = (
 )
 
 
+NOT_CHECKED = (
+    "Not known: copies with shifted clocks were made, but this test could be checked on none of "
+    "them, because it could not be made there or because they do not keep what drives each client."
+)
+
+
 class Control(NamedTuple):
     """Positive control of one pair.
 
@@ -53,8 +59,10 @@ def reservation(facts: Mapping[str, Any]) -> str:
 def verdict(facts: Mapping[str, Any]) -> str:
     """The answer in a sentence."""
     found = facts.get("audit")
-    if found is None or found["rate"][0] is None:
+    if found is None:
         return NOT_TRIED
+    if found["rate"][0] is None:
+        return NOT_CHECKED
     rate, error = found["rate"]
     low, high = found["band"]
     inside = found["is_inside"]
@@ -131,11 +139,8 @@ def controls(facts: Mapping[str, Any]) -> list[Control]:
     sensors = facts.get("innovation_sensor") or {}
     out = []
     for edge, size in sorted(sizes.items(), key=lambda item: -item[1]):
-        # Names may hold " -> ", so the effect is found by its name, not by splitting.
-        effects = [name for name in sensors if edge.endswith(f" -> {name}")]
-        units = ""
-        if effects:
-            sensor = sensors[max(effects, key=len)]
+        sensor, units = sensors.get(edge.split(" -> ")[1]), ""
+        if sensor is not None:
             change = "the change per row of " if sensor["is_change"] else ""
             units = f"{change}{sensor['sensor']} by {size * sensor['innovation']:.3g}"
         out.append(Control(edge, size, units))

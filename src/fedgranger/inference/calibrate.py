@@ -99,14 +99,18 @@ class Law(NamedTuple):
         return np.maximum(chance, np.minimum(by_formula, self.support))
 
     def critical(self, level: float) -> np.ndarray:
-        """The W/k with that chance, found in its logarithm; `MOST` where all are more likely."""
+        """The W/k with that chance, found in its logarithm; never beyond `LEAST` and `MOST`."""
 
         def excess(log_ratio: np.ndarray, m: np.ndarray, n: np.ndarray) -> np.ndarray:
             return self._of_pairs(m, n).tail(np.exp(log_ratio)) - level
 
-        ends, pairs = np.log([LEAST, MOST]), tuple(np.indices(self.df.shape[:2]))
-        found = find_root(excess, tuple(ends), args=pairs, tolerances={"xatol": 1e-13})
-        return np.exp(np.where(found.success, found.x, ends[1]))
+        shape = self.df.shape[:2]
+        ends, pairs = tuple(np.log([LEAST, MOST])), tuple(np.indices(shape))
+        found = find_root(excess, ends, args=pairs, tolerances={"xatol": 1e-13})
+        inside = np.where(found.success, np.exp(found.x), np.nan)
+        is_below = self.tail(np.full(shape, LEAST)) <= level
+        is_above = self.tail(np.full(shape, MOST)) > level
+        return np.select([is_below, is_above], [LEAST, MOST], inside)
 
     def _of_pairs(self, m: np.ndarray, n: np.ndarray) -> Law:
         """The laws of some pairs, whose arrays have one axis for all of them."""

@@ -128,19 +128,26 @@ class NonlinearAnswer(TwoTests):
         return np.moveaxis(values.reshape(len(shifts), M, *missing.shape), 1, 2)
 
     def _without_joint(self, data: PairData, lags: np.ndarray, found: NonlinearTests) -> list[str]:
-        """Causes whose products with third clients are not tested, where there are any."""
-        causes: dict[str, list[str]] = {}
-        is_tested = np.isfinite(found.kinds[KINDS.index("joint")]).any(axis=0)
-        for n, name in enumerate(self._source.names if len(self._source.names) > 2 else ()):
+        """Products with third clients that are not tested, where there are any, and why."""
+        names, joint = self._source.names, KINDS.index("joint")
+        untested: dict[str, list[str]] = {}
+        for n, name in enumerate(names if len(names) > 2 else ()):
             why = joint_refusal(data, n, lags[:, n])
-            if why is None and not is_tested[n] and np.isfinite(found.p_value[:, n]).any():
-                why = "most copies with shifted clocks have too few usable rows for it"
             if why is not None:
-                causes.setdefault(why, []).append(name)
+                untested.setdefault(f"({why}); causes", []).append(name)
+                continue
+            for m in (m for m, k in found.products if k == n):
+                if np.isfinite(found.kinds[joint, m, n]):
+                    continue
+                if np.isfinite(found.products[m, n].statistic[joint]):
+                    why = "most copies with shifted clocks have too few usable rows for them"
+                else:
+                    why = "they depend on each other or on what else explains the effect"
+                untested.setdefault(f"({why}); pairs", []).append(f"{name} -> {names[m]}")
         return [
-            f"products of a cause's states with a third client's were not tested ({why}); "
-            f"causes: {', '.join(names)}"
-            for why, names in causes.items()
+            f"products of a cause's states with a third client's were not tested {what}: "
+            f"{', '.join(which)}"
+            for what, which in untested.items()
         ]
 
     def _found(

@@ -19,12 +19,18 @@ def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dic
     out = {}
     for edge in courses | curves:
         found = kinds.get(edge, ["linear"])
-        has_course = edge in courses and ("linear" in found or edge not in curves)
-        others = [kind for kind in found if kind != "linear" or not has_course]
-        parts = [courses[edge]] if has_course else []
-        if edge in curves and (others or not has_course):
-            parts.append(shape_sentence(edge, others, inference))
-        out[edge] = "; besides, ".join(parts)
+        others = [kind for kind in found if kind != "linear"]
+        if edge not in curves:
+            prefix = f"{enumerated(found)} influence, of which this is the linear part: "
+            out[edge] = f"{prefix if others else ''}{courses[edge]}"
+        elif edge not in courses or "linear" not in found:
+            out[edge] = shape_sentence(edge, found, inference)
+        elif "quadratic" in others:  # the mean curve holds the linear part
+            out[edge] = f"{courses[edge]}; in all, {shape_sentence(edge, found, inference)}"
+        elif others:
+            out[edge] = f"{courses[edge]}; besides, {shape_sentence(edge, others, inference)}"
+        else:
+            out[edge] = courses[edge]
     return out
 
 
@@ -48,7 +54,7 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
 
     Products with another state alone have no mean: their curve is flat.
     """
-    curve, (cause, effect) = inference["curves"][edge], edge.split(" -> ", 1)
+    curve, (cause, effect) = inference["curves"][edge], edge.split(" -> ")
     third = (inference.get("third_clients") or {}).get(edge)
     on = [f"{effect}'s own state"] * ("interaction" in kinds)
     on += [f"the state of {third}"] * ("joint" in kinds and third is not None)
@@ -69,7 +75,7 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
 
 def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:
     """What one edge does; sides whose sensor is not known are spoken of in standard deviations."""
-    cause, effect = edge.split(" -> ", 1)
+    cause, effect = edge.split(" -> ")
     share = f"{100 * found['variance_share']:.0f} % of {effect}'s variance is from {cause}"
     gained = found.get("r2_gained")
     if gained is not None:

@@ -116,9 +116,9 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
 
 
 def predicted_states(seen: Seen, found: Predictor) -> np.ndarray:
-    """What is expected at every step and the one after the last, one lag after the other.
+    """What is expected at every step and the one after the last.
 
-    NaN where a step before, of which it depends, was not measured or lies before a break.
+    NaN where a step before, on which it depends, was not measured or lies before a break.
     """
     T, P = seen.states.shape
     segment = np.cumsum(seen.starts)

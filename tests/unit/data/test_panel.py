@@ -1,5 +1,7 @@
 """`Panel` and `ClientData` themselves: checks, views, segments and the data hash."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,8 @@ def test_bad_mask_and_repeated_clients_are_refused():
     client = ClientData("a", ("x",), np.ones((2, 1)), np.ones((2, 1), bool))
     with pytest.raises(DataError, match="not unique: a, a"):
         Panel((client, client), np.arange(2))
+    with pytest.raises(DataError, match="client 'a -> b': ' -> ' stands between"):
+        Panel((replace(client, name="a -> b"),), np.arange(2))
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_an_edge_is_told_by_what_was_found_of_it():
     for kinds, said in (
         (["linear"], linear),
         (["quadratic"], shape),
-        (["linear", "quadratic"], f"{linear}; besides, {shape}"),
+        (["linear", "quadratic"], f"{linear}; in all, linear and {shape}"),
         (["interaction", "joint"], joint),
         (
             ["quadratic", "joint"],
@@ -284,6 +284,9 @@ def test_an_edge_is_told_by_what_was_found_of_it():
         ([], f"an influence of no single kind, of boiler on turbine: {changes}"),
     ):
         assert edge_sentences(facts | {"kinds_found": {edge: kinds}}, {}) == {edge: said}
+    without = {key: part for key, part in facts.items() if key != "curves"}
+    found = edge_sentences(without | {"kinds_found": {edge: ["quadratic"]}}, {})
+    assert found == {edge: f"quadratic influence, of which this is the linear part: {linear}"}
     del facts["responses"]
     found = edge_sentences(facts | {"kinds_found": {edge: ["linear"]}}, {})
     assert found == {edge: f"linear influence of boiler on turbine: {changes}"}

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli.app import app
 from fedgranger.inference import two_tests
+from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.infer import infer
 from tests.state_sources import simulate_states, source_of
@@ -60,6 +61,7 @@ def test_without_copies_that_keep_what_drives_each_client_the_run_says_so(monkey
     facts = infer(source_of(states, (1, 1, 1)), CONFIG).facts
     assert facts["test"] == "readings"
     assert facts["test_reason"].startswith("there is no copy on which the latent test can be")
+    assert verdict(facts["beside"]).startswith("Not known: copies with shifted clocks were made")
 
 
 def test_the_run_folder_keeps_both_answers_and_the_audit(run):

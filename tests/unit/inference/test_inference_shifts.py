@@ -9,7 +9,7 @@ from scipy import optimize, stats
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference import shifts as module
-from fedgranger.inference.calibrate import Formula, calibrate
+from fedgranger.inference.calibrate import LEAST, Formula, calibrate
 from fedgranger.inference.copy_audit import Audit, PairTests, audit_facts, run_copies
 from fedgranger.inference.latent import fit_latent, latent_formula, pair_tests
 from fedgranger.inference.readings import regress
@@ -279,6 +279,7 @@ def test_critical_value_vs_root_of_each_pairs_own_law(has_formula):
             expected = optimize.brentq(excess, -12, 24)
             assert np.log(found[m, n]) == pytest.approx(expected, abs=1e-9)
     assert (law.critical(1e-30) >= found).all()
+    assert (law.critical(0.9999) == LEAST)[df == 1].all(), "hardly anything is as likely"
 
 
 def test_the_formulas_that_bound_the_tail_are_those_of_the_tests():

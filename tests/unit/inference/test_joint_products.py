@@ -183,7 +183,8 @@ def test_a_run_says_when_copies_are_too_short_for_products_with_third_clients(mo
     facts = infer(source_of(states, (1, 1, 1), observed=observed), config).facts
     assert facts["warnings"][-1] == (
         "products of a cause's states with a third client's were not tested (most copies with "
-        "shifted clocks have too few usable rows for it); causes: c0, c1, c2"
+        "shifted clocks have too few usable rows for them); pairs: c0 -> c1, c0 -> c2, c1 -> c0, "
+        "c1 -> c2, c2 -> c0, c2 -> c1"
     )
     assert not any("joint" in kinds for kinds in facts["kinds"].values())
 
@@ -194,3 +195,13 @@ def test_the_third_client_is_named_where_states_of_the_effect_depend_on_each_oth
     left = shape[:, [3]] + rng.standard_normal((300, 1))
     part = JointPart(left, shape, third, 10)
     assert third_client(part) == third_client(part._replace(left=left @ np.ones((1, 2)))) == 2
+
+
+def test_products_of_clients_with_the_same_states_are_named_as_not_tested():
+    rng = np.random.default_rng(5)
+    states = linked(rng, 1000, 0.0)[:, [0, 1, 2, 2]]
+    config = fg.RunConfig(test="nonlinear", solver="none", lags=1, copies=20)
+    warnings = infer(source_of(states, (1, 1, 1, 1)), config).facts["warnings"]
+    (found,) = (line for line in warnings if "third client's" in line)
+    assert "(they depend on each other or on what else explains the effect); pairs: " in found
+    assert "c0 -> c1" in found
