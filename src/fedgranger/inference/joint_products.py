@@ -29,6 +29,8 @@ from fedgranger.inference.residual_products import JointPart
 
 BENDS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of a state at which its curve may bend."""
+DEPENDENT = 1e-4
+"""A product of whose size B leaves no larger share is a combination of columns but for rounding."""
 ROWS_PER_COLUMN = 4
 """Least squares on more columns leave too little of what is tested."""
 MOST_CELLS = 40_000_000
@@ -74,7 +76,8 @@ def joint_parts(
         shape = phi - B @ (inverse @ moments[np.ix_(is_used, is_third)])
         third = columns.client[is_third]
         other = np.where(third[:, 0] == cause, third[:, 1], third[:, 0])
-        out[m] = JointPart(left, shape * np.sqrt(len(X)), other, int(is_used.sum()))
+        own = np.linalg.norm(shape, axis=0) > DEPENDENT * np.linalg.norm(phi, axis=0)
+        out[m] = JointPart(left, shape[:, own] * np.sqrt(len(X)), other[own], int(is_used.sum()))
     return out
 
 

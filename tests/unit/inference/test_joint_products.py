@@ -205,3 +205,5 @@ def test_products_of_clients_with_the_same_states_are_named_as_not_tested():
     (found,) = (line for line in warnings if "third client's" in line)
     assert "(they depend on each other or on what else explains the effect); pairs: " in found
     assert "c0 -> c1" in found
+    parts = joint_parts(data_of(states, (1, 1, 1, 1), (1, 1, 1, 1)), 0, lags_of(4))
+    assert parts[2].third.tolist() == [1], "c3's states are c2's: no third client"
