@@ -281,6 +281,7 @@ BAD_INPUT = {
     "huge seed": (["fit", "DATA", "--out", "r", "--seed", str(2**63)], "seed is"),
     "bad prior": (["fit", "DATA", "--out", "r", "--prior", "cauchy"], "prior is 'cauchy'"),
     "large window": (["fit", "DATA", "--out", "r", "--window", "600"], "use a smaller one"),
+    "many lags": (["fit", "DATA", "--out", "r", "--max-lags", "900"], "it can be"),
     "many states": (["fit", "DATA", "--out", "r", "--state-dim", "9"], "client 'client1'"),
     "unknown client": (["fit", "DATA", "--out", "r", "--state-dim", "x=1"], "client 'x'"),
     "diverging": (["fit", "DATA", "--out", "r", "--local-step-size", "9"], "diverge"),

@@ -57,6 +57,9 @@ def infer(
             found = _latent_of_most(states, config, report)
         else:
             found = _infer(table, config, report, record)
+        if len(found.edges) and not np.isfinite(found.edges["p_value"].to_numpy()).any():
+            reasons = "; ".join(dict.fromkeys(found.facts["reasons"].values()))
+            raise InferenceError(reasons or "no pair of clients could be tested")
         found = _followed(found, states, config) if config.time_windows else found
         weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
         predictor = find_predictor(states._replace(**weights), config.max_lags)

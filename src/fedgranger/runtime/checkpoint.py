@@ -64,6 +64,12 @@ class Checkpoints:
         """A file of the run folder, if there is one."""
         return None if self._folder is None else self._folder / name
 
+    def forget(self, *names: str) -> None:
+        """Remove files that nothing will be continued from."""
+        if self._folder is not None:
+            for name in names:
+                (self._folder / name).unlink(missing_ok=True)
+
 
 def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
     return {

@@ -31,7 +31,7 @@ from fedgranger.data.align import RegularPanel, regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.data.time_axis import period_facts
-from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning
+from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.direct import LocalClient, run_direct
 from fedgranger.federation.protocol import EngineHooks, Plan, ServerResult, server_protocol
@@ -44,6 +44,7 @@ from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.privacy.release import SecretNoise, seeded_secret
 from fedgranger.results import Result
+from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.manifest import add_sensor_units, describe
@@ -90,7 +91,11 @@ def fit_panel(
         checkpoints = Checkpoints(
             checkpoint_folder, fingerprint, checkpoint_seconds, is_resumed=resume
         )
-        result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
+        try:
+            result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
+        except FedGrangerError:  # the same command would be refused again
+            checkpoints.forget(checkpoint.FILE_NAME, COPIES_FILE)
+            raise
     training, facts = result.manifest["training"], result.manifest["inference"]
     if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
         warnings.warn(training["status"], ConvergenceWarning, stacklevel=2)
@@ -166,7 +171,7 @@ class _LocalRun:
                 self._setup, config, level=level, report=report, observe=observe
             )
         self._marks.append(time.perf_counter())
-        self._forget_copies()  # all of them are in the result
+        self._checkpoints.forget(COPIES_FILE)  # all of them are in the result
         manifest = self._manifest(found, data_hash)
         manifest["normal"] = cast("NormalFacts", normal)
         return Result(
@@ -216,17 +221,12 @@ class _LocalRun:
         self._marks.append(time.perf_counter())
         self._follower.begin("edge tests")
         if not self._checkpoints.is_resumed:
-            self._forget_copies()
+            self._checkpoints.forget(COPIES_FILE)
         record = self._checkpoints.file(COPIES_FILE)
         count = self._follower.count
         return run_local_tests(
             self._seasonless, self._setup, self._config, source, training, count, record
         )
-
-    def _forget_copies(self) -> None:
-        record = self._checkpoints.file(COPIES_FILE)
-        if record is not None:
-            record.unlink(missing_ok=True)
 
     def _normal(
         self, found: ServerResult

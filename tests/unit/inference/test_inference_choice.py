@@ -64,6 +64,21 @@ def test_without_copies_that_keep_what_drives_each_client_the_run_says_so(monkey
     assert verdict(facts["beside"]).startswith("Not known: copies with shifted clocks were made")
 
 
+def test_clients_with_the_same_states_are_not_tested_and_the_run_says_why():
+    panel, _ = fg.simulate(2, 300, seed=0)
+    first = panel.clients[0]
+    twice = fg.Panel((first, replace(first, name="other")), panel.time)
+    result = quietly(twice, CONFIG)
+    assert result.inference is None
+    assert (
+        result.summary()
+        .splitlines()[1]
+        .startswith(
+            "Nothing was tested: states of the cause are linear combinations of other clients' states"
+        )
+    )
+
+
 def test_the_run_folder_keeps_both_answers_and_the_audit(run):
     folder, result, _ = run
     again = fg.Result.load(folder)
