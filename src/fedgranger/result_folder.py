@@ -38,11 +38,21 @@ if TYPE_CHECKING:
 ROOT_CAUSE_FILE = "rca.json"
 REPORT_FILE = "report.html"
 INCIDENTS_FILE = "incidents.jsonl"
+PARTS = ("data", "training", "inference", "bytes", "timings", "normal", "files")
+"""Of a manifest, each with names of its own."""
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
-def save_run(result: Result, folder: Path) -> None:
-    """Write the run folder; every file appears whole, `manifest.json` last."""
+def save_run(result: Result, folder: Path, *, overwrite: bool) -> None:
+    """Write the run folder; every file appears whole, `manifest.json` last.
+
+    Raises:
+        RunError: the folder is a file or holds a run that may not be overwritten.
+    """
+    if folder.is_file():
+        raise RunError(f"{folder}: is a file; give a folder")
+    if not overwrite and (folder / MANIFEST).exists():
+        raise RunError(f"{folder}: holds a run; give another folder, or overwrite=True")
     arrays = {
         f"augmentation_{m}": result.augmentations[name]
         for m, name in enumerate(result.clients)
@@ -102,6 +112,9 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def _fields(folder: Path) -> dict[str, Any]:
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    parts = {name: manifest.get(name, {}) for name in PARTS} if isinstance(manifest, dict) else {}
+    if not parts or not all(isinstance(part, dict) for part in parts.values()):
+        raise RunError(f"{folder / MANIFEST}: is not what a run wrote; restore it or fit again")
     check_files(folder, manifest)
     with np.load(folder / "estimate.npz", allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}

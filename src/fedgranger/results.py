@@ -372,9 +372,13 @@ class Result:
             )
         return getattr(import_module("fedgranger.runtime.fitted_values"), name)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the run folder; every file appears whole, `manifest.json` last."""
-        save_run(self, Path(folder))
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the run folder; every file appears whole, `manifest.json` last.
+
+        Raises:
+            RunError: the folder is a file or holds a run, and `overwrite` was not given.
+        """
+        save_run(self, Path(folder), overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:

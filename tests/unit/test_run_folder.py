@@ -42,8 +42,19 @@ def test_what_is_loaded_is_what_was_found(result, folder):
     pd.testing.assert_frame_equal(again.entries(), result.entries())
     mine, other = (one.inference.beside for one in (result, again))
     pd.testing.assert_frame_equal(other.entries, mine.entries, check_dtype=False)
-    again.save(folder)
+    with pytest.raises(RunError, match="holds a run; give another folder, or overwrite=True"):
+        again.save(folder)
+    with pytest.raises(RunError, match="edges.csv: is a file; give a folder"):
+        again.save(folder / "edges.csv")
+    again.save(folder, overwrite=True)
     pd.testing.assert_frame_equal(Result.load(folder).edges(), result.edges())
+
+
+@pytest.mark.parametrize("wrong", ["[]", "{}", '{"data": 5}'])
+def test_a_manifest_of_other_things_is_refused(folder, wrong):
+    (folder / "manifest.json").write_text(wrong)
+    with pytest.raises(RunError, match=r"manifest\.json|damaged run folder"):
+        Result.load(folder)
 
 
 def test_half_a_file_and_an_empty_one_are_refused(folder):

@@ -107,8 +107,8 @@ def _run(
     found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
     left_out = (*given["left_out"], *coordinator.dropped)
     result = to_result(coordinator, found, "flare", time.time() - started, left_out)
-    result.save(kept)
-    result.save(folder)
+    result.save(kept, overwrite=True)
+    result.save(folder, overwrite=True)
     coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
 
 

@@ -368,10 +368,10 @@ def test_an_absurd_value_stays_finite(run):
 def test_a_new_run_in_the_folder_forgets_the_old_ones_normal(run, tmp_path):
     run.save(tmp_path)
     (tmp_path / "rca.json").write_text("{}")
-    replace(run, monitors={}, reference=None).save(tmp_path)
+    replace(run, monitors={}, reference=None).save(tmp_path, overwrite=True)
     assert fg.Result.load(tmp_path).reference is None
     assert not (tmp_path / "rca.json").exists()
-    run.save(tmp_path)
+    run.save(tmp_path, overwrite=True)
     (tmp_path / "normal.npz").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(RunError, match=r"normal\.npz: is not what the run wrote"):
         fg.Result.load(tmp_path)

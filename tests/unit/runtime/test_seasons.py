@@ -76,7 +76,7 @@ def test_seasons_are_saved_and_a_later_run_in_the_folder_forgets_them(plain, res
         np.testing.assert_array_equal(
             found.values, apply_season(season, new[name], new.time).values
         )
-    replace(result, seasons={}).save(tmp_path / "run")
+    replace(result, seasons={}).save(tmp_path / "run", overwrite=True)
     assert fg.Result.load(tmp_path / "run").seasons == {}
 
 
