@@ -42,9 +42,9 @@ def test_what_is_loaded_is_what_was_found(result, folder):
     pd.testing.assert_frame_equal(again.entries(), result.entries())
     mine, other = (one.inference.beside for one in (result, again))
     pd.testing.assert_frame_equal(other.entries, mine.entries, check_dtype=False)
-    with pytest.raises(RunError, match="holds a run; give another folder, or overwrite=True"):
+    with pytest.raises(RunError, match=r"holds a run; give another folder, or overwrite=True"):
         again.save(folder)
-    with pytest.raises(RunError, match="edges.csv: is a file; give a folder"):
+    with pytest.raises(RunError, match=r"edges\.csv: is a file; give a folder"):
         again.save(folder / "edges.csv")
     again.save(folder, overwrite=True)
     pd.testing.assert_frame_equal(Result.load(folder).edges(), result.edges())
