@@ -41,7 +41,7 @@ SHOWN_EDGES = 10
 
 
 def show_fit(result: Result, folder: Path, *, json_output: bool) -> None:
-    """The answer, how training went, what left each client; with --quiet the answer alone."""
+    """The answer, how training went, what each client sends; with --quiet the answer alone."""
     if json_output:
         print_json(plain_answer(result, folder))
         return
@@ -53,8 +53,9 @@ def show_fit(result: Result, folder: Path, *, json_output: bool) -> None:
     if "step_size_reason" in training:
         print_line(f"step sizes: {training['step_size_reason']}")
     print_privacy(result)
-    out.print("\nwhat left each client:")
     is_local = result.manifest["runtime"] == "inprocess"
+    rounds = "" if result.config.solver == "none" else ", FedGC's rounds included"
+    out.print(f"\nwhat each client {'would send' if is_local else 'sent'}{rounds}:")
     out.print(bytes_table(sent) if is_local else ledger_table(sent))
     if Amount.is_verbose:
         for name, seconds in result.manifest["timings"].items():

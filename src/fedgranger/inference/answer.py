@@ -95,6 +95,8 @@ def question_sentences(facts: Mapping[str, Any]) -> list[str]:
     out = [f"Tested: {EDGE_TESTS[kind].question}?"]
     if facts.get("test_reason"):
         out.append(f"Why this test: {facts['test_reason']}.")
+    if kind == "readings" and facts.get("responses"):
+        out.append("What edges do is told of measured states: noise of sensors makes it smaller.")
     beside = (facts.get("beside") or {}).get("test")
     if beside in EDGE_TESTS:
         other = EDGE_TESTS[beside]

@@ -76,10 +76,13 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
 def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:
     """What one edge does; sides whose sensor is not known are spoken of in standard deviations."""
     cause, effect = edge.split(" -> ")
-    share = f"{100 * found['variance_share']:.0f} % of {effect}'s variance is from {cause}"
+    share = (
+        f"{100 * found['variance_share']:.0f} % of the variance of {effect}'s states is from "
+        f"{cause}'s own shocks"
+    )
     gained = found.get("r2_gained")
     if gained is not None:
-        share += f", whose past takes {100 * gained:.0f} % off the one-step prediction error"
+        share += f"; {cause}'s past takes {100 * gained:.0f} % off the one-step prediction error"
     return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 

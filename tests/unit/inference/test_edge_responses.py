@@ -220,12 +220,12 @@ def test_words_name_sensors_units_and_times():
     period = {"period": {"step_seconds": 120.0}}
     assert response_sentences(facts, period)["boiler -> turbine"] == (
         "a usual shock at boiler (1 s.d.) → 3.00 s.d. (2.00 to 4.00) at turbine after 2 min, gone "
-        "after 4 min; 12 % of turbine's variance is from boiler"
+        "after 4 min; 12 % of the variance of turbine's states is from boiler's own shocks"
     )
     facts["sensor_responses"] = {"boiler -> turbine": sensors}
     assert response_sentences(facts, {})["boiler -> turbine"] == (
         "+1 bar at boiler.P03 → +3 rpm (+2 to +4) at the change of turbine.N1 after 1 step, gone "
-        "after 2 steps; 12 % of turbine's variance is from boiler"
+        "after 2 steps; 12 % of the variance of turbine's states is from boiler's own shocks"
     )
     course = facts["responses"]["boiler -> turbine"]
     assert "N1 after 1 step, gone" in sentence_with(facts, delay=1), "one time, said once"

@@ -70,13 +70,8 @@ def test_clients_with_the_same_states_are_not_tested_and_the_run_says_why():
     twice = fg.Panel((first, replace(first, name="other")), panel.time)
     result = quietly(twice, CONFIG)
     assert result.inference is None
-    assert (
-        result.summary()
-        .splitlines()[1]
-        .startswith(
-            "Nothing was tested: states of the cause are linear combinations of other clients' states"
-        )
-    )
+    said = result.summary().splitlines()[1]
+    assert said.startswith("Nothing was tested: states of the cause are linear combinations of")
 
 
 def test_the_run_folder_keeps_both_answers_and_the_audit(run):
