@@ -1,6 +1,7 @@
 """Reading and writing panels: every rule has its sentence, and nothing is done silently."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,29 @@ def test_ragged_row_far_down_the_file(tmp_path, monkeypatch):
     rows[149] += ",1"
     bad = "time,x\n" + "\n".join(rows) + "\n"
     refused(fill(tmp_path, a=GOOD, bad=bad), "client 'bad'", "data row 150", "found 3")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_no_thread_of_the_reader_holds_anything_of_python(tmp_path, monkeypatch, encoding):
+    # It would let go of it while the interpreter ends, which aborts the process.
+    held = []
+
+    def spy(source, read, parse, convert, really=text_tables.arrow_csv.open_csv):
+        held.append((read.encoding, parse.invalid_row_handler))
+        return really(source, read, parse, convert)
+
+    monkeypatch.setattr(text_tables.arrow_csv, "open_csv", spy)
+    fill(tmp_path, a=GOOD, bad="time,ä\n1,2\n2,3,4\n".encode(encoding))
+    refused(tmp_path, "client 'bad'", "data row 2", "found 3", encoding=encoding)
+    assert set(held) == {("utf8", None)}
+
+
+def test_binary_file_is_one_sentence(tmp_path, monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    binary = np.random.default_rng(5).bytes(5000)
+    refused(fill(tmp_path, a=GOOD, bad=binary), "client 'bad'", "bad.csv' is not a readable CSV")
+    assert not ignored
 
 
 @pytest.mark.parametrize("content", [b"PAR1 nothing of the kind PAR1", b"x"])
