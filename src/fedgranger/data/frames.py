@@ -24,7 +24,7 @@ from fedgranger.data.client_tables import Table
 from fedgranger.data.file_format import FileFormat, client_formats
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import finished_panel, read_panel
+from fedgranger.data.panel_files import client_names, finished_panel, read_panel
 from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, joined
 from fedgranger.data.sensor_preparation import NO_TREATMENTS
@@ -101,6 +101,14 @@ def new_panel(
                 return as_panel(data, clients, AS_MEASURED | options, treatments)
             raise error from None
     return as_panel(data, clients, AS_MEASURED | options, treatments)
+
+
+def clients_before_reading(data: Any) -> list[str]:
+    """Clients of a folder's files, or of frames client by client; none where only reading tells."""
+    is_named = isinstance(data, Mapping) and not is_frame(data)
+    if is_named and all(is_frame(frame) for frame in data.values()):
+        return [client_name(name) for name in data]
+    return client_names(Path(data)) if isinstance(data, str | Path) else []
 
 
 def try_frames(
