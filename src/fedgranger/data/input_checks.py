@@ -67,9 +67,15 @@ def time_parts(names: Sequence[str], time_column: str) -> list[str]:
 
 
 def to_numbers(
-    where: str, name: str, column: pa.ChunkedArray, written: FileFormat = PLAIN
+    where: str,
+    name: str,
+    column: pa.ChunkedArray,
+    written: FileFormat = PLAIN,
+    time: pa.ChunkedArray | None = None,
 ) -> np.ndarray:
     """Return a column as float64 with NaN where a cell is empty; refuse text and infinity.
+
+    The time of a row, as it is written, is named where there is one.
 
     Raises:
         TextCellError: a cell is no number in this way of writing.
@@ -89,8 +95,9 @@ def to_numbers(
     else:
         values, bad_row = np.empty(0), int(np.argmax(column.is_valid().to_numpy()))
     if bad_row is not None:
+        when = "" if time is None else f" ({time[bad_row]})"
         raise TextCellError(
-            f"{place} {bad_row + 1}: {shown(column[bad_row])} is not a number",
+            f"{place} {bad_row + 1}{when}: {shown(column[bad_row])} is not a number",
             [str(cell) for cell in column.to_pylist() if cell is not None],
         )
     if np.isinf(values).any():

@@ -17,7 +17,7 @@ from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import Finding
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.frames import columns_listed, in_keywords, try_frames
+from fedgranger.data.frames import columns_listed, in_keywords, named_frames, try_frames
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
@@ -173,8 +173,12 @@ def _check_frames(
 ) -> DataCheck:
     """The same of data frames, with keywords instead of options of the command line."""
     clients = columns_listed(clients)
-    read = partial(try_frames, frames, clients)
-    trial, unused = _using_all_rows(read, options)
+    read = partial(try_frames, named_frames(frames, clients, options))
+    try:
+        trial, unused = _using_all_rows(read, options)
+    except DataError as error:
+        sentence = in_keywords(str(error))
+        return DataCheck("frames", refused=sentence, stopped=sentence)
     refused = "" if trial.refused is None else in_keywords(str(trial.refused))
     needed = in_keywords(changed_flags(options, trial.options))
     if trial.found is None:
