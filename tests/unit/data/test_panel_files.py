@@ -47,7 +47,7 @@ def refused(folder: Path, *parts: str, error: type[Exception] = DataError, **opt
 # ---------------------------------------------------------------- folders
 
 
-def test_folder_one_client_per_file_sorted(tmp_path):
+def test_folder_one_client_per_file_sorted(tmp_path, monkeypatch):
     fill(tmp_path, zeta="time,x\n1,2\n2,3\n", b="time,u,v\n1,1,0\n2,4,9\n")
     write_parquet(tmp_path / "alpha.parquet", time=[1, 2], y=[0.5, 0.25])
     (tmp_path / "notes.txt").write_text("ignored")
@@ -61,6 +61,8 @@ def test_folder_one_client_per_file_sorted(tmp_path):
     np.testing.assert_array_equal(panel.time, [1, 2])
     left_out = f"folder '{tmp_path.name}': files that are no tables were left out: 'notes.txt'"
     assert panel.notes == (left_out,)
+    monkeypatch.chdir(tmp_path)
+    assert Panel.read(".").notes == panel.notes
 
 
 def test_missing_path_empty_folder_and_single_client(tmp_path):
@@ -422,8 +424,11 @@ def test_inner_join_is_noted_per_client(tmp_path):
     np.testing.assert_array_equal(panel.time, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(panel["a"].values[:, 0], [11, 12, 13])
     np.testing.assert_array_equal(panel["b"].values[:, 0], [21.5, 22.5, 23.5])
-    tail = "rows are not on the common time axis (1 to 3, 3 steps of 1) and were left out"
-    assert panel.notes == (f"client 'a': 1 of 4 {tail}", f"client 'b': 2 of 5 {tail}")
+    axis = "not on the common time axis (1 to 3, 3 steps of 1)"
+    assert panel.notes == (
+        f"client 'a': 1 of 4 rows is {axis} and was left out",
+        f"client 'b': 2 of 5 rows are {axis} and were left out",
+    )
 
 
 def test_rows_that_one_client_lacks_are_missing_for_it_alone(tmp_path):
