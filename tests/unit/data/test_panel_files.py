@@ -647,3 +647,20 @@ def test_equal_axes_share_one_time_array(tmp_path):
     panel_values = tables[0].values
     align.align(tables)
     assert tables[0].values is panel_values
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"leave_out": "zz.p"}, "names 'zz.p', which is no sensor (clients: a, b)"),
+        ({"leave_out": "a.qqq"}, "names 'a.qqq', which is no sensor (nearest: 'a.x')"),
+        ({"leave_out": "qqq"}, "names 'qqq', which is no sensor (sensors: x, a.x, "),
+        ({"time_column": "Zeit"}, "no time column 'Zeit' (columns: day, x)"),
+        ({"delimiter": "bb=semicolon"}, "delimiter names client 'bb', which is unknown (clients: "),
+        ({"skip_rows": "a=0,bb=1"}, "skip_rows names client 'bb', which is unknown (clients: a, b"),
+    ],
+)
+def test_an_unknown_name_comes_with_those_there_are(tmp_path, option, words):
+    fill(tmp_path, a="day,x\n1,2\n2,3\n", b="day,x\n1,2\n2,3\n")
+    options = {"time_column": "day"} | option
+    refused(tmp_path, words, error=(ConfigError, DataError), **options)
