@@ -12,7 +12,9 @@ LONGEST_LINE = 16
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e]")
 LONGEST_UNIT = 12
-_UNIT_AT_END = re.compile(rf"\s*[\[(]([^\[\]()]{{1,{LONGEST_UNIT}}})[\])]\s*$")
+_UNIT_AT_END = re.compile(
+    rf"\s*[\[(](?=.{{1,{LONGEST_UNIT}}}[\])]\s*$)([^\[\]()]+(?:\([^\[\]()]*\))?)[\])]\s*$"
+)
 
 
 def printable(text: object) -> str:
@@ -38,8 +40,8 @@ def unit_of(sensor: str) -> str:
     """The unit in brackets at the end of a sensor's name, "" when there is none.
 
     Example:
-        >>> unit_of("P03 [bar]"), unit_of("P03")
-        ('bar', '')
+        >>> unit_of("P03 [bar]"), unit_of("P03 [bar(g)]"), unit_of("P03")
+        ('bar', 'bar(g)', '')
     """
     found = _UNIT_AT_END.search(sensor)
     return found.group(1) if found else ""

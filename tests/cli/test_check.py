@@ -68,7 +68,7 @@ def test_clients_of_different_rates_are_offered_a_command_that_uses_all_rows(tmp
     lines = invoke("check", tmp_path).output.splitlines()
     assert lines[-1] == f"fedgranger fit {tmp_path} --out run --resample 5min"
     assert any("client 'inlet': 600 rows became 121 steps of 5min" in line for line in lines)
-    lost = [line for line in lines if line.endswith("were left out without --resample 5min")]
+    lost = [line for line in lines if line.endswith("would be left out without --resample 5min")]
     assert len(lost) == 3
     assert any("540 of 600 rows are not on the common time axis" in line for line in lost)
     chosen = invoke("check", tmp_path, "--resample", "10min").output.splitlines()
@@ -76,7 +76,7 @@ def test_clients_of_different_rates_are_offered_a_command_that_uses_all_rows(tmp
     assert not any("without --resample" in line for line in chosen)
     found = fg.check(frames)
     assert found.command == "fg.fit(frames, resample='5min')"
-    assert found.unused[0].endswith("were left out without resample='5min'")
+    assert found.unused[0].endswith("would be left out without resample='5min'")
 
 
 def test_json_has_the_same_facts(tmp_path):
@@ -158,3 +158,14 @@ def test_a_day_that_repeats():
     assert [client.repeats for client in found.clients] == [("1d",), ("1d",), ()]
     assert "repeats every 1d" in str(found)
     assert found.interval == "1h"
+
+
+def test_a_gap_of_one_row_is_one_row(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        frame = pd.DataFrame(rng.standard_normal((400, 2)), columns=["x", "y"])
+        if name == "b":
+            frame.loc[50] = np.nan
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    output = invoke("check", tmp_path, "--missing", "mask").output
+    assert ", longest gap 1 row\n" in output

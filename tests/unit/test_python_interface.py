@@ -1,5 +1,7 @@
 """`fg.fit` on what people have: frames, folders, options as keywords; and results that print."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -265,6 +267,45 @@ def test_sentences_on_frames_name_keywords(frames):
     assert "--" not in str(found)
     with pytest.raises(ConfigError, match="test is 'latent'"):
         fg.fit(odd, test="latent")
+
+
+def test_texts_among_the_numbers_of_a_frame_are_named_as_those_of_a_file(frames):
+    odd = {name: frame.copy() for name, frame in frames.items()}
+    client, frame = next(iter(odd.items()))
+    sensor = frame.columns[0]
+    frame[sensor] = frame[sensor].astype(object)
+    frame.loc[frame.index[41], sensor] = "No Data"
+    named = f"client '{client}', column '{sensor}', data row 42 ({frame.index[41]}"
+    found = fg.check(odd)
+    assert found.refused.startswith(named)
+    assert found.needed == "missing_text='No Data', missing='mask'"
+    with pytest.raises(DataError, match=re.escape(named)) as caught:
+        fg.Panel.from_frames(odd)
+    assert "'No Data' is not a number" in str(caught.value)
+    panel = fg.Panel.from_frames(odd, missing="mask", missing_text="No Data")
+    assert int((~panel[client].observed).sum()) == 1
+
+
+def test_frames_that_nothing_mends_are_reported_by_the_check(frames):
+    odd = {name: frame.copy() for name, frame in frames.items()}
+    client, frame = next(iter(odd.items()))
+    frame[frame.columns[0]] = [[1.0], 2.0] * (len(frame) // 2)
+    found = fg.check(odd)
+    assert found.stopped.startswith(f"client '{client}': column")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "a NoneType was given; give a folder"),
+        (7, "a int was given; give a folder"),
+        ([], "a list was given; give a folder"),
+        ({}, "no client was given"),
+    ],
+)
+def test_the_check_of_what_is_no_data_is_one_sentence(data, words):
+    with pytest.raises(DataError, match=words):
+        fg.check(data)
 
 
 def test_completion_offers_public_names():

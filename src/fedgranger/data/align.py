@@ -189,14 +189,16 @@ def _on_common_axis(
         if used < len(axis):
             is_finer = grid.time_kind == "stamps" and 2 * own[table.name].interval <= grid.interval
             hint = f"{USES_ALL[0]}{duration_text(int(coarsest))}{USES_ALL[1]}"
+            now, then = ("is", "was") if len(axis) - used == 1 else ("are", "were")
             notes.append(
-                f"client '{table.name}': {len(axis) - used} of {len(axis)} rows are not on the "
-                f"common time axis ({period_text(grid)}) and were left out"
+                f"client '{table.name}': {len(axis) - used} of {len(axis)} rows {now} not on the "
+                f"common time axis ({period_text(grid)}) and {then} left out"
                 f"{hint if is_finer else ''}"
             )
         if used < grid.num_steps:
+            verbs = ("has", "counts") if grid.num_steps - used == 1 else ("have", "count")
             notes.append(
                 f"client '{table.name}': {grid.num_steps - used} of {grid.num_steps} time steps "
-                "have no row and count as missing"
+                f"{verbs[0]} no row and {verbs[1]} as missing"
             )
     return grid_time(grid).astype(axes[0].dtype, copy=False)

@@ -145,7 +145,9 @@ def _numbers(
     for position, name in enumerate(sensors):
         column, where = table.take(source.where, name), owners.get(name, source.where)
         try:
-            values[:, position] = input_checks.to_numbers(where, name, column, source.written)
+            values[:, position] = input_checks.to_numbers(
+                where, name, column, source.written, raw_time
+            )
         except input_checks.TextCellError as error:
             if raw_time is not None and looks_long(column, raw_time, table.names):
                 raise long_format_error(source, table, name, error.fact) from error

@@ -13,6 +13,10 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet", ".xlsx")
 
 
+NEVER_EQUAL = ("delimiter", "decimal", "thousands", "skip_rows", "unit_rows", "encoding")
+"""Options in whose values "=" can only follow a client."""
+
+
 class FileFormat(NamedTuple):
     """The options of `FileOptions` that concern cells, for one client, with signs for words.
 
@@ -43,6 +47,13 @@ def client_formats(options: FileOptions, clients: Sequence[str]) -> dict[str, Fi
         ConfigError: an option has a value that is no format.
     """
     chosen = {name: per_client(getattr(options, name), clients) for name in PER_CLIENT}
+    for name in NEVER_EQUAL:
+        unknown = re.search("([^,=]+)=", ",".join(chosen[name].values()))
+        if unknown is not None:
+            raise ConfigError(
+                f"{name} names client '{unknown[1].strip()}', which is unknown (clients: "
+                f"{', '.join(clients)}); name one of them"
+            )
     words = tuple(word.strip() for word in options.missing_text.split(",") if word.strip())
     defaults = FileOptions()
     out = {}

@@ -35,6 +35,8 @@ LEAST_MOVING = 0.5
 """Share of rows in which a sensor must change to be tested for wandering."""
 COSTLY = 0.05
 """A sensor is named when this share of its client's rows lacks some sensor."""
+DEAD = 0.5
+"""A sensor that lacks a larger share of its samples is better left out."""
 MOST_NAMES = 8
 
 
@@ -202,7 +204,9 @@ def lacking_sensor(table: ClientTable, is_missing: np.ndarray) -> Finding | None
         f"has no sample in {100 * rows / len(is_missing):.0f} % of the client's rows, where its "
         f"other sensors must do ({num_partial} of {len(is_missing)} rows lack some sensor)"
     )
-    remedy = f"if it is dead, leave it out with --leave-out {quote(table.label(sensor))}"
+    is_dead = rows > DEAD * len(is_missing)
+    without = f"--leave-out {quote(table.label(sensor))}"
+    remedy = f"if it is dead, leave it out with {without}" if is_dead else ""
     first_row = int(np.argmax(is_missing[:, worst]))
     return _finding(table, sensor, "missing", sentence, remedy, rows=rows, first_row=first_row)
 

@@ -8,7 +8,7 @@ polars and xarray come through their `to_pandas`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from fedgranger.data.client_tables import Table
 from fedgranger.data.file_format import FileFormat, client_formats
 from fedgranger.data.left_out import LeftOut
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import finished_panel, read_panel
+from fedgranger.data.panel_files import client_names, finished_panel, read_panel
 from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, joined
 from fedgranger.data.sensor_preparation import NO_TREATMENTS
@@ -64,11 +64,6 @@ def as_panel(
         if clients is not None:
             raise DataError("clients= is for one wide frame; for a table use partition= or map=")
         return read_panel(Path(data), None, PanelOptions.from_mapping(reading), treatments)
-    if not isinstance(data, Mapping) and not is_frame(data):
-        raise DataError(
-            f"a {type(data).__name__} was given; give a folder, a data frame per client "
-            "({'boiler': frame, ...}), one wide frame, or a Panel"
-        )
     return frames_panel(data, clients, PanelOptions.from_mapping(reading), treatments)
 
 
@@ -103,11 +98,16 @@ def new_panel(
     return as_panel(data, clients, AS_MEASURED | options, treatments)
 
 
-def try_frames(
-    data: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
-) -> Trial[Panel]:
-    """Read frames with what they need beside the options given."""
-    named = _named(data, clients, options)
+def clients_before_reading(data: Any) -> list[str]:
+    """Clients of a folder's files, or of frames client by client; none where only reading tells."""
+    is_named = isinstance(data, Mapping) and not is_frame(data)
+    if is_named and all(is_frame(frame) for frame in data.values()):
+        return [client_name(name) for name in data]
+    return client_names(Path(data)) if isinstance(data, str | Path) else []
+
+
+def try_frames(named: Mapping[str, pd.DataFrame], options: PanelOptions) -> Trial[Panel]:
+    """Read one frame per client with what they need beside the options given."""
     return try_reading(partial(_read, named), options, sorted(named))
 
 
@@ -141,7 +141,7 @@ def frames_panel(
         DataError: a frame cannot be used, with the client, the column and the remedy.
     """
     clients = columns_listed(clients)
-    named = _named(data, clients, options)
+    named = named_frames(data, clients, options)
     shares = {} if clients is None else {"clients": clients}
     try:
         read = partial(_read, named, treatments=treatments)
@@ -166,10 +166,15 @@ def columns_listed(clients: Any) -> dict[str, Any] | None:
     return None if clients is None else listings
 
 
-def _named(
+def named_frames(
     data: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
 ) -> dict[str, pd.DataFrame]:
-    """One frame per client."""
+    """One frame per client; refuses what is no data."""
+    if not isinstance(data, Mapping) and not is_frame(data):
+        raise DataError(
+            f"a {type(data).__name__} was given; give a folder, a data frame per client "
+            "({'boiler': frame, ...}), one wide frame, or a Panel"
+        )
     if is_frame(data):
         data = share_out(_as_frame(data), clients, options.map)
     elif clients is not None:
@@ -178,7 +183,7 @@ def _named(
     if not all(counts_rows(frame.index) for frame in named.values()):
         named = {name: with_named_index(frame) for name, frame in named.items()}
     if len(named) < 2:
-        raise DataError(f"{len(named)} client was given; at least two are needed")
+        raise DataError(f"{len(named) or 'no'} client was given; at least two are needed")
     return named
 
 
@@ -223,7 +228,10 @@ def _table(source: Source, frame: pd.DataFrame) -> Table:
     if not len(frame):
         raise DataError(f"{where}: the frame has no rows; give some")
     time_name = input_checks.find_time_column(where, names, _time_column(frame, source.written))
-    columns = {name: _column(where, name, frame.iloc[:, k]) for k, name in enumerate(names)}
+    missing = source.written.missing_text
+    columns = {
+        name: _column(where, name, frame.iloc[:, k], missing) for k, name in enumerate(names)
+    }
     return Table(source.path, names, time_name, len(frame), columns, source.written)
 
 
@@ -234,10 +242,17 @@ def _time_column(frame: pd.DataFrame, written: FileFormat) -> str:
     return str(frame.attrs["index"])
 
 
-def _column(where: str, name: str, column: pd.Series) -> pa.ChunkedArray:
+def _column(
+    where: str, name: str, column: pd.Series, missing_text: Sequence[str]
+) -> pa.ChunkedArray:
+    """A column of one type; texts among numbers make it text, which the checks then name."""
+    column = column.mask(column.isin(missing_text)) if missing_text else column
     try:
         return pa.chunked_array([pa.array(column, from_pandas=True)])
     except (pa.ArrowException, TypeError, ValueError):
+        if any(isinstance(cell, str) for cell in column):
+            texts = column.map(str).where(column.notna(), None)
+            return pa.chunked_array([pa.array(texts, pa.string())])
         raise DataError(
             f"{where}: column '{name}' holds values of different kinds; convert it to numbers"
         ) from None

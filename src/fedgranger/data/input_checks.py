@@ -26,6 +26,12 @@ def nearest(word: str, options: Iterable[str]) -> str:
     return f" (nearest: '{found[0]}')" if found else ""
 
 
+def nearest_or_all(word: str, options: Sequence[str], what: str) -> str:
+    """The most similar option, or " (columns: a, b)" where nothing is similar; eight of many."""
+    rest = f" and {len(options) - 8} more" if len(options) > 8 else ""
+    return nearest(word, options) or f" ({what}: {', '.join(options[:8])}{rest})"
+
+
 def check_names(where: str, names: Sequence[str]) -> None:
     """Refuse headers in which a column cannot be recognised by its name."""
     for position, name in enumerate(names):
@@ -49,8 +55,9 @@ def find_time_column(where: str, names: Sequence[str], time_column: str) -> str 
         return time_column
     if time_column not in names:
         raise DataError(
-            f"{where}: there is no time column '{time_column}'{nearest(time_column, names)}; "
-            "pass the name of an existing column, 'auto' or 'none' (--time-column)"
+            f"{where}: there is no time column '{time_column}'"
+            f"{nearest_or_all(time_column, names, 'columns')}; pass the name "
+            "of an existing column, 'auto' or 'none' (--time-column)"
         )
     return time_column
 
@@ -67,9 +74,15 @@ def time_parts(names: Sequence[str], time_column: str) -> list[str]:
 
 
 def to_numbers(
-    where: str, name: str, column: pa.ChunkedArray, written: FileFormat = PLAIN
+    where: str,
+    name: str,
+    column: pa.ChunkedArray,
+    written: FileFormat = PLAIN,
+    time: pa.ChunkedArray | None = None,
 ) -> np.ndarray:
     """Return a column as float64 with NaN where a cell is empty; refuse text and infinity.
+
+    The time of a row, as it is written, is named where there is one.
 
     Raises:
         TextCellError: a cell is no number in this way of writing.
@@ -89,8 +102,9 @@ def to_numbers(
     else:
         values, bad_row = np.empty(0), int(np.argmax(column.is_valid().to_numpy()))
     if bad_row is not None:
+        when = "" if time is None else f" ({time[bad_row]})"
         raise TextCellError(
-            f"{place} {bad_row + 1}: {shown(column[bad_row])} is not a number",
+            f"{place} {bad_row + 1}{when}: {shown(column[bad_row])} is not a number",
             [str(cell) for cell in column.to_pylist() if cell is not None],
         )
     if np.isinf(values).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from fedgranger.data.input_checks import nearest
+from fedgranger.data.input_checks import nearest, nearest_or_all
 from fedgranger.errors import ConfigError
 
 
@@ -21,6 +21,7 @@ class LeftOut:
         self._is_used = [False] * len(self._parts)
         self._labels: list[str] = []
         self._names: list[str] = []
+        self._clients: list[str] = []
 
     def of_client(self, client: str, columns: Sequence[str]) -> set[str]:
         """Columns of one client that are left out.
@@ -29,6 +30,7 @@ class LeftOut:
             ConfigError: none would be left.
         """
         labels = {f"{client}.{name}": name for name in columns} | {name: name for name in columns}
+        self._clients.append(client)
         self._labels += [f"{client}.{name}" for name in columns]
         self._names += [*columns, *(f"{client}.{name}" for name in columns)]
         found: set[str] = set()
@@ -55,10 +57,15 @@ class LeftOut:
         for part, is_used in zip(self._parts, self._is_used, strict=True):
             if not is_used:
                 entry = part.strip()
+                known = nearest(entry, self._names)
+                client, dot, _ = entry.partition(".")
+                if not known and dot and client not in self._clients:
+                    known = nearest_or_all(client, self._clients, "clients")
+                known = known or nearest_or_all(entry, self._names, "sensors")
                 example = next(iter(self._labels), "client.sensor")
                 raise ConfigError(
                     f"leave_out (--leave-out) names '{entry}', which is no sensor"
-                    f"{nearest(entry, self._names)}; pass sensors such as {example}"
+                    f"{known}; pass sensors such as {example}"
                 )
 
 

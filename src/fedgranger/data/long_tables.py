@@ -57,8 +57,6 @@ def spread(
     axis = axis.astype("datetime64[ns]") if axis.dtype.kind == "M" else axis
     notes = [f"{where}: {len(frame)} samples of {len(names)} sensors at {len(axis)} times"]
     if again.any():
-        notes.append(
-            f"{where}: {int(again.sum())} samples repeat another of their sensor and time; "
-            f"the {rule} is used"
-        )
+        samples = "1 sample repeats" if again.sum() == 1 else f"{again.sum()} samples repeat"
+        notes.append(f"{where}: {samples} another of the same sensor and time; the {rule} is used")
     return names, axis, np.array(wide, dtype=np.float64), notes

@@ -191,7 +191,7 @@ def _read_folder(folder: Path, options: PanelOptions) -> tuple[list[ClientTable]
             f"folder '{folder}' holds {found}{beside if others else ''}; at least two clients are "
             "needed, one file for each"
         )
-    notes = [f"folder '{folder.name}': files that are no tables were left out: {listed}"]
+    notes = [f"folder '{folder.resolve().name}': files that are no tables were left out: {listed}"]
     notes = notes if others else []
     formats, left_out = client_formats(options, sorted(files)), LeftOut(options.leave_out)
     tables: list[ClientTable] = []

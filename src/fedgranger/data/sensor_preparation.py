@@ -16,7 +16,7 @@ import numpy as np
 
 from fedgranger.data.clock_steps import resampled
 from fedgranger.data.columns import find_code
-from fedgranger.data.findings import DIFFERENCED, Finding, examine, quoted_list
+from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine, quoted_list
 from fedgranger.data.input_checks import nearest
 from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.reading_options import ReadingOptions
@@ -24,8 +24,6 @@ from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, trea
 from fedgranger.errors import ConfigError, ReadingError
 
 WANDERING = (*DIFFERENCED, "slow")
-DEAD = 0.5
-"""A sensor that lacks a larger share of its samples is better left out."""
 NO_TREATMENTS: Mapping[str, Treatment] = {}
 UNDO = "--difference none switches this off, a list of sensors replaces the choice"
 
@@ -277,4 +275,4 @@ def _remedy(kind: str, left: Sequence[Finding]) -> str:
     if kind == "stuck":
         remedy = left[0].remedy if len(left) == 1 else "leave out what was stuck with --leave-out"
         return f"used all the same; {remedy}"
-    return f"used as measured; {left[0].remedy}"
+    return "; ".join(filter(None, ("used as measured", left[0].remedy)))

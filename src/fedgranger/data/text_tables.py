@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,12 @@ UNNAMED = re.compile(r"\s*|__index_level_\d+__|Unnamed: \d+")
 NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
          "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")  # fmt: skip
 """What arrow takes for an empty cell."""
+RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+"""What arrow says of a row with too many or too few cells.
+
+Arrow's threads are never given a function of Python to tell it, nor one that decodes: they would
+still hold it while the interpreter ends, and letting go of it then aborts the process.
+"""
 
 
 def read_text(
@@ -98,25 +105,15 @@ def _refuse_undecided(where: str, path: Path, delimiter: str, written: FileForma
 def _read_delimited(
     where: str, path: Path, delimiter: str, written: FileFormat
 ) -> tuple[pa.Table, list[str]]:
-    ragged: list[arrow_csv.InvalidRow] = []
-
-    def refuse(row: arrow_csv.InvalidRow) -> str:
-        ragged.append(row)
-        return "error"
-
     read = arrow_csv.ReadOptions(
         use_threads=False,
         block_size=BLOCK_BYTES,
         skip_rows=written.skip_rows,
         skip_rows_after_names=written.unit_rows,
-        encoding={"utf-8": "utf8"}.get(written.encoding, written.encoding),
     )
     # A blank line is a missing sample in a file of one column, so arrow must not skip it.
     parse = arrow_csv.ParseOptions(
-        delimiter=delimiter,
-        newlines_in_values=True,
-        ignore_empty_lines=False,
-        invalid_row_handler=refuse,
+        delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False
     )
     convert = {
         "strings_can_be_null": True,
@@ -124,8 +121,9 @@ def _read_delimited(
         "decimal_point": written.decimal,
     }
     infer = arrow_csv.ConvertOptions(**convert)
+    text = path if written.encoding == "utf-8" else _as_utf8(path, written.encoding)
     try:
-        with arrow_csv.open_csv(path, read, parse, infer) as reader:
+        with arrow_csv.open_csv(text, read, parse, infer) as reader:
             schema = reader.schema
         names = schema.names
         named, _ = name_columns(names)
@@ -138,23 +136,33 @@ def _read_delimited(
         infer = arrow_csv.ConvertOptions(column_types=stamps, **convert)
         fixed = arrow_csv.ConvertOptions(column_types=types, **convert)
         try:
-            with arrow_csv.open_csv(path, read, parse, fixed) as reader:
+            with arrow_csv.open_csv(text, read, parse, fixed) as reader:
                 return _read_blocks(reader, path), names
-        except pa.ArrowInvalid:
-            if ragged:
+        except pa.ArrowInvalid as error:
+            if RAGGED.search(str(error)):
                 raise
             # Some cell is no plain number (true, text, a stamp): reading with inferred types
             # takes more memory but keeps the cells, so that the checks can name the first one.
-            return arrow_csv.read_csv(path, read, parse, infer), names
+            return arrow_csv.read_csv(text, read, parse, infer), names
     except pa.ArrowInvalid as error:
-        if not ragged:
+        found = RAGGED.search(str(error))
+        lines = first_lines(path, written.encoding, NUM_LINES)
+        if found is None or any("\0" in line for line in lines):  # the latter is no text at all
             raise
-        row = ragged[0]
-        number = row.number - 1 - written.skip_rows - written.unit_rows
+        row, expected, actual = map(int, found.groups())
         raise DataError(
-            f"{where}, data row {number}: expected {row.expected_columns} cells as in the "
-            f"header, found {row.actual_columns}; give every row one cell per column"
+            f"{where}, data row {row - 1 - written.skip_rows - written.unit_rows}: expected "
+            f"{expected} cells as in the header, found {actual}; give every row one cell per column"
         ) from error
+
+
+def _as_utf8(path: Path, encoding: str) -> pa.Buffer:
+    """A file in another encoding, in memory of arrow's own."""
+    sink = pa.BufferOutputStream()
+    with io.TextIOWrapper(pa.input_stream(path), encoding, newline="") as text:
+        while part := text.read(BLOCK_BYTES):
+            sink.write(part.encode(errors="replace"))
+    return sink.getvalue()
 
 
 def _zoned_stamps(schema: pa.Schema, time_name: str | None) -> dict[str, pa.DataType]:

@@ -247,5 +247,6 @@ def order_rows(
             values = values[starts if repeated == "first" else stops]
         times = times[starts]
         rule = "their mean" if repeated == "mean" else f"the {repeated} of them"
-        notes.append(f"{where}: {extra} rows repeat the time of another; {rule} is used")
+        rows = "1 row repeats" if extra == 1 else f"{extra} rows repeat"
+        notes.append(f"{where}: {rows} the time of another; {rule} is used")
     return times, values, notes

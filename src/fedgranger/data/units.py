@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedgranger.data.cell_text import is_number_like
-from fedgranger.text import LONGEST_UNIT, unit_of
+from fedgranger.text import unit_of
 
 STORAGE = frozenset(
     ("real", "float", "double", "int", "dint", "bool", "string", "text", "number", "avg", "smp")
@@ -27,7 +27,7 @@ def units_in(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, s
         {'P': 'bar', 'T': '°C'}
     """
     for row in rows:
-        cells = {name: cell.strip(" []()") for name, cell in zip(names, row, strict=False)}
+        cells = {name: _bare(cell) for name, cell in zip(names, row, strict=False)}
         filled = {name: cell for name, cell in cells.items() if cell}
         units = {name: cell for name, cell in filled.items() if _is_unit(cell)}
         if 2 * len(units) > len(filled):
@@ -35,7 +35,13 @@ def units_in(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, s
     return {}
 
 
+def _bare(cell: str) -> str:
+    """A cell without the brackets around it, but with those inside, as of bar(g)."""
+    bare = cell.strip(" []()")
+    return bare + ")" * (bare.count("(") - bare.count(")"))
+
+
 def _is_unit(cell: str) -> bool:
-    is_short = len(cell) <= LONGEST_UNIT and not set(cell) & set(" \t[]()")
+    is_short = unit_of(f"[{cell}]") == cell and not set(cell) & set(" \t")
     has_letter = any(letter.isalpha() or letter in "%‰°" for letter in cell)
     return is_short and has_letter and cell.lower() not in STORAGE and not is_number_like(cell)

@@ -65,7 +65,7 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
         RunError: the run does not know what is normal, or the watch stopped.
     """
     normals, _ = require_normal(result)
-    check_clients(normals, panel)
+    check_clients(normals, panel.names)
 
     def prepare(folder: Path) -> None:
         result.save(folder / "result")

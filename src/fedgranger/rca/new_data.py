@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedgranger.client.own_normal import CHECKED_STEPS, PAST_STEPS, OwnNormal, check_interval
-from fedgranger.data.frames import new_panel
+from fedgranger.data.frames import clients_before_reading, new_panel
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
@@ -58,7 +58,7 @@ def gather(result: Result, data: Any, **reading: Any) -> Evidence:
     """
     normals, reference = require_normal(result)
     panel = panel_for(result, data, reading)
-    check_clients(normals, panel)
+    check_clients(normals, panel.names)
     check_interval(training_interval(result), panel.time)
     starts = segment_starts(panel.time, training_interval(result))
     reports = stack_reports(reference, _reports(normals, panel, starts))
@@ -70,8 +70,12 @@ def panel_for(result: Result, data: Any, reading: Mapping[str, Any]) -> Panel:
     """New data for a run: read and treated as its training data were, unless options say otherwise.
 
     Raises:
-        DataError: they cannot be read.
+        DataError: they cannot be read, or a client is absent: said first where names are known
+            before, since the options of reading name clients too.
     """
+    named = clients_before_reading(data)
+    if named and result.monitors:
+        check_clients(result.monitors, named)
     kept = result.manifest["data"].get("reading", {})
     treatments = {name: monitor.treatment for name, monitor in result.monitors.items()}
     return new_panel(data, reading, kept, treatments)
@@ -96,19 +100,19 @@ def training_interval(result: Result) -> float | None:
     return result.manifest.get("normal", {}).get("interval")
 
 
-def check_clients(wanted: Iterable[str], panel: Panel) -> None:
+def check_clients(wanted: Iterable[str], given: Sequence[str]) -> None:
     """Refuse data that lack a client of the run, or have one that it does not know."""
     names = list(wanted)
-    unknown = [name for name in panel.names if name not in names]
+    unknown = [name for name in given if name not in names]
     if unknown:
         raise DataError(
             f"the new data have client '{unknown[0]}', which the run does not know (it has "
             f"{', '.join(names)}); leave it out, or fit a run with it"
         )
-    absent = [name for name in names if name not in panel.names]
+    absent = [name for name in names if name not in given]
     if absent:
         raise DataError(
-            f"the new data lack client '{absent[0]}' (they have {', '.join(panel.names)}); give "
+            f"the new data lack client '{absent[0]}' (they have {', '.join(given)}); give "
             f"all {len(names)} clients of the run"
         )
 
@@ -178,7 +182,7 @@ class OnlineAnalysis:
                 the data come at other intervals than those of training.
         """
         panel = panel_for(self._result, data, reading)
-        check_clients(self._normals, panel)
+        check_clients(self._normals, panel.names)
         if panel.num_steps == 0:
             return []
         parts = [panel.time] if self._times is None else [self._times, panel.time]

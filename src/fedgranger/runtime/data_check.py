@@ -15,13 +15,13 @@ from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods
 from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.clock_steps import duration_text
-from fedgranger.data.findings import Finding
+from fedgranger.data.findings import DEAD, Finding
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.frames import columns_listed, in_keywords, try_frames
+from fedgranger.data.frames import columns_listed, in_keywords, named_frames, try_frames
 from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
-from fedgranger.data.sensor_preparation import DEAD, propose
+from fedgranger.data.sensor_preparation import propose
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
@@ -164,7 +164,8 @@ def _using_all_rows(
     again = read(replace(trial.options, resample=interval))
     if again.found is None:
         return trial, ()
-    lost = tuple(f"{note} without --resample {interval}" for note in unused)
+    stems = (note.rsplit(" and ", 1)[0] for note in unused)  # without "and were left out"
+    lost = tuple(f"{stem} and would be left out without --resample {interval}" for stem in stems)
     return again._replace(refused=trial.refused), lost
 
 
@@ -173,8 +174,12 @@ def _check_frames(
 ) -> DataCheck:
     """The same of data frames, with keywords instead of options of the command line."""
     clients = columns_listed(clients)
-    read = partial(try_frames, frames, clients)
-    trial, unused = _using_all_rows(read, options)
+    read = partial(try_frames, named_frames(frames, clients, options))
+    try:
+        trial, unused = _using_all_rows(read, options)
+    except DataError as error:
+        sentence = in_keywords(str(error))
+        return DataCheck("frames", refused=sentence, stopped=sentence)
     refused = "" if trial.refused is None else in_keywords(str(trial.refused))
     needed = in_keywords(changed_flags(options, trial.options))
     if trial.found is None:
@@ -325,7 +330,8 @@ def screen_lines(check: DataCheck) -> list[str]:
         missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
         partial = one.half_rows - one.complete_rows
         saved = f", {partial} more lack some sensors and are used" if partial else ""
-        gap = f", at most {one.longest_gap} rows in a row missing" if one.longest_gap else ""
+        rows = "1 row" if one.longest_gap == 1 else f"{one.longest_gap} rows"
+        gap = f", longest gap {rows}" if one.longest_gap else ""
         season = f", repeats every {enumerated(one.repeats)}" if one.repeats else ""
         count = "1 sensor" if len(one.sensors) == 1 else f"{len(one.sensors)} sensors"
         lines.append(

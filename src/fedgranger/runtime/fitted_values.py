@@ -102,7 +102,7 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     """
     panel = panel_for(result, data, reading)
     normals, _ = require_normal(result)
-    check_clients(normals, panel)
+    check_clients(normals, panel.names)
     interval = training_interval(result)
     check_interval(interval, panel.time)
     starts = segment_starts(panel.time, interval)

@@ -8,10 +8,12 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.own_normal import monitor_message
+from fedgranger.data.findings import lacking_sensor
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.reading_options import ReadingOptions
-from fedgranger.data.treatment import NO_TREATMENT, Treatment, treat_columns
+from fedgranger.data.sensor_preparation import finding_sentences
+from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, treat_columns
 from fedgranger.errors import ConfigError, DataError
 from tests.odd_sensors import NUM_ROWS, odd_column, odd_folder, odd_panel
 
@@ -182,6 +184,18 @@ def test_the_sensor_that_costs_the_rows_is_named(tmp_path):
     assert "client 'a': sensor 'x' has no sample in 98 % of the client's rows" in note
     assert note.endswith("leave it out with --leave-out a.x")
     assert fg.Panel.read(tmp_path, leave_out="a.x")["a"].observed.all()
+
+
+def test_a_sensor_with_a_few_holes_is_not_taken_for_dead():
+    values = np.random.default_rng(0).standard_normal((400, 2))
+    table = ClientTable("a", ("x", "y"), values, None)
+    for share, is_dead in ((0.06, False), (0.6, True)):
+        is_missing = np.zeros(values.shape, bool)
+        is_missing[: int(400 * share), 0] = True
+        found = lacking_sensor(table, is_missing)
+        assert found is not None
+        note = finding_sentences([found], NO_TREATMENT)[0]
+        assert note.endswith("--leave-out a.x" if is_dead else "; used as measured")
 
 
 def test_a_client_reads_its_own_sensors_by_their_names(tmp_path):

@@ -1,6 +1,7 @@
 """Reading and writing panels: every rule has its sentence, and nothing is done silently."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def refused(folder: Path, *parts: str, error: type[Exception] = DataError, **opt
 # ---------------------------------------------------------------- folders
 
 
-def test_folder_one_client_per_file_sorted(tmp_path):
+def test_folder_one_client_per_file_sorted(tmp_path, monkeypatch):
     fill(tmp_path, zeta="time,x\n1,2\n2,3\n", b="time,u,v\n1,1,0\n2,4,9\n")
     write_parquet(tmp_path / "alpha.parquet", time=[1, 2], y=[0.5, 0.25])
     (tmp_path / "notes.txt").write_text("ignored")
@@ -60,6 +61,8 @@ def test_folder_one_client_per_file_sorted(tmp_path):
     np.testing.assert_array_equal(panel.time, [1, 2])
     left_out = f"folder '{tmp_path.name}': files that are no tables were left out: 'notes.txt'"
     assert panel.notes == (left_out,)
+    monkeypatch.chdir(tmp_path)
+    assert Panel.read(".").notes == panel.notes
 
 
 def test_missing_path_empty_folder_and_single_client(tmp_path):
@@ -116,6 +119,29 @@ def test_ragged_row_far_down_the_file(tmp_path, monkeypatch):
     rows[149] += ",1"
     bad = "time,x\n" + "\n".join(rows) + "\n"
     refused(fill(tmp_path, a=GOOD, bad=bad), "client 'bad'", "data row 150", "found 3")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_no_thread_of_the_reader_holds_anything_of_python(tmp_path, monkeypatch, encoding):
+    # It would let go of it while the interpreter ends, which aborts the process.
+    held = []
+
+    def spy(source, read, parse, convert, really=text_tables.arrow_csv.open_csv):
+        held.append((read.encoding, parse.invalid_row_handler))
+        return really(source, read, parse, convert)
+
+    monkeypatch.setattr(text_tables.arrow_csv, "open_csv", spy)
+    fill(tmp_path, a=GOOD, bad="time,ä\n1,2\n2,3,4\n".encode(encoding))
+    refused(tmp_path, "client 'bad'", "data row 2", "found 3", encoding=encoding)
+    assert set(held) == {("utf8", None)}
+
+
+def test_binary_file_is_one_sentence(tmp_path, monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    binary = np.random.default_rng(5).bytes(5000)
+    refused(fill(tmp_path, a=GOOD, bad=binary), "client 'bad'", "bad.csv' is not a readable CSV")
+    assert not ignored
 
 
 @pytest.mark.parametrize("content", [b"PAR1 nothing of the kind PAR1", b"x"])
@@ -398,8 +424,11 @@ def test_inner_join_is_noted_per_client(tmp_path):
     np.testing.assert_array_equal(panel.time, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(panel["a"].values[:, 0], [11, 12, 13])
     np.testing.assert_array_equal(panel["b"].values[:, 0], [21.5, 22.5, 23.5])
-    tail = "rows are not on the common time axis (1 to 3, 3 steps of 1) and were left out"
-    assert panel.notes == (f"client 'a': 1 of 4 {tail}", f"client 'b': 2 of 5 {tail}")
+    axis = "not on the common time axis (1 to 3, 3 steps of 1)"
+    assert panel.notes == (
+        f"client 'a': 1 of 4 rows is {axis} and was left out",
+        f"client 'b': 2 of 5 rows are {axis} and were left out",
+    )
 
 
 def test_rows_that_one_client_lacks_are_missing_for_it_alone(tmp_path):
@@ -618,3 +647,20 @@ def test_equal_axes_share_one_time_array(tmp_path):
     panel_values = tables[0].values
     align.align(tables)
     assert tables[0].values is panel_values
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"leave_out": "zz.p"}, "names 'zz.p', which is no sensor (clients: a, b)"),
+        ({"leave_out": "a.qqq"}, "names 'a.qqq', which is no sensor (nearest: 'a.x')"),
+        ({"leave_out": "qqq"}, "names 'qqq', which is no sensor (sensors: x, a.x, "),
+        ({"time_column": "Zeit"}, "no time column 'Zeit' (columns: day, x)"),
+        ({"delimiter": "bb=semicolon"}, "delimiter names client 'bb', which is unknown (clients: "),
+        ({"skip_rows": "a=0,bb=1"}, "skip_rows names client 'bb', which is unknown (clients: a, b"),
+    ],
+)
+def test_an_unknown_name_comes_with_those_there_are(tmp_path, option, words):
+    fill(tmp_path, a="day,x\n1,2\n2,3\n", b="day,x\n1,2\n2,3\n")
+    options = {"time_column": "day"} | option
+    refused(tmp_path, words, error=(ConfigError, DataError), **options)

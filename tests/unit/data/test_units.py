@@ -11,6 +11,7 @@ from fedgranger.data.panel_files import read_client
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.units import units_in, with_unit
 from fedgranger.messages import EdgeMessage
+from fedgranger.text import unit_of, without_unit
 
 NAMES = ["time", "P", "T", "valve"]
 
@@ -21,6 +22,7 @@ NAMES = ["time", "P", "T", "valve"]
         ([["", "bar", "°C", "%"]], {"P": "bar", "T": "°C", "valve": "%"}),
         ([["s", "[bar]", "(K)", ""]], {"time": "s", "P": "bar", "T": "K"}),
         ([["-", "m3/h", "-", "-"]], {}),  # one of four
+        ([["", "bar(g)", "[K]", "[mbar(a)]"]], {"P": "bar(g)", "T": "K", "valve": "mbar(a)"}),
         ([["TS", "mbar", "-", "rpm"]], {"time": "TS", "P": "mbar", "valve": "rpm"}),
         ([["", "Druck vor Ventil", "Temperatur am Austritt", ""]], {}),
         ([["", "Druck vor Ventil", "warm", ""], ["", "bar", "°C", ""]], {"P": "bar", "T": "°C"}),
@@ -34,6 +36,12 @@ NAMES = ["time", "P", "T", "valve"]
 )
 def test_units_are_short_words_that_fill_most_of_a_line(rows, units):
     assert units_in(NAMES, rows) == units
+
+
+def test_a_unit_may_hold_brackets():
+    names = ("PI-101 Dampfdruck [bar(g)]", "P (bar(a))", "P (old) [bar]", "P [more than a unit(g)]")
+    assert [unit_of(name) for name in names] == ["bar(g)", "bar(a)", "bar", ""]
+    assert [without_unit(name) for name in names[:3]] == ["PI-101 Dampfdruck", "P", "P (old)"]
 
 
 def test_a_name_has_its_unit_once():

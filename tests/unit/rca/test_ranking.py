@@ -160,6 +160,20 @@ def test_what_is_normal_survives_saving(run, tmp_path):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
 
 
+@pytest.mark.parametrize("names", [["a", "b"], ["a"]])
+def test_an_absent_client_is_named_before_options_of_single_clients_are_read(run, tmp_path, names):
+    # Read without c, "b=t,c=t" would be a column of b's.
+    reading = {"of": "files", "time_column": "b=t,c=t"}
+    run = replace(run, manifest={**run.manifest, "data": {"reading": reading}})
+    frames = {name: pd.DataFrame({"t": range(20), "x": range(20)}) for name in names}
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    lacking = f"lack client '{'b' if names == ['a'] else 'c'}' .they have {', '.join(names)}."
+    for data in (tmp_path, str(tmp_path), frames):
+        with pytest.raises(DataError, match=lacking):
+            gather(run, data)
+
+
 def test_refusals(run):
     with pytest.raises(ConfigError, match="scorer is 'x'; choose"):
         rank(evidence_of(np.ones((3, 2))), np.zeros((2, 2)), scorer="x")
