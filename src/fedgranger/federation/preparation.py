@@ -13,7 +13,15 @@ from threadpoolctl import threadpool_limits
 from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
-from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text
+from fedgranger.data.time_axis import (
+    LocalSeries,
+    TimeGrid,
+    grid_time,
+    on_grid,
+    period_text,
+    range_of,
+)
+from fedgranger.data.unused_steps import unused_notes
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site, question_of
@@ -124,7 +132,9 @@ class PermittedClient:
                 raise
             if prepared.model.state_dim > largest:
                 raise PolicyError(f"its policy allows {largest} states at most")
-            for note in _notes(prepared, options, largest):
+            lost = unused_notes({self.series.client.name: range_of(self.series)}, grid)
+            notes = _notes(prepared, options, largest)
+            for note in (*notes, *(f": {note}" for note in lost)):
                 self._site.log(f"run '{run}'{note}")
         releases = () if prepared.protected is None else prepared.protected.releases
         if options.config.client_terms is None:
