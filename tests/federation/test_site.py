@@ -21,6 +21,7 @@ from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.secret import data_hash
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.own_data import read_series
+from fedgranger.flare.processes import alone
 from fedgranger.flare.settings import ClientSettings, write_settings
 from tests.federation.attacker import CLIENT, NUM_STEPS, Attacker, options
 
@@ -113,6 +114,18 @@ def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
     series, notes = read_series("pump", settings, SitePolicy())
     assert set(series.client.treatment.differenced) == {"s1", "meter"}
     assert any("'s1'" in note for note in notes)
+
+
+def test_start_of_a_party_that_runs_says_only_that_and_changes_nothing(kit, monkeypatch):
+    from fedgranger.cli.federation import site_commands
+
+    monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
+    monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)
+    with alone(kit):
+        said = command("start", kit, "--data", data_of(kit), code=2)
+    assert "is running already" in said
+    assert "starts" not in said
+    assert not (kit / "local" / "fedgranger.json").exists()
 
 
 def models_of(kit, number, names=("pump",)):

@@ -21,6 +21,7 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
+from fedgranger.flare.processes import alone
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
@@ -68,6 +69,8 @@ def start(
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
+    with alone(kit):  # before anything is said, or written for a party that runs
+        pass
     if role == "client":
         with busy(f"reading {data or kit}"):
             from fedgranger.flare.own_data import read_series
