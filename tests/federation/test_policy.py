@@ -375,6 +375,7 @@ def test_every_answer_is_in_the_audit_log_before_it_leaves(panel, tmp_path):
         sent = [answer for who, _, answer in federation.wire if who == name]
         assert [facts["bytes"] for facts in lines] == [len(answer) for answer in sent]
         *before, last = [facts["request"] for facts in lines]
+        assert "noise_share" in lines[1]["fields"], "those of 'hello'"
         kinds = [kind for kind in before if kind != "translate"]
         assert (kinds, last) == (["offer", "begin", "join", "upload"], "finish")
 

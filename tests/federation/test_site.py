@@ -256,6 +256,14 @@ def test_the_log_is_shown_and_checked(kit):
     assert "run-1" in command("log", kit)
 
 
+def test_the_log_lists_the_fields_that_left_with_every_answer(kit):
+    (kit / "fedgranger-state").mkdir()
+    log = AuditLog(kit / "fedgranger-state" / "audit.jsonl")
+    for _ in range(2):
+        log.add("answered", request="begin", answer="hello", fields="own_lags, error_cov")
+    assert command("log", kit).count("fields of 'hello': own_lags, error_cov") == 1
+
+
 def test_a_run_is_allowed_by_name(kit):
     assert "no run 'run-1' waits here" in command("allow", kit, "run-1", code=2)
     store = Store(DiskFiles(kit / "fedgranger-state"))

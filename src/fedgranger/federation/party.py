@@ -42,6 +42,7 @@ from fedgranger.federation.requests import (
 )
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
+from fedgranger.messages import CONTENTS
 from fedgranger.privacy.release import Release
 
 
@@ -105,6 +106,7 @@ class Party:
             "request": asked.kind,
             "round": asked.values.get("round"),
             "answer": kind,
+            "fields": ", ".join((*CONTENTS[kind].values, *CONTENTS[kind].arrays)),
             "bytes": len(answer),
             "question": self._client.question,
             "digest": digest(answer),

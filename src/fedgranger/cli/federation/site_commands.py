@@ -309,6 +309,9 @@ def log(
         columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
         left = [name for name in columns if name not in ("round", "bytes")]
         out.print(make_table(columns, rows, left=left))
+        told = {line["answer"]: line["fields"] for line in lines if line.get("fields")}
+        for kind, fields in told.items():
+            print_line(f"fields of '{kind}': {fields}")
     if verify:
         print_beside(
             f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
