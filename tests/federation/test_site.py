@@ -55,7 +55,7 @@ def data_of(kit):
 def test_preview_shows_what_would_leave_worst_sensor_first(kit):
     text = command("preview", kit, "--data", data_of(kit), "--rounds", "4")
     assert "8 sensors, 301 time steps; 2 states leave per time step." in text
-    assert "policy.toml allows 0 rounds, 1 question(s)" in text
+    assert "policy.toml allows 0 rounds, 1 question about these data, 24 runs per day" in text
     rows = [word for word in text.split("4 rounds")[-1].split() if word.startswith("0.")]
     assert [float(row) for row in rows] == sorted(map(float, rows), reverse=True)
     assert text.count("1.000") == 8  # four rounds of two states: all of eight sensors

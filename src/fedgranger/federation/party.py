@@ -44,6 +44,7 @@ from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 from fedgranger.messages import CONTENTS
 from fedgranger.privacy.release import Release
+from fedgranger.text import counted
 
 
 class Party:
@@ -204,7 +205,9 @@ class Party:
         """Refuse more rounds than the run's noise was shared among."""
         terms = ClientOptions.from_text(self._followed.options).config.client_terms
         if terms is not None and round_index >= terms.rounds:
-            raise BudgetError(f"this run's privacy is shared among {terms.rounds} rounds of FedGC")
+            raise BudgetError(
+                f"this run's privacy is shared among {counted(terms.rounds, 'round')} of FedGC"
+            )
 
     def _charge(self, releases: tuple[Release, ...]) -> None:
         """Write down what is about to be told, or to be learned from, before it is."""

@@ -289,7 +289,7 @@ def test_rows_of_one_time_by_rule(tmp_path):
     for rule, value in (("first", 4), ("last", 8), ("mean", 6)):
         panel = Panel.read(tmp_path, repeated=rule)
         np.testing.assert_array_equal(panel["a"].values[:, 0], [2, value, 1])
-        assert "1 rows repeat the time of another" in panel.notes[0]
+        assert "1 row repeats the time of another" in panel.notes[0]
 
 
 def test_the_step_of_jittered_stamps():

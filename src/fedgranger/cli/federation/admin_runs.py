@@ -43,6 +43,7 @@ from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
+from fedgranger.text import counted
 
 
 def show_readiness(kit: Path, options: FederationOptions, *, json_output: bool) -> None:
@@ -124,7 +125,8 @@ def _show_exchanges(result: Result, out_folder: Path, seconds: float) -> None:
     out.print("\nwhat crossed the wire:")
     out.print(ledger_table(result.manifest["bytes"]))
     per_round = 1000 * result.manifest["timings"]["seconds_per_round"]
-    rounds = f"{training['rounds']} rounds of {per_round:.0f} ms, " if training["rounds"] else ""
+    count = training["rounds"]
+    rounds = f"{counted(count, 'round')} of {per_round:.0f} ms, " if count else ""
     print_line(f"\n{rounds}{seconds:.0f} s in all; written to {out_folder} (open report.html)")
 
 
