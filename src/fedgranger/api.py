@@ -21,6 +21,7 @@ from fedgranger.results import Result
 from fedgranger.runtime.bars import patient_bars
 from fedgranger.runtime.data_check import DataCheck, check_data
 from fedgranger.runtime.fitting import fit_panel
+from fedgranger.text import kind_of
 
 
 def check(
@@ -88,7 +89,7 @@ def fit(
     reading, running = _shared_out(options)
     if config is not None and not isinstance(config, RunConfig):
         raise ConfigError(
-            f"config is a {type(config).__name__}; give options as keywords (fit(data, **options)) "
+            f"config is {kind_of(config)}; give options as keywords (fit(data, **options)) "
             "or a RunConfig"
         )
     if config is not None and running:

@@ -304,7 +304,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; a bad file is one sentence."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        reason = {FileNotFoundError: "there is no such file", IsADirectoryError: "is a folder"}
+        problem = reason.get(type(error), f"cannot be read ({error.strerror})")
+        raise ConfigError(f"{path}: {problem}; give a TOML file with options") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML ({error})") from None

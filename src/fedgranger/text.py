@@ -62,6 +62,31 @@ def enumerated(words: Sequence[str]) -> str:
     return " and ".join((*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]))
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, which has an s where there is not one of it; or with `many`.
+
+    Example:
+        >>> counted(1, "row"), counted(3, "row"), counted(2, "line holds", "lines hold")
+        ('1 row', '3 rows', '2 lines hold')
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def kind_of(value: object) -> str:
+    """What a value is, for the refusal of one that is something else.
+
+    Example:
+        >>> import numpy as np
+        >>> kind_of(3), kind_of({}), kind_of(np.ones(2)), kind_of(None)
+        ('an int', 'a dict', 'an ndarray', 'None')
+    """
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    is_spoken_with_n = name.lower().startswith(("a", "e", "i", "o", "nd"))
+    return f"{'an' if is_spoken_with_n else 'a'} {name}"
+
+
 def wrap(text: str) -> tuple[str, ...]:
     """Break a text of more than 16 characters in two, after the separator nearest its middle.
 

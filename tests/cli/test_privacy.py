@@ -151,7 +151,7 @@ def test_a_plan_has_its_limits(system):
 def test_the_plan_is_shown():
     shown = run("plan", "--clients", "2", "--states", "1", "--steps", "1000", "--epsilons", "4,64")
     assert shown.exit_code == 0
-    assert "2 simulated clients with 1 states, 1000 time steps" in shown.output
+    assert "2 simulated clients with 1 state, 1000 time steps" in shown.output
     assert "chance to find 0.5" in shown.output
     rows = json.loads(
         run("plan", "--clients", "2", "--states", "1", "--epsilons", "4", "--json").output

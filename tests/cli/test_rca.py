@@ -162,7 +162,9 @@ def test_an_alarm_of_the_same_incident_is_one_line_while_files_are_followed(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--window", "5:3"], "is not inside the data, which have steps 0:400"),
+        (["--window", "5:3"], "--window '5:3' ends before it begins; give the earlier end first"),
+        (["--window", "30/20"], "--window '30/20' ends before it begins"),
+        (["--window", "400:410"], "is not inside the data, which have steps 0:400"),
         (["--window", "x"], "is neither steps such as 160:960"),
         (["--window", "1/2/3"], "is neither steps"),
         (["--window", "390:500"], "is not inside the data"),

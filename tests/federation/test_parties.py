@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.coordinator import LONGEST_SENTENCE, PAUSE_SECONDS, drive
 from fedgranger.federation.policy import SitePolicy
@@ -440,6 +441,21 @@ def test_clocks_must_agree(panel, tmp_path):
     party = federation.parties["client2"]
     party._site = party._site._replace(clock=lambda: 100.0)
     federation.run()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rows_between_common_steps_are_told_to_the_server_and_at_the_site(panel, tmp_path):
+    federation = Federation(panel, tmp_path, formula_config(solver="none"))
+    for k, client in enumerate(panel):
+        time = np.datetime64("2026-01-01", "ns") + np.arange(301) * np.timedelta64(30, "s")
+        time = time[0] + (time - time[0]) // 3 if k == 0 else time
+        federation.give(LocalSeries(client, time))
+    told = "client 'client1': 200 of 301 time steps are not on the common time axis (2026-01-01T"
+    remedy = "and are left out; 'federation start' with --resample 30s uses them all"
+    note = federation.run().notes[0]
+    assert note.startswith(told)
+    assert note.endswith(remedy)
+    assert f"run 'run': {note}" in federation.log
 
 
 def test_two_servers_at_once_the_later_one_wins(panel, tmp_path):

@@ -179,7 +179,7 @@ def test_questions_survive_restarts_and_count_per_data_set(tmp_path):
     for name in ("a", "b", "a"):
         questions(tmp_path, policy).check("run", name, {}, 0.0)
         questions(tmp_path, policy).take("run", name, 0.0)
-    with pytest.raises(PolicyError, match=r"answers 2 question\(s\) about the same data"):
+    with pytest.raises(PolicyError, match="answers 2 questions about the same data"):
         questions(tmp_path, policy).check("run", "c", {}, 0.0)
     questions(tmp_path, policy, "other data").check("run", "c", {}, 0.0)
 
@@ -198,7 +198,7 @@ def test_another_model_is_another_question_about_the_same_data(allowed):
         assert answer.values["is_declared"]
     else:
         assert answer.kind == "refusal"
-        assert "answers 1 question(s) about the same data" in answer.values["sentence"]
+        assert "answers 1 question about the same data" in answer.values["sentence"]
     server.restart()
     server.offer(options())
     assert server.begin(3).kind == "hello", "the first question again"
@@ -278,7 +278,7 @@ def test_a_limit_that_may_have_cut_the_states_is_said_at_the_site(panel, tmp_pat
     config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(largest_state_dim=1))
     federation.run()
-    assert any("allows 1 states for 8 sensors; without that limit" in s for s in federation.log)
+    assert any("allows 1 state for 8 sensors; without that limit" in s for s in federation.log)
     free = Federation(panel, tmp_path / "free", config, policy=SitePolicy())
     free.run()
     assert not any("without that limit" in sentence for sentence in free.log)
@@ -375,6 +375,7 @@ def test_every_answer_is_in_the_audit_log_before_it_leaves(panel, tmp_path):
         sent = [answer for who, _, answer in federation.wire if who == name]
         assert [facts["bytes"] for facts in lines] == [len(answer) for answer in sent]
         *before, last = [facts["request"] for facts in lines]
+        assert "noise_share" in lines[1]["fields"], "those of 'hello'"
         kinds = [kind for kind in before if kind != "translate"]
         assert (kinds, last) == (["offer", "begin", "join", "upload"], "finish")
 

@@ -21,6 +21,7 @@ from fedgranger.federation.questions import ALLOWED, WAITING
 from fedgranger.federation.secret import data_hash
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.flare.own_data import read_series
+from fedgranger.flare.processes import alone
 from fedgranger.flare.settings import ClientSettings, write_settings
 from tests.federation.attacker import CLIENT, NUM_STEPS, Attacker, options
 
@@ -54,7 +55,7 @@ def data_of(kit):
 def test_preview_shows_what_would_leave_worst_sensor_first(kit):
     text = command("preview", kit, "--data", data_of(kit), "--rounds", "4")
     assert "8 sensors, 301 time steps; 2 states leave per time step." in text
-    assert "policy.toml allows 0 rounds, 1 question(s)" in text
+    assert "policy.toml allows 0 rounds, 1 question about these data, 24 runs per day" in text
     rows = [word for word in text.split("4 rounds")[-1].split() if word.startswith("0.")]
     assert [float(row) for row in rows] == sorted(map(float, rows), reverse=True)
     assert text.count("1.000") == 8  # four rounds of two states: all of eight sensors
@@ -113,6 +114,18 @@ def test_start_keeps_the_choice_for_the_runs(kit, monkeypatch):
     series, notes = read_series("pump", settings, SitePolicy())
     assert set(series.client.treatment.differenced) == {"s1", "meter"}
     assert any("'s1'" in note for note in notes)
+
+
+def test_start_of_a_party_that_runs_says_only_that_and_changes_nothing(kit, monkeypatch):
+    from fedgranger.cli.federation import site_commands
+
+    monkeypatch.setattr(site_commands, "check_kit", lambda _: None)
+    monkeypatch.setattr(site_commands, "become_supervisor", lambda _: None)
+    with alone(kit):
+        said = command("start", kit, "--data", data_of(kit), code=2)
+    assert "is running already" in said
+    assert "starts" not in said
+    assert not (kit / "local" / "fedgranger.json").exists()
 
 
 def models_of(kit, number, names=("pump",)):
@@ -241,6 +254,14 @@ def test_the_log_is_shown_and_checked(kit):
     path.write_text(path.read_text().replace('"bytes": 101', '"bytes": 1'))
     assert "line 2 is broken" in command("log", kit, "--verify", code=2)
     assert "run-1" in command("log", kit)
+
+
+def test_the_log_lists_the_fields_that_left_with_every_answer(kit):
+    (kit / "fedgranger-state").mkdir()
+    log = AuditLog(kit / "fedgranger-state" / "audit.jsonl")
+    for _ in range(2):
+        log.add("answered", request="begin", answer="hello", fields="own_lags, error_cov")
+    assert command("log", kit).count("fields of 'hello': own_lags, error_cov") == 1
 
 
 def test_a_run_is_allowed_by_name(kit):

@@ -33,6 +33,16 @@ def test_message_table_lists_every_message():
     assert f"| {PASS_REPORT_BYTES} |" in README
 
 
+def test_the_guide_lists_every_field_of_hello():
+    from fedgranger.messages import CONTENTS
+
+    guide = (Path(__file__).parents[2] / "docs" / "federation.md").read_text()
+    listed = re.search(r"`hello`\s+\((.*?):", guide, re.DOTALL)
+    content = CONTENTS["hello"]
+    assert listed is not None
+    assert set(re.findall(r"`(\w+)`", listed[1])) == {*content.values, *content.arrays}
+
+
 def test_files_named_in_the_readme_exist():
     root = Path(__file__).parents[2]
     for target in re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r'src="([^"]+)"', README):

@@ -301,10 +301,13 @@ def test_bad_toml_file(tmp_path, content, message):
         read_toml(path)
 
 
-@pytest.mark.parametrize("name", ["none.toml", "."])
-def test_toml_path_that_is_no_file(tmp_path, name):
-    with pytest.raises(ConfigError, match="cannot be read"):
+@pytest.mark.parametrize(
+    ("name", "problem"), [("none.toml", "there is no such file"), ("", "is a folder")]
+)
+def test_toml_path_that_is_no_file(tmp_path, name, problem):
+    with pytest.raises(ConfigError) as caught:
         read_toml(tmp_path / name)
+    assert str(caught.value) == f"{tmp_path / name}: {problem}; give a TOML file with options"
 
 
 @pytest.mark.parametrize(

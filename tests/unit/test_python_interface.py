@@ -173,7 +173,7 @@ def test_arrays_of_xarray(frames, result):
         (lambda f: f.mask(f == f.iloc[7, 1]), "missing='mask'"),
         (lambda f: f.iloc[:0], "has no rows"),
         (lambda f: f.iloc[::-1], "client 'client1'"),
-        (lambda f: f.to_numpy(), "a ndarray was given where a data frame is needed"),
+        (lambda f: f.to_numpy(), "an ndarray was given where a data frame is needed"),
         (lambda f: pd.concat([f], axis=1, keys=["a"]), "several levels"),
         (lambda f: f.rename_axis(f.columns[0]), "the index and a column are both called"),
     ],

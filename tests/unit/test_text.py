@@ -1,16 +1,31 @@
 """Names and numbers as people read them."""
 
+import numpy as np
 import pytest
 
 from fedgranger.text import (
+    counted,
     format_bytes,
     format_digits,
     format_number,
     format_probability,
     format_share,
+    kind_of,
     shorten,
     wrap,
 )
+
+
+def test_one_of_anything_is_singular():
+    assert [counted(k, "row") for k in range(3)] == ["0 rows", "1 row", "2 rows"]
+    assert counted(1, "line holds", "lines hold") == "1 line holds"
+    assert counted(2, "line holds", "lines hold") == "2 lines hold"
+
+
+def test_the_kind_of_a_value_has_its_article():
+    values = (3, [], np.ones(1), None, 0.5, "x", object())
+    words = "an int, a list, an ndarray, None, a float, a str, an object"
+    assert ", ".join(map(kind_of, values)) == words
 
 
 def test_long_names_keep_start_and_end():

@@ -16,7 +16,7 @@ from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_w
 from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
-from fedgranger.text import format_digits
+from fedgranger.text import counted, format_digits
 
 COLOURS = {
     "appeared": "green",
@@ -62,7 +62,7 @@ def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None
         out.print()
     for number, clients in ((1, found.only_first), (2, found.only_second)):
         for name, count in clients.items() if second.is_dir() else ():
-            edges = f"{count} supported edge{'' if count == 1 else 's'}"
+            edges = counted(count, "supported edge")
             print_line(f"client '{name}' is only in {number}: {edges} with it not compared")
     if second.is_dir():
         _show_settings(found)

@@ -35,6 +35,7 @@ from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically
+from fedgranger.text import counted
 
 ALARM = 4
 """Exit status when an alarm was raised."""
@@ -163,9 +164,9 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
             time.sleep(every)
     except KeyboardInterrupt:
         count, joined_count = len(found), len(incidents)
-        words = f"{count} alarm{'' if count == 1 else 's'}"
+        words = counted(count, "alarm")
         if joined_count < count:
-            words += f" of {joined_count} incident{'' if joined_count == 1 else 's'}"
+            words += f" of {counted(joined_count, 'incident')}"
         if strayed:
             words += f", strayed from their usual level: {', '.join(sorted(strayed))}"
         print_line(f"followed to {last}{zone}: {words}")

@@ -28,6 +28,8 @@ def window_steps(text: str, panel: Panel) -> tuple[int, int]:
             f"--window '{text}' is neither steps such as 160:960 nor times such as "
             f"{panel.time[0]}/{panel.time[-1]}{zone}"
         ) from None
+    if stop < first:
+        raise DataError(f"--window '{text}' ends before it begins; give the earlier end first")
     if not 0 <= first < stop <= panel.num_steps:
         raise DataError(
             f"--window '{text}' is not inside the data, which have steps 0:{panel.num_steps} "
@@ -47,9 +49,14 @@ def _has_zone(text: str) -> bool:
 
 
 def _between(text: str, panel: Panel) -> tuple[int, int]:
-    """Steps from one time to another, both included; −1 where they begin before the data."""
+    """Steps from one time to another, both included; −1 where they begin before the data.
+
+    The second is before the first where the times are.
+    """
     ends = [_time(part.strip(), panel) for part in text.split("/", 1)]
-    if not panel.time[0] <= ends[0] <= ends[1]:
+    if ends[1] < ends[0]:
+        return 1, 0
+    if ends[0] < panel.time[0]:
         return -1, 0
     first, stop = (int(np.searchsorted(panel.time, end)) for end in ends)
     return first, stop + (stop < panel.num_steps and bool(panel.time[stop] == ends[1]))

@@ -15,6 +15,7 @@ from fedgranger.cli.options import with_options
 from fedgranger.data.simulation_options import DECLARED_NOISE, SimulationOptions
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.option_fields import check_choice
+from fedgranger.text import counted
 
 
 @examples(
@@ -49,9 +50,8 @@ def simulate(
         panel, truth = simulate_panel(**given)
         write_simulation(out_folder, panel, truth, format, factor)
     print_line(
-        f"{len(panel)} clients, {panel.num_steps} steps, {len(truth.edges)} true "
-        f"{'edge' if len(truth.edges) == 1 else 'edges'} written to "
-        f"{out_folder}"
+        f"{len(panel)} clients, {panel.num_steps} steps, "
+        f"{counted(len(truth.edges), 'true edge')} written to {out_folder}"
     )
 
 

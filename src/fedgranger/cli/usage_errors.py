@@ -6,6 +6,15 @@ from typing import Any
 
 from fedgranger.option_fields import did_you_mean
 
+OUR_WORDS = (
+    ("Input should be", "it must be"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("a valid integer", "a whole number"),
+    ("a valid number", "a number"),
+)
+"""How the parser says what a value must be, and how all other errors do."""
+
 
 def usage_sentence(error: Any) -> str:
     """One line for a parser's exception: what is wrong, what is near, where to read more."""
@@ -31,7 +40,10 @@ def _sentence(error: Any, context: Any) -> str:
     given = getattr(error.__cause__ or error.__context__, "errors", list)()
     if given and parameter is not None:
         hint = parameter.get_error_hint().strip("'")
-        words = f"{hint} is {given[0]['input']!r}; {words.rpartition(': ')[2]}"
+        needed = words.rpartition(": ")[2]
+        for foreign, ours in OUR_WORDS:
+            needed = needed.replace(foreign, ours)
+        words = f"{hint} is {given[0]['input']!r}; {needed}"
     return f"{words[:1].lower()}{words[1:]}"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.errors import ModelError
+from fedgranger.text import counted
 
 METHODS = ("factor", "ppca", "svd", "paper")
 NOISE_FLOOR = 1e-10
@@ -50,11 +51,14 @@ def fit_loadings(cov: np.ndarray, state_dim: int, method: str) -> Loadings:
     """Find C and R by one of the methods."""
     d = len(cov)
     if not 1 <= state_dim <= d:
-        raise ModelError(f"state_dim is {state_dim} for {d} sensors; it must lie between 1 and {d}")
+        raise ModelError(
+            f"state_dim is {state_dim} for {counted(d, 'sensor')}; it must lie between 1 and {d}"
+        )
     if method == "factor":
         if not factor_is_identified(d, state_dim):
             raise ModelError(
-                f"factor analysis with {state_dim} states is not identified from {d} sensors; "
+                f"factor analysis with {counted(state_dim, 'state')} is not identified from "
+                f"{counted(d, 'sensor')}; "
                 "use state_model='ppca' or fewer states"
             )
         return _factor(cov, state_dim)
@@ -98,7 +102,8 @@ def _principal(
     if values[state_dim - 1] <= floor:
         rank = int((values > floor).sum())
         raise ModelError(
-            f"the {d} sensors span only {rank} directions but {state_dim} states were asked for; "
+            f"the {d} sensors span only {counted(rank, 'direction')} but {state_dim} states were "
+            "asked for; "
             f"use state_dim {rank} or less"
         )
     vectors = vectors * _signs(vectors)
@@ -106,7 +111,8 @@ def _principal(
     noise = float(values[state_dim:].mean()) if state_dim < d else 0.0
     if noise <= floor:
         notes = (
-            f"{d} sensors are explained by {state_dim} states without remainder, so measurement "
+            f"{counted(d, 'sensor is', 'sensors are')} explained by "
+            f"{counted(state_dim, 'state')} without remainder, so measurement "
             "noise cannot be separated from the state and is taken as zero",
         )
         noise = 0.0

@@ -12,6 +12,7 @@ from fedgranger.client.loadings import (
 )
 from fedgranger.client.sensor_moments import MeasurementMoments
 from fedgranger.errors import ModelError
+from fedgranger.text import counted
 
 
 def choose_loadings(moments: MeasurementMoments, state_dim: int, method: str) -> Loadings:
@@ -55,7 +56,7 @@ def select_state_dim(
     ]
     if not candidates:
         raise ModelError(
-            f"factor analysis is not identified from {d} sensors; use state_model='ppca'"
+            f"factor analysis is not identified from {counted(d, 'sensor')}; use state_model='ppca'"
         )
     scores: list[float] = []
     for p in candidates:

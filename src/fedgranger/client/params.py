@@ -16,6 +16,7 @@ from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, ModelError
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 from fedgranger.linalg.spectral import spectral_radius
+from fedgranger.text import counted
 
 
 class LocalModel(eqx.Module):
@@ -142,7 +143,8 @@ def check_model(name: str, model: LocalModel, num_sensors: int) -> None:
     """Refuse a given model that is not for the client's sensors."""
     if model.num_sensors != num_sensors:
         raise ConfigError(
-            f"client '{name}': the given local model is for {model.num_sensors} sensors but "
+            f"client '{name}': the given local model is for "
+            f"{counted(model.num_sensors, 'sensor')} but "
             f"the data have {num_sensors}"
         )
 

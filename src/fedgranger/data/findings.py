@@ -23,6 +23,7 @@ from fedgranger.data.columns import (
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.treatment import ClientTable
 from fedgranger.data.unit_root import unit_root_test
+from fedgranger.text import counted
 
 DIFFERENCED = ("counter", "integrated")
 """Kinds whose change per row is used unless the user chooses otherwise."""
@@ -161,7 +162,7 @@ def _wandering(table: ClientTable, sensor: str, column: np.ndarray) -> Finding |
     as_measured = "--difference none uses it as measured"
     if counter is not None:
         word, other = ("rises", "falls") if counter.direction > 0 else ("falls", "rises")
-        resets = "1 reset" if counter.resets == 1 else f"{counter.resets} resets"
+        resets = counted(counter.resets, "reset")
         sentence = f"counts: it {word} {counter.moves} times and never {other}"
         sentence += f" but for {resets}" if counter.resets else ""
         direction = counter.direction

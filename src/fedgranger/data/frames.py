@@ -38,7 +38,7 @@ from fedgranger.data.wide_frames import (
     with_named_index,
 )
 from fedgranger.errors import ConfigError, DataError, ReadingError
-from fedgranger.text import listed
+from fedgranger.text import counted, kind_of, listed
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
 REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
@@ -158,7 +158,7 @@ def columns_listed(clients: Any) -> dict[str, Any] | None:
     """Every client's columns as a list, read once; what is none stays for the refusal."""
     if clients is not None and not isinstance(clients, Mapping):
         raise DataError(
-            f"clients= is a {type(clients).__name__}; give the columns of every client, such as "
+            f"clients= is {kind_of(clients)}; give the columns of every client, such as "
             "{'boiler': ['P1', 'P2'], ...}"
         )
     found = {name: (own, listed(own)) for name, own in (clients or {}).items()}
@@ -183,7 +183,8 @@ def named_frames(
     if not all(counts_rows(frame.index) for frame in named.values()):
         named = {name: with_named_index(frame) for name, frame in named.items()}
     if len(named) < 2:
-        raise DataError(f"{len(named) or 'no'} client was given; at least two are needed")
+        given = counted(len(named), "client was", "clients were") if named else "no client was"
+        raise DataError(f"{given} given; at least two are needed")
     return named
 
 
@@ -265,17 +266,15 @@ def _as_frame(data: Any) -> pd.DataFrame:
             found = data.to_pandas()
         except ValueError as error:  # xarray with more than two axes
             raise DataError(
-                f"a {type(data).__name__} cannot become a data frame ({error}); give one with the "
+                f"{kind_of(data)} cannot become a data frame ({error}); give one with the "
                 "axes time and sensor for every client"
             ) from None
         found = found.to_frame() if isinstance(found, pd.Series) else found
     if hasattr(data, "collect"):
-        raise DataError(
-            f"a {type(data).__name__} is not computed yet; give what its collect() gives"
-        )
+        raise DataError(f"{kind_of(data)} is not computed yet; give what its collect() gives")
     if not isinstance(found, pd.DataFrame):
         raise DataError(
-            f"a {type(data).__name__} was given where a data frame is needed; for plain arrays use "
+            f"{kind_of(data)} was given where a data frame is needed; for plain arrays use "
             "Panel.from_arrays"
         )
     return found

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError
+from fedgranger.text import counted
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -135,7 +136,7 @@ def _read_csv(path: Path, text: str) -> _File:
             place = f"line {rows.line_num}"
             if len(row) != len(header):
                 raise DataError(
-                    f"{path}, {place}: {len(row)} cells for {len(header)} columns; "
+                    f"{path}, {place}: {counted(len(row), 'cell')} for {len(header)} columns; "
                     "put names with commas in quotes"
                 )
             cells = dict(zip(header, row, strict=True))

@@ -20,6 +20,7 @@ from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
 from fedgranger.linalg.psd import is_positive_definite
 from fedgranger.linalg.spectral import spectral_radius
+from fedgranger.text import counted
 
 EDGE_STRENGTH = (0.4, 0.8)
 """Range of a block's Frobenius norm, divided by the square root of its smaller side, before the
@@ -43,7 +44,8 @@ def draw_system(
     for name, p_m, d_m in zip(clients, p, d, strict=True):
         if d_m < p_m:
             raise ConfigError(
-                f"client '{name}': {d_m} sensors for {p_m} states; use at least as many sensors"
+                f"client '{name}': {counted(d_m, 'sensor')} for {p_m} states; use at least as "
+                "many sensors"
             )
     pairs = _choose_edges(rng, clients, asked.edges)
     if pairs and asked.spectral_radius == 0:
@@ -94,7 +96,8 @@ def _choose_edges(
     if isinstance(edges, int):
         if not 0 <= edges <= len(possible):
             raise ConfigError(
-                f"{edges} edges were asked for; {len(clients)} clients can have 0 to "
+                f"{counted(edges, 'edge was', 'edges were')} asked for; {len(clients)} clients "
+                "can have 0 to "
                 f"{len(possible)}"
             )
         chosen = rng.choice(len(possible), size=edges, replace=False)

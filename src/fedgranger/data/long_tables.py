@@ -11,6 +11,7 @@ import pyarrow as pa
 from fedgranger.data.input_checks import decoded, is_text
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
+from fedgranger.text import counted
 
 MOST_COLUMNS = 6
 """A table with more columns has its sensors side by side."""
@@ -55,8 +56,10 @@ def spread(
     names = tuple(str(name) for name in wide.columns)
     axis = wide.index.to_numpy()
     axis = axis.astype("datetime64[ns]") if axis.dtype.kind == "M" else axis
-    notes = [f"{where}: {len(frame)} samples of {len(names)} sensors at {len(axis)} times"]
+    notes = [
+        f"{where}: {len(frame)} samples of {counted(len(names), 'sensor')} at {len(axis)} times"
+    ]
     if again.any():
-        samples = "1 sample repeats" if again.sum() == 1 else f"{again.sum()} samples repeat"
+        samples = counted(int(again.sum()), "sample repeats", "samples repeat")
         notes.append(f"{where}: {samples} another of the same sensor and time; the {rule} is used")
     return names, axis, np.array(wide, dtype=np.float64), notes

@@ -35,6 +35,7 @@ from fedgranger.data.treatment import ClientTable, Treatment
 from fedgranger.data.trial_reading import read_or_propose
 from fedgranger.errors import ConfigError, DataError, ReadingError
 from fedgranger.option_fields import check_choice
+from fedgranger.text import counted
 
 UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 FILE_KINDS = ".csv, .tsv, .txt, .xlsx or .parquet"
@@ -100,8 +101,9 @@ def finished_panel(
     num_gaps = int(panel.segment_starts.sum()) - 1
     if not num_gaps:
         return panel
-    count = "1 gap" if num_gaps == 1 else f"{num_gaps} gaps"
-    note = f"the time axis has {count}; no pair of time steps across a gap is used"
+    note = (
+        f"the time axis has {counted(num_gaps, 'gap')}; no pair of time steps across a gap is used"
+    )
     return replace(panel, notes=(*panel.notes, note))
 
 

@@ -28,6 +28,7 @@ from fedgranger.data.long_tables import looks_long
 from fedgranger.data.reading_options import PER_CLIENT
 from fedgranger.data.text_structure import Structure, find_encoding, find_structure, place_table
 from fedgranger.errors import DataError, ReadingError
+from fedgranger.text import counted
 
 SIGN_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 
@@ -192,7 +193,7 @@ def explain(source: Source, error: DataError) -> None:
         parts.append(f"the header is line {found.skip_rows + 1}")
         proposal["skip_rows"] = str(found.skip_rows)
     if found.unit_rows and found.unit_rows != written.unit_rows:
-        lines = "1 line holds" if found.unit_rows == 1 else f"{found.unit_rows} lines hold"
+        lines = counted(found.unit_rows, "line holds", "lines hold")
         parts.append(f"then {lines} no numbers (units?)")
         proposal["unit_rows"] = str(found.unit_rows)
     if not parts:

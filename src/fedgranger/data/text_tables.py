@@ -17,6 +17,7 @@ from fedgranger.data.file_format import FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_structure import NUM_LINES, cells_of, find_encoding, first_lines
 from fedgranger.errors import DataError, ReadingError
+from fedgranger.text import counted
 
 BLOCK_BYTES = 1 << 22
 UNNAMED = re.compile(r"\s*|__index_level_\d+__|Unnamed: \d+")
@@ -60,7 +61,7 @@ def read_text(
     if above or below:
         shown = "; ".join(repr(line[:60]) for line in (*above, *below)[:5])
         count = len(above) + len(below)
-        lines = "1 line beside the header holds" if count == 1 else f"{count} lines around it hold"
+        lines = counted(count, "line beside the header holds", "lines around it hold")
         notes.append(f"{where}: {lines} no data: {shown}")
     return headers, columns, num_rows, cells_of(below, delimiter), tuple(notes)
 

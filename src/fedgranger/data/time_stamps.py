@@ -16,6 +16,7 @@ from fedgranger.data.file_format import FileFormat
 from fedgranger.data.input_checks import PLAIN, decoded, is_numeric, is_text, parse_numbers, shown
 from fedgranger.data.time_zones import find_zone, written_zone
 from fedgranger.errors import ConfigError, DataError, ReadingError
+from fedgranger.text import counted
 
 STAMP_RANGE = (np.datetime64("1678-01-01"), np.datetime64("2262-01-01"))
 """What int64 nanoseconds can hold, rounded to whole years."""
@@ -247,6 +248,6 @@ def order_rows(
             values = values[starts if repeated == "first" else stops]
         times = times[starts]
         rule = "their mean" if repeated == "mean" else f"the {repeated} of them"
-        rows = "1 row repeats" if extra == 1 else f"{extra} rows repeat"
+        rows = counted(extra, "row repeats", "rows repeat")
         notes.append(f"{where}: {rows} the time of another; {rule} is used")
     return times, values, notes

@@ -12,7 +12,7 @@ from pandas.api.types import is_datetime64_any_dtype
 from fedgranger.data import input_checks
 from fedgranger.data.partitions import check_partition, propose_map, read_map
 from fedgranger.errors import DataError
-from fedgranger.text import listed
+from fedgranger.text import kind_of, listed
 
 INDEX = "time"
 """Name of an index that has none."""
@@ -69,7 +69,7 @@ def _split(
     for client, own in shares.items():
         columns = listed(own)
         if columns is None:
-            kind = f"'{own}'" if isinstance(own, str) else f"a {type(own).__name__}"
+            kind = f"'{own}'" if isinstance(own, str) else kind_of(own)
             raise DataError(
                 f"clients: '{client}' has {kind}; give a list of columns, or patterns with "
                 f"map='{own if isinstance(own, str) else 'P1_*'}={client},...'"

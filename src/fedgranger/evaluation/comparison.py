@@ -16,6 +16,7 @@ import pandas as pd
 from fedgranger.data.known_graph import KnownGraph
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.results import Result
+from fedgranger.text import counted
 
 CHANGES = ("appeared", "disappeared", "stayed", "absent", "not tested")
 MATCHES = ("missed", "extra", "confirmed", "absent", "not tested")
@@ -68,7 +69,7 @@ def compare_runs(
     common = [client for client in first.clients if client in second.clients]
     if len(common) < 2:
         raise RunError(
-            f"the runs have {_count(len(common), 'client')} in common, so there is no edge to "
+            f"the runs have {counted(len(common), 'client')} in common, so there is no edge to "
             "compare; give runs over the same clients"
         )
     is_comparable = _is_comparable(first, second, common)
@@ -102,7 +103,7 @@ def compare_runs(
         settings,
         is_same_data,
         tuple(notes),
-        f"{_count(counts['stayed'], 'edge')} stayed, {counts['appeared']} appeared and "
+        f"{counted(counts['stayed'], 'edge')} stayed, {counts['appeared']} appeared and "
         f"{counts['disappeared']} disappeared, of {len(rows)} possible between {len(common)} "
         "common clients.",
     )
@@ -145,7 +146,7 @@ def compare_with_graph(
         notes.append(f"the known graph does not name {names}: taken as without edges")
     untested = sum(bool(pd.isna(found[pair]["is_edge"])) for pair in graph.edges)
     if untested:
-        notes.append(f"{_count(untested, 'known edge')} could not be tested in the run")
+        notes.append(f"{counted(untested, 'known edge')} could not be tested in the run")
     return Comparison(
         _table(rows, MATCHES, "strength"),
         _left_over(found, silent, []),
@@ -153,7 +154,7 @@ def compare_with_graph(
         pd.DataFrame(columns=["option", "first", "second"]),
         None,
         tuple(notes),
-        f"{counts['confirmed']} of {_count(len(graph.edges), 'known edge')} confirmed, "
+        f"{counts['confirmed']} of {counted(len(graph.edges), 'known edge')} confirmed, "
         f"{counts['missed']} missed, {counts['extra']} extra, of {len(rows)} possible.",
     )
 
@@ -244,7 +245,7 @@ def _run_notes(
     notes = []
     untested = sum(row["change"] == "not tested" for row in rows)
     if untested:
-        notes.append(f"{_count(untested, 'pair')} could not be tested in one of the runs")
+        notes.append(f"{counted(untested, 'pair')} could not be tested in one of the runs")
     if not is_comparable:
         notes.append(
             "the runs make their states or intervals differently, so strengths cannot be compared"
@@ -256,7 +257,3 @@ def _run_notes(
                 "the data differ and states are scaled by them, so part of a change may be scale"
             )
     return notes
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -29,7 +29,7 @@ from fedgranger.manifest_types import (
 )
 from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
-from fedgranger.text import enumerated, utc_stamp
+from fedgranger.text import counted, enumerated, utc_stamp
 
 
 def to_result(
@@ -166,7 +166,8 @@ def _neural_facts(training: Training, config: RunConfig) -> TrainingFacts:
         "passes": passes,
         "rounds": training.rounds,
         "status": (
-            f"networks learned for {passes} passes: the server's loss was {first:.4g} in the first "
+            f"networks learned for {counted(passes, 'pass', 'passes')}: the server's loss was "
+            f"{first:.4g} in the first "
             f"and {last:.4g} after the last, on the data they learned from; "
             "the strengths are mean Jacobians and no test"
         ),
@@ -177,10 +178,12 @@ def _private_status(training: Training, config: RunConfig) -> str:
     """Rounds with noise do not converge: they end when their part of ε is told."""
     if training.note:
         return (
-            f"training ended after {training.rounds} rounds, its estimate is kept: {training.note}"
+            f"training ended after {counted(training.rounds, 'round')}, its estimate is kept: "
+            f"{training.note}"
         )
     return (
-        f"ended after {training.rounds} rounds: ε is shared among {config.private_rounds} messages "
+        f"ended after {counted(training.rounds, 'round')}: ε is shared among "
+        f"{counted(config.private_rounds, 'message')} "
         "of every client, and with noise no round is the last by itself"
     )
 

@@ -42,7 +42,9 @@ from fedgranger.federation.requests import (
 )
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
+from fedgranger.messages import CONTENTS
 from fedgranger.privacy.release import Release
+from fedgranger.text import counted
 
 
 class Party:
@@ -105,6 +107,7 @@ class Party:
             "request": asked.kind,
             "round": asked.values.get("round"),
             "answer": kind,
+            "fields": ", ".join((*CONTENTS[kind].values, *CONTENTS[kind].arrays)),
             "bytes": len(answer),
             "question": self._client.question,
             "digest": digest(answer),
@@ -202,7 +205,9 @@ class Party:
         """Refuse more rounds than the run's noise was shared among."""
         terms = ClientOptions.from_text(self._followed.options).config.client_terms
         if terms is not None and round_index >= terms.rounds:
-            raise BudgetError(f"this run's privacy is shared among {terms.rounds} rounds of FedGC")
+            raise BudgetError(
+                f"this run's privacy is shared among {counted(terms.rounds, 'round')} of FedGC"
+            )
 
     def _charge(self, releases: tuple[Release, ...]) -> None:
         """Write down what is about to be told, or to be learned from, before it is."""

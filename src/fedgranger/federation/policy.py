@@ -23,6 +23,7 @@ from fedgranger.errors import ConfigError, DataError, FedGrangerError
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.option_fields import check_choice, unknown_key
 from fedgranger.privacy.sensitivity import Neighbours
+from fedgranger.text import counted
 
 POLICY_FILE = "policy.toml"
 UNLIMITED: Mapping[str, Any] = {
@@ -154,7 +155,8 @@ class SitePolicy:
             )
         if options.message_steps > self.largest_message_steps:
             raise PolicyError(
-                f"its policy allows {self.largest_message_steps} time steps per message, not "
+                f"its policy allows {counted(self.largest_message_steps, 'time step')} per "
+                "message, not "
                 f"{options.message_steps}; use a smaller message_steps"
             )
 

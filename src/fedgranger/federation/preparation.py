@@ -13,13 +13,22 @@ from threadpoolctl import threadpool_limits
 from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
-from fedgranger.data.time_axis import LocalSeries, TimeGrid, grid_time, on_grid, period_text
+from fedgranger.data.time_axis import (
+    LocalSeries,
+    TimeGrid,
+    grid_time,
+    on_grid,
+    period_text,
+    range_of,
+)
+from fedgranger.data.unused_steps import unused_notes
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site, question_of
 from fedgranger.federation.release_ledger import ReleaseLedger, period_of
 from fedgranger.federation.secret import data_hash, draw_start
 from fedgranger.privacy.release import Release, SecretNoise, seeded_secret
+from fedgranger.text import counted
 
 Start = Callable[[tuple[int, ...]], np.ndarray]
 """θ⁰ by its shape."""
@@ -123,8 +132,10 @@ class PermittedClient:
                 self.questions.fail(question, now)
                 raise
             if prepared.model.state_dim > largest:
-                raise PolicyError(f"its policy allows {largest} states at most")
-            for note in _notes(prepared, options, largest):
+                raise PolicyError(f"its policy allows {counted(largest, 'state')} at most")
+            lost = unused_notes({self.series.client.name: range_of(self.series)}, grid)
+            notes = _notes(prepared, options, largest)
+            for note in (*notes, *(f": {note}" for note in lost)):
                 self._site.log(f"run '{run}'{note}")
         releases = () if prepared.protected is None else prepared.protected.releases
         if options.config.client_terms is None:
@@ -139,11 +150,12 @@ class PermittedClient:
 
 def _notes(prepared: ClientSide, options: ClientOptions, largest: int) -> list[str]:
     """What the people at the site should know of a preparation, after the name of the run."""
-    dim, sensors = prepared.model.state_dim, prepared.data.num_sensors
+    dim, sensors = prepared.model.state_dim, counted(prepared.data.num_sensors, "sensor")
     notes = []
     if dim == largest < options.config.max_state_dim:
         notes.append(
-            f": policy.toml allows {largest} states for {sensors} sensors; without that limit more "
+            f": policy.toml allows {counted(largest, 'state')} for {sensors}; without that limit "
+            "more "
             "might have been chosen"
         )
     notes += [f": {note}" for note in prepared.notes]
@@ -152,7 +164,8 @@ def _notes(prepared: ClientSide, options: ClientOptions, largest: int) -> list[s
         notes.append(f": {100 * share:.2g} % of the states were shortened to the clipping bound")
     if prepared.learner is not None:
         notes.append(
-            f" asks for rounds of FedGC: every round shows the server {dim} more combinations of "
-            f"{sensors} sensors"
+            " asks for rounds of FedGC: every round shows the server "
+            f"{counted(dim, 'more combination')} of "
+            f"{sensors}"
         )
     return notes

@@ -134,10 +134,10 @@ def server_protocol(
     ranges = yield Request(
         "offer", {name: {"nonce": plan.nonce, "options": asked[name]} for name in names}
     )
-    grid, epoch = agreed_start(ranges, plan.options, clock())
+    grid, epoch, unused = agreed_start(ranges, plan.options, clock())
     config.check_steps(grid.num_steps)
     hashes = {name: str(ranges[name].values["data"]) for name in names}
-    notes = [*_data_notes(store, hashes, log), *_version_notes(ranges)]
+    notes = [*_data_notes(store, hashes, log), *_version_notes(ranges), *unused]
     key = [plan.run, plan.options.to_text(), hashes, [str(part) for part in grid]]
     record = RoundRecord(store, key, hooks.on_round)
     resumed = record.load(ranges)

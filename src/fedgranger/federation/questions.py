@@ -21,6 +21,7 @@ from fedgranger.data.time_axis import TimeGrid
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError, SitePolicy
 from fedgranger.federation.store import Store
+from fedgranger.text import counted
 
 RECORD = "questions"
 WAITING = "waiting"
@@ -96,7 +97,8 @@ class Questions:
         is_new = run not in today or (question not in asked and _failed(question) not in today)
         if is_new and len(today) >= self._policy.runs_per_day:
             raise PolicyError(
-                f"its policy allows {self._policy.runs_per_day} runs within 24 hours; try later"
+                f"its policy allows {counted(self._policy.runs_per_day, 'run')} within 24 hours; "
+                "try later"
             )
         if self._policy.ask and self._record(ALLOWED).get(run) != question:
             self._announce(run, {"question": question, **details})
@@ -116,7 +118,8 @@ class Questions:
     def _check_number(self, asked: list[str]) -> None:
         if len(asked) >= self._policy.questions:
             raise PolicyError(
-                f"its policy answers {self._policy.questions} question(s) about the same data and "
+                f"its policy answers {counted(self._policy.questions, 'question')} about the "
+                "same data and "
                 "this would be another; ask with the same options and period as before, or let the "
                 "site raise 'questions' in its policy.toml"
             )
@@ -142,7 +145,8 @@ class Questions:
             return
         if len(shown) >= self._policy.rounds:
             raise PolicyError(
-                f"its policy allows {self._policy.rounds} rounds of FedGC and they are used up"
+                f"its policy allows {counted(self._policy.rounds, 'round')} of FedGC, used up by "
+                "now"
             )
         self._save(asked, [*shown, name], runs)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedgranger.data.time_axis import MOST_STRETCHES, Stretches, TimeGrid, TimeRange, agree
+from fedgranger.data.unused_steps import unused_notes
 from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import MessageError, Packet
@@ -56,11 +57,15 @@ def read_stretches(array: np.ndarray) -> Stretches:
 
 def agreed_start(
     ranges: Mapping[str, Packet], options: FederationOptions, now: float
-) -> tuple[TimeGrid, int]:
-    """The common axis of all clients, whose clocks are checked, and an epoch none of them knows."""
+) -> tuple[TimeGrid, int, list[str]]:
+    """The common axis of all clients, whose clocks are checked, and an epoch none of them knows.
+
+    The notes say what the axis leaves out.
+    """
     _check_clocks(ranges, options, now)
-    grid = agree({name: read_time_range(packet) for name, packet in ranges.items()})
-    return grid, 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
+    own = {name: read_time_range(packet) for name, packet in ranges.items()}
+    grid, epoch = agree(own), 1 + max(int(packet.values["epoch"]) for packet in ranges.values())
+    return grid, epoch, unused_notes(own, grid)
 
 
 def _check_clocks(ranges: Mapping[str, Packet], options: FederationOptions, now: float) -> None:

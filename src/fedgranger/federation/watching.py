@@ -50,7 +50,7 @@ def _watch(
 ) -> Generator[Request, Answers, Watched]:
     names = tuple(sorted(plan.clients))
     news = yield Request("watch", {name: {"nonce": plan.nonce} for name in names})
-    grid, epoch = agreed_start(news, plan.options, clock())
+    grid, epoch, _ = agreed_start(news, plan.options, clock())
     log(f"watching {period_in_utc(grid)}")
     yield request_on_grid(names, "follow", grid, {"epoch": epoch, "steps": options.steps})
     known = dict(zip(knowledge.reference.names, knowledge.reference.dims, strict=True))

@@ -8,6 +8,7 @@ import numpy as np
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.record_traits import shared_cycles, traits_in_words
 from fedgranger.periods import CALENDAR_REPEATS
+from fedgranger.text import counted
 
 TITLE = "Can these p-values be trusted on this data?"
 QUOTED_LEVELS = (0.01, 0.05, 0.1, 0.5)
@@ -106,9 +107,9 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
         out.append("The p-values of the edges come from these copies, not from a formula.")
         if beyond := facts["extrapolated"]:
             named = ", ".join(beyond[:5]) + (" and others" if len(beyond) > 5 else "")
-            lie = "statistic lies" if len(beyond) == 1 else "statistics lie"
+            count = counted(len(beyond), "statistic lies", "statistics lie")
             out.append(
-                f"{len(beyond)} {lie} beyond every copy, where the p-value extrapolates the tail "
+                f"{count} beyond every copy, where the p-value extrapolates the tail "
                 f"below {1 / (found['copies'] + 1):.3f}: {named}."
             )
     return out + _worst(found)
@@ -127,9 +128,11 @@ def quantile_sentence(found: Mapping[str, Any]) -> str:
         if u in QUOTED_LEVELS
     ]
     outside = sum(not low <= value <= high for _, value, low, high in rows)
+    levels = f"of {len(rows)} levels"
+    lie = counted(outside, f"{levels} lies", f"{levels} lie")
     return (
         f"P-values of the copies where uniform ones would be (95 % band): {', '.join(quoted)}; "
-        f"{outside} of {len(rows)} levels lie outside the band."
+        f"{lie} outside the band."
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.rca.evidence import Evidence
+from fedgranger.text import counted
 
 CLEAR_SHARE = 0.1
 FEWEST_STEPS = 5
@@ -52,9 +53,9 @@ def sentences(
         out.append(f"Not observed in this window: {', '.join(unseen)}.")
     runner_up = table.iloc[1]
     if len(evidence) < FEWEST_STEPS:
-        count = f"{len(evidence)} step{'' if len(evidence) == 1 else 's'}"
         out.append(
-            f"{count} cannot show how sure this is; give a window of {FEWEST_STEPS} or more."
+            f"{counted(len(evidence), 'step')} cannot show how sure this is; give a window of "
+            f"{FEWEST_STEPS} or more."
         )
     elif runner_up["probability"] > CLEAR_SHARE:
         out.append(

@@ -10,7 +10,7 @@ from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.charts import error_quantiles
 from fedgranger.report.pairs import has_test, supported_edges
 from fedgranger.report.view import Column, Section, Table, Terms, section_of
-from fedgranger.text import format_bytes, format_number, format_share
+from fedgranger.text import counted, format_bytes, format_number, format_share
 
 RUN_LABELS = {
     "fedgranger_version": "version",
@@ -190,8 +190,8 @@ def _client(
 ) -> Section:
     """A client's edges, its local model, its missing data and what it sent."""
     missing = facts.get("missing_share")
-    hints = [f"{facts['num_sensors']} sensors"] if facts.get("num_sensors") else []
-    hints += [f"{facts['state_dim']} states"] if facts.get("state_dim") else []
+    hints = [counted(facts["num_sensors"], "sensor")] if facts.get("num_sensors") else []
+    hints += [counted(facts["state_dim"], "state")] if facts.get("state_dim") else []
     hints += [f"{format_share(missing)} missing"] if missing else []
     return {
         "name": name,

@@ -17,7 +17,7 @@ from fedgranger.inference.audit_words import controls, verdict
 from fedgranger.inference.response_words import edge_sentences
 from fedgranger.report.pairs import supported_edges
 from fedgranger.report.view import Section, section_of
-from fedgranger.text import format_share
+from fedgranger.text import counted, format_share
 
 NAMED = 5
 """So many edges, and so many reasons why pairs were not tested, are given."""
@@ -55,7 +55,7 @@ def data_sentence(data: Mapping[str, Any]) -> str:
         return ""
     rows = [row for row in clients.values() if isinstance(row, Mapping)]
     sensors = sum(int(row.get("num_sensors") or 0) for row in rows)
-    out = f"{len(clients)} clients" + (f" with {sensors} sensors" if sensors else "")
+    out = f"{len(clients)} clients" + (f" with {counted(sensors, 'sensor')}" if sensors else "")
     period = section_of(data, "period").get("text")
     if period or data.get("num_steps"):
         out += f"; {period or str(data['num_steps']) + ' time steps'}"

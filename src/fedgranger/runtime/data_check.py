@@ -26,7 +26,7 @@ from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
 from fedgranger.periods import CALENDAR_REPEATS, unsearched_calendar
-from fedgranger.text import enumerated
+from fedgranger.text import counted, enumerated
 
 FEW_PAIRS = 300
 """With fewer pairs of time steps only strong influences can be found."""
@@ -320,7 +320,7 @@ def screen_lines(check: DataCheck) -> list[str]:
         return lines
     if check.needed:
         lines.append(f"read here with: {check.needed}")
-    gaps = {0: "no gap", 1: "1 gap"}.get(check.num_gaps, f"{check.num_gaps} gaps")
+    gaps = counted(check.num_gaps, "gap") if check.num_gaps else "no gap"
     every = f" of {check.interval}" if check.interval else " on no regular grid"
     lines.append(
         f"{len(check.clients)} clients, {check.num_steps} time steps{every} from {check.first} to "
@@ -329,17 +329,21 @@ def screen_lines(check: DataCheck) -> list[str]:
     for one in check.clients:
         missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
         partial = one.half_rows - one.complete_rows
-        saved = f", {partial} more lack some sensors and are used" if partial else ""
-        rows = "1 row" if one.longest_gap == 1 else f"{one.longest_gap} rows"
-        gap = f", longest gap {rows}" if one.longest_gap else ""
+        more = counted(
+            partial, "more lacks some sensors and is used", "more lack some sensors and are used"
+        )
+        saved = f", {more}" if partial else ""
+        gap = f", longest gap {counted(one.longest_gap, 'row')}" if one.longest_gap else ""
         season = f", repeats every {enumerated(one.repeats)}" if one.repeats else ""
-        count = "1 sensor" if len(one.sensors) == 1 else f"{len(one.sensors)} sensors"
+        count = counted(len(one.sensors), "sensor")
         lines.append(
-            f"  {one.name}: {count}, {one.complete_rows} complete rows{saved}{missing}{gap}{season}"
+            f"  {one.name}: {count}, "
+            f"{counted(one.complete_rows, 'complete row')}{saved}{missing}{gap}{season}"
         )
     few = " (few: only strong influences can be found)" if check.num_pairs < FEW_PAIRS else ""
     lines.append(
-        f"the tests have {check.num_pairs} pairs of time steps at which all clients are there{few}"
+        f"the tests have {counted(check.num_pairs, 'pair')} of time steps at which all clients "
+        f"are there{few}"
     )
     alone = [one.name for one in check.clients if len(one.sensors) == 1]
     if alone:

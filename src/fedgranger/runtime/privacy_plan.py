@@ -31,6 +31,7 @@ from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.strength import detectable_strength, power_at
 from fedgranger.privacy.sensitivity import memoryless
 from fedgranger.runtime.uploads import state_source
+from fedgranger.text import counted
 
 ALPHA = 0.05
 SIMULATED_STEPS = 20_000
@@ -75,7 +76,7 @@ def read_system(
         name = f"{len(panel.names)} clients of {data}"
     else:
         panel, _ = simulate(num_clients, SIMULATED_STEPS, state_dims=states, seed=0)
-        name = f"{num_clients} simulated clients with {states} states"
+        name = f"{num_clients} simulated clients with {counted(states, 'state')}"
     found = {
         client.name: set_up_client(
             client, panel.time, panel.segment_starts, config, is_filtered=False

@@ -220,9 +220,9 @@ def test_online_takes_frames_as_fit_does(run, batch):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (None, "a NoneType was given; give a folder"),
+        (None, "None was given; give a folder"),
         ([[1.0, 2.0]], "a list was given; give a folder"),
-        ({"a": 3, "b": 4}, "a int was given where a data frame is needed"),
+        ({"a": 3, "b": 4}, "an int was given where a data frame is needed"),
         (pd.DataFrame({"a1": [1.0, 2.0]}), "say which columns are whose"),
         ({n: pd.DataFrame({"s1": [1.0], "s2": [2.0]}) for n in NAMES}, "share 1 time step"),
     ],

@@ -34,6 +34,7 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.tables import ledger_table, print_rankings
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import TimeRange, agree, interval_text
+from fedgranger.data.unused_steps import unused_notes
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.session import connect, run_job
@@ -42,6 +43,7 @@ from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
+from fedgranger.text import counted
 
 
 def show_readiness(kit: Path, options: FederationOptions, *, json_output: bool) -> None:
@@ -63,18 +65,23 @@ def show_readiness(kit: Path, options: FederationOptions, *, json_output: bool) 
         cells.append(interval_text(Fraction(facts["interval"]), kind))
         rows.append((escape(name), facts["version"], f"{offset:+.1f} s", *cells))
     columns = ("client", "version", "clock", "rows begin", "rows end", "interval")
-    num_steps = None
+    num_steps, notes = None, []
     if not problems:
+        own = {name: _range(facts) for name, facts in ranges.items()}
         try:
-            num_steps = agree({name: _range(facts) for name, facts in ranges.items()}).num_steps
+            grid = agree(own)
+            num_steps, notes = grid.num_steps, unused_notes(own, grid)
         except DataError as error:
             problems.append(str(error))
     if json_output:
-        print_json({"clients": ranges, "common_steps": num_steps, "problems": problems})
+        found = {"clients": ranges, "common_steps": num_steps}
+        print_json({**found, "notes": notes, "problems": problems})
     else:
         out.print(make_table(columns, rows, left=columns))
         if num_steps is not None:
             out.print(f"\n{num_steps} common time steps; everything is ready")
+        for note in notes:
+            print_note(note)
     if problems:
         raise RunError("; ".join(problems))
 
@@ -118,7 +125,8 @@ def _show_exchanges(result: Result, out_folder: Path, seconds: float) -> None:
     out.print("\nwhat crossed the wire:")
     out.print(ledger_table(result.manifest["bytes"]))
     per_round = 1000 * result.manifest["timings"]["seconds_per_round"]
-    rounds = f"{training['rounds']} rounds of {per_round:.0f} ms, " if training["rounds"] else ""
+    count = training["rounds"]
+    rounds = f"{counted(count, 'round')} of {per_round:.0f} ms, " if count else ""
     print_line(f"\n{rounds}{seconds:.0f} s in all; written to {out_folder} (open report.html)")
 
 

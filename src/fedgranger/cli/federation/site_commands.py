@@ -21,6 +21,7 @@ from fedgranger.cli.narrow_tables import make_table
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
+from fedgranger.flare.processes import alone
 from fedgranger.flare.settings import (
     ClientSettings,
     audit_log,
@@ -29,7 +30,7 @@ from fedgranger.flare.settings import (
     write_settings,
 )
 from fedgranger.flare.supervisor import become_supervisor
-from fedgranger.text import utc_stamp
+from fedgranger.text import counted, utc_stamp
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -68,6 +69,8 @@ def start(
     if role == "admin":
         raise RunError(f"{kit}: is the admin's kit; use 'federation run'")
     check_kit(kit)
+    with alone(kit):  # before anything is said, or written for a party that runs
+        pass
     if role == "client":
         with busy(f"reading {data or kit}"):
             from fedgranger.flare.own_data import read_series
@@ -154,7 +157,8 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
 
     p, d, rounds = found.state_dim, found.num_sensors, found.rounds
     with_rounds = (
-        f"With {rounds} rounds of FedGC: also a {p} x {p} transition matrix, filtered states once "
+        f"With {counted(rounds, 'round')} of FedGC: also a {p} x {p} transition matrix, filtered "
+        "states once "
         f"and corrected states every round: about {format_bytes(found.bytes_rounds)}.\n"
     )
     if policy.epsilon < math.inf:
@@ -162,13 +166,14 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
             f"Shown with the least noise that policy.toml lets out (epsilon = {policy.epsilon:g}, "
             "all of it spent at once).\n"
         )
-    leave = "state leaves" if p == 1 else "states leave"
     out.print(
-        f"{d} sensors, {found.num_steps} time steps; {p} {leave} per time step.\n"
+        f"{counted(d, 'sensor')}, {found.num_steps} time steps; "
+        f"{counted(p, 'state leaves', 'states leave')} per time step.\n"
         f"The default run: time range once, {p} x {p} error covariance once, states once: about "
         f"{format_bytes(found.bytes_default)}.\n"
-        f"{with_rounds}policy.toml allows {policy.rounds} rounds, {policy.questions} question(s) "
-        f"about these data, {policy.runs_per_day} runs per day"
+        f"{with_rounds}policy.toml allows {counted(policy.rounds, 'round')}, "
+        f"{counted(policy.questions, 'question')} about these data, "
+        f"{counted(policy.runs_per_day, 'run')} per day"
         + ("; every run waits for your word." if policy.ask else ".")
         + (SHARED if policy.share_sensors else ""),
         soft_wrap=True,
@@ -177,7 +182,7 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
         (escape(series.client.sensors[k]), f"{found.default[k]:.3f}", f"{found.after[k]:.3f}")
         for k in sorted(range(d), key=lambda k: -found.default[k])
     )
-    columns = ("sensor", "R², default run", f"R², {rounds} rounds")
+    columns = ("sensor", "R², default run", f"R², {counted(rounds, 'round')}")
     out.print("\nHow much of each sensor could be told from it, with the best linear weights:")
     out.print(make_table(columns, rows, left=("sensor",)))
 
@@ -306,7 +311,11 @@ def log(
         columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
         left = [name for name in columns if name not in ("round", "bytes")]
         out.print(make_table(columns, rows, left=left))
+        listed = {line["answer"]: line["fields"] for line in lines if line.get("fields")}
+        for kind, fields in listed.items():
+            print_line(f"fields of '{kind}': {fields}")
     if verify:
         print_beside(
-            f"{count} lines, none changed; the last has hash {lines[-1]['hash'] if lines else '-'}"
+            f"{counted(count, 'line')}, none changed; the last has hash "
+            f"{lines[-1]['hash'] if lines else '-'}"
         )
