@@ -114,7 +114,7 @@ def test_run_folder_keeps_the_blocks_over_time(alone, tmp_path):
     np.testing.assert_array_equal(alone.block("client2", "client1", "fedgc"), mean[1:, :1])
     write_run_report(tmp_path / "report.html", alone)
     assert "networks learned for 2 passes" in (tmp_path / "report.html").read_text("utf-8")
-    replace(alone, jacobian=None).save(tmp_path)
+    replace(alone, jacobian=None).save(tmp_path, overwrite=True)
     assert fg.Result.load(tmp_path).jacobian is None
 
 

@@ -56,7 +56,7 @@ def test_a_run_without_rounds_says_so_and_shows_no_estimate_of_fedgc(panel, tmp_
     result = result_of(panel, tmp_path / "parties", formula_config(solver="none"))
     alone = fg.fit(panel, config=formula_config(solver="none"))
     for found in (result, alone):
-        found.save(tmp_path / "run")
+        found.save(tmp_path / "run", overwrite=True)
         again = fg.Result.load(tmp_path / "run")
         names = {path.name for path in (tmp_path / "run").iterdir()}
         assert not {"edges_fedgc.csv", "entries_fedgc.csv"} & names
@@ -142,7 +142,7 @@ def test_edges_of_a_client_that_stayed_away_are_marked_untested(panel, tmp_path)
             panel, tmp_path / str(options == config), options,
             silent="client3", wait_seconds=60, on_missing="drop",
         )  # fmt: skip
-        result.save(tmp_path / "run")
+        result.save(tmp_path / "run", overwrite=True)
         again = fg.Result.load(tmp_path / "run")
         edges = again.edges()
         assert len(edges) == 6

@@ -172,7 +172,7 @@ def named_frames(
     """One frame per client; refuses what is no data."""
     if not isinstance(data, Mapping) and not is_frame(data):
         raise DataError(
-            f"a {type(data).__name__} was given; give a folder, a data frame per client "
+            f"{kind_of(data)} was given; give a folder, a data frame per client "
             "({'boiler': frame, ...}), one wide frame, or a Panel"
         )
     if is_frame(data):
