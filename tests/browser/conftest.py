@@ -56,6 +56,8 @@ class Opened:
     """A page in the browser, with what it logged and asked for since it was opened."""
 
     def __init__(self, driver, path, size=(1100, 900), theme="light"):
+        from selenium.webdriver.support.ui import WebDriverWait
+
         self.driver = driver
         driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
@@ -65,6 +67,13 @@ class Opened:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         driver.get_log("browser"), driver.get_log("performance")
         driver.get(path.as_uri())
+        WebDriverWait(driver, 20).until(lambda _: self._is_complete(path.as_uri()))
+
+    def _is_complete(self, address):
+        """Once, with three workers on two cores, a page was asked before it had drawn."""
+        return self.script(
+            "return document.readyState === 'complete' && location.href === arguments[0]", address
+        )
 
     def script(self, text, *args):
         return self.driver.execute_script(text, *args)
