@@ -297,8 +297,8 @@ def test_frames_that_nothing_mends_are_reported_by_the_check(frames):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (None, "a NoneType was given; give a folder"),
-        (7, "a int was given; give a folder"),
+        (None, "None was given; give a folder"),
+        (7, "an int was given; give a folder"),
         ([], "a list was given; give a folder"),
         ({}, "no client was given"),
     ],
