@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
 
 import fedgranger as fg
-from fedgranger.runtime.neural_ensemble import EnsembleOptions, run_ensemble
+from fedgranger_research.studies.neural_ensemble import EnsembleOptions, run_ensemble
 
 SYSTEMS = ("nonlinear-var", "lorenz96", "lotka-volterra", "quadratic")
 NOISES = (0.1, 1.0)

@@ -2,7 +2,7 @@ r"""One setting of the nonlinear figure: an ensemble of neural trainings on one 
 
 Records: HAI's normal operation (as in `hai_regime`, rows 100 s apart, the paper's recipe of two
 states per client), and the simulated nonlinear systems of `data.nonlinear_systems`, whose edges are
-known. Both noises are those of `runtime.neural_ensemble`: \(\Sigma_y\) on every sensor, in units in
+known. Both noises are those of `studies.neural_ensemble`: \(\Sigma_y\) on every sensor, in units in
 which a sensor has variance 1, and \(\Sigma_W\) on every first weight of the server's networks.
 """
 
@@ -17,9 +17,9 @@ import pandas as pd
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
-from fedgranger.runtime.neural_ensemble import EnsembleOptions, run_ensemble
 from fedgranger_research.reproduction.hai_regime import HaiRegime, recording
 from fedgranger_research.reproduction.runner import Report
+from fedgranger_research.studies.neural_ensemble import EnsembleOptions, run_ensemble
 
 NUM_CLIENTS = {"lorenz96": 4, "lotka-volterra": 3, "nonlinear-var": 3}
 """Simulated records and their clients; Lorenz's ring needs four."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.runtime.neural_ensemble import COLUMNS, EnsembleOptions, run_ensemble
+from fedgranger_research.studies.neural_ensemble import COLUMNS, EnsembleOptions, run_ensemble
 from tests.configs import SMALL_NETWORKS as CONFIG
 
 
