@@ -388,6 +388,7 @@ def test_demo_in_a_fresh_process(tmp_path):
     assert outcome.returncode == 0, outcome.stderr
     assert "AUC-ROC" in outcome.stdout
     assert "9 of 30 tested pairs are edges" in outcome.stdout
+    assert "and 18 more pairs (0 edges among them): 'fedgranger edges RUN'" in outcome.stdout
     report = (tmp_path / "demo" / "run" / "report.html").read_text()
     assert "<svg" in report
     assert "boiler" in report

@@ -36,6 +36,7 @@ from fedgranger.results import Result
 from fedgranger.runtime import checkpoint, progress
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import check_names
+from fedgranger.text import counted
 
 SHOWN_EDGES = 10
 
@@ -118,6 +119,11 @@ def print_answer(result: Result, limit: int | None) -> None:
         return
     edges = result.edges(sort=True)
     out.print(edge_table(edges, limit))
+    hidden = edges.iloc[len(edges) if limit is None else limit :]
+    if len(hidden):
+        more = counted(len(hidden), "more pair")
+        among = counted(int(hidden["is_edge"].fillna(False).sum()), "edge")
+        print_line(f"and {more} ({among} among them): 'fedgranger edges RUN' lists all")
     facts = result.test_facts()
     words = edge_sentences(facts, result.manifest["data"]).values()
     for line in (*words, *untested_lines(edges, facts)):

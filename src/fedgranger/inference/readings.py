@@ -150,17 +150,15 @@ def readings_without_blocks(
     """
     lagged = LagColumns(source, cause_lags)
     equations = [_equation(source, lagged.bases, m, lags) for m, lags in enumerate(cause_lags)]
-    blocks: list[list[RowSums]] = [[] for _ in range(num_blocks)]
+    nothing = RowSums(0, np.zeros(()), np.zeros(()))
+    blocks = [[nothing] * len(equations) for _ in range(num_blocks)]
     for chunk in lagged.chunks(source):
         block = (chunk.first + np.arange(len(chunk.now))) * num_blocks // source.num_steps
         for equation in equations:
             equation.collect(chunk)
         for b in np.unique(block):
             found = [equation.sums(chunk, block == b) for equation in equations]
-            added = (
-                [a.plus(c) for a, c in zip(blocks[b], found, strict=True)] if blocks[b] else found
-            )
-            blocks[b] = added
+            blocks[b] = [a.plus(c) for a, c in zip(blocks[b], found, strict=True)]
     for rows in blocks:
         others = [equation.without(part) for equation, part in zip(equations, rows, strict=True)]
         try:

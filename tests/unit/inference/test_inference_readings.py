@@ -418,3 +418,13 @@ def test_coefficients_without_a_block_vs_numpy(monkeypatch, kept_values):
         np.testing.assert_allclose(transition[0, places], expected[1:], atol=1e-10)
     few = source_of(x[:12], DIMS, own_lags=OWN)
     assert None in [*readings_without_blocks(few, lags(1), 4)]
+
+
+def test_a_block_without_rows_takes_nothing_out():
+    """A record of fewer steps than blocks: `fit` with 18 rows ended in a traceback."""
+    x = series(18, dims=(1, 1))
+    source = source_of(x, (1, 1), own_lags=np.array([1, 1]))
+    every = [*readings_without_blocks(source, lags(1, (1, 1)), 40)]
+    whole = regress(source, lags(1, (1, 1))).transition
+    unchanged = [np.allclose(one, whole, rtol=1e-12, atol=0) for one in every]
+    assert sum(unchanged) == 40 - 16  # two rows are only the past of others
