@@ -146,18 +146,25 @@ def unit_root_p_value(series: Float[np.ndarray, " time"]) -> float:
     """Augmented Dickey-Fuller test with a constant and a fixed number of lags.
 
     The regression is solved through its normal equations, which is many times faster than
-    statsmodels' `adfuller` on long series.
+    statsmodels' `adfuller` on long series. Where it has no solution (hardly any row, or one value
+    throughout) nothing speaks against a unit root: 1.
     """
     lag = min(UNIT_ROOT_LAGS, len(series) // 4)
+    rest = len(series) - 2 * lag - 3
+    if rest <= 0:
+        return 1.0
     change = np.diff(series)
     target = change[lag:]
     columns = [series[lag:-1], *(change[lag - k : len(change) - k] for k in range(1, lag + 1))]
     x = np.stack(columns)
     x, target = x - x.mean(axis=1, keepdims=True), target - target.mean()
     gram = x @ x.T
+    scale = np.sqrt(np.diag(gram))
+    if scale.min() == 0 or np.linalg.cond(gram / np.outer(scale, scale)) > 1 / np.finfo(float).eps:
+        return 1.0
     coefficients = np.linalg.solve(gram, x @ target)
     residual = target - coefficients @ x
-    variance = residual @ residual / (len(target) - len(columns) - 1)
+    variance = residual @ residual / rest
     statistic = coefficients[0] / np.sqrt(variance * np.linalg.inv(gram)[0, 0])
     return _dickey_fuller_p(float(statistic))
 

@@ -170,11 +170,17 @@ def _check_regular(
     P = source.total_dim
     for m, name in enumerate(source.names):
         own = np.flatnonzero(owner == m)
-        total = before_cov[own, own]
-        scale = np.sqrt(np.where(total > 0, total, 1.0))  # units of the states do not matter
-        values = np.linalg.eigvalsh(G0[np.ix_(own, own)] / np.outer(scale, scale))
-        if values[0] <= COLLINEAR:
-            weak = int((values <= COLLINEAR).sum())
+        at_lags = [own + lag * P for lag in range(lags)]
+        total = [before_cov[k, k] for k in at_lags]
+        scales = np.sqrt(np.where(np.array(total) > 0, total, 1.0))  # units do not matter
+        values = np.stack(
+            [
+                np.linalg.eigvalsh(G0[np.ix_(k, k)] / np.outer(scale, scale))
+                for k, scale in zip(at_lags, scales, strict=True)
+            ]
+        )
+        if values.min() <= COLLINEAR:
+            weak = int((values <= COLLINEAR).sum(axis=1).max())
             is_added = bool(source.added_covs) and source.added_covs[m].any()
             kind, remedy = "measurement noise is", "or better sensors"
             if is_added:

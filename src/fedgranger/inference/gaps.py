@@ -177,10 +177,10 @@ def _clients_kept(gaps: list[Int[np.ndarray, "_ 2"]], dims: tuple[int, ...], T: 
         return num_pairs(clients) >= needed
 
     while not is_enough(kept):
-        if M - len(kept) >= M // 2 or len(kept) <= 2:
+        without = {m: num_pairs([n for n in kept if n != m]) for m in kept if len(gaps[m])}
+        if M - len(kept) >= M // 2 or len(kept) <= 2 or not without:
             return list(range(M))  # no few clients are to blame
-        without = {m: num_pairs([n for n in kept if n != m]) for m in kept}
-        kept.remove(max(kept, key=lambda m: (without[m], _length(gaps[m]))))
+        kept.remove(max(without, key=lambda m: (without[m], _length(gaps[m]))))
     return kept
 
 

@@ -95,11 +95,14 @@ def strength_interval(products: PairProducts, confidence: float) -> tuple[float,
     """Interval of the strength: ρ with N p ρ²/(1 − ρ²) = r λ, λ the noncentrality of F(k, N p − k).
 
     r ≥ 1 is how much larger statistics of shifted copies are than their law says: the errors of
-    the products are underestimated by so much, the strength itself is not.
+    the products are underestimated by so much, the strength itself is not. With as many products
+    as rows any strength is possible.
     """
     k, count = products.counts
+    if count <= k:
+        return 0.0, 1.0
     share = max(1 - (1 - products.explained) * (count - k) / count, 0.0)
-    rest = max(count - k, 1.0)
+    rest = count - k
     statistic = share / max(1 - share, 1e-12) * rest / k
     ratios = products.copies / stats.f.median(products.df, products.rest)
     known = ratios[np.isfinite(ratios)]
@@ -109,10 +112,13 @@ def strength_interval(products: PairProducts, confidence: float) -> tuple[float,
     def end(level: float) -> float:
         if stats.f.cdf(statistic, k, rest) <= level:
             return 0.0
-        root = optimize.root_scalar(
-            lambda size: np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size)) - level,
-            bracket=(1e-9, SEARCH),
-        ).root
+
+        def difference(size: float) -> float:
+            return np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size)) - level
+
+        if difference(SEARCH) >= 0:
+            return 1.0
+        root = optimize.root_scalar(difference, bracket=(1e-9, SEARCH)).root
         return float(np.sqrt(excess * root / (excess * root + count)))
 
     return end((1 + confidence) / 2), end((1 - confidence) / 2)

@@ -259,6 +259,15 @@ def test_noise_exceeds_signal_names_the_client():
     )
 
 
+def test_noise_that_exceeds_the_signal_at_one_lag_only():
+    """One large value that is a past step at lag 1 and not at lag 2."""
+    states = white(100, 2)
+    states[98] = 100.0
+    assert refusal(source_of(states, (1, 1), [2 * np.eye(1)] * 2), 2).startswith(
+        "client 'c0': measurement noise is as large as the signal in 1 of 1 states"
+    )
+
+
 def test_noise_and_signal_are_compared_in_the_same_units():
     """A state in small units beside one in large units is no noise."""
     states = white(500, 3) * [1.0, 1e-6, 1e6]

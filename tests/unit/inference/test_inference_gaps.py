@@ -149,6 +149,14 @@ def test_the_rest_is_tested_without_the_client_that_costs_the_rows():
     np.testing.assert_array_equal(alone.edges["p_value"], tested["p_value"])
 
 
+def test_a_client_without_a_gap_is_not_blamed_for_a_short_record():
+    """It has most states, so the others could be tested without it; but it lacks no row."""
+    observed = off(45, 4, c2=[(15, 24)])
+    found = usable(white(45, (4, 1, 1, 1), observed))
+    assert found.facts["clients_left_out"] == []
+    assert found.facts["rows_off"] == {"c2": 9}
+
+
 def test_copies_with_shifted_clocks_keep_their_rows_when_the_plant_was_off():
     """All clients off together for 60 % of the rows: shifted as they are, none would be left."""
     observed = off(600, 4, **{f"c{m}": [(100, 460)] for m in range(4)})

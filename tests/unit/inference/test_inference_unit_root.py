@@ -23,6 +23,13 @@ def test_equals_statsmodels(root, num_steps):
     assert unit_root_p_value(series + 5) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "series", [np.zeros(0), np.ones(1), np.arange(6.0), np.ones(50), np.r_[np.zeros(40), 1.0]]
+)
+def test_what_cannot_be_tested_may_have_a_unit_root(series):
+    assert unit_root_p_value(series) == 1.0
+
+
 def test_the_whole_law_equals_statsmodels():
     for statistic in (-30.0, -18.83, -10.0, -3.0, -1.61, -1.6, 0.0, 2.0, 2.74, 5.0):
         wanted = mackinnonp(statistic, regression="c", N=1)

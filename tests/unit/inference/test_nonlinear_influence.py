@@ -267,6 +267,14 @@ def test_strength_intervals_hold_the_true_share():
     assert abs(inside / 100 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 100)
 
 
+def test_strength_intervals_at_the_ends_of_what_can_be():
+    rest = np.full(3, np.nan)
+    made = PairProducts(rest, np.ones(3), rest, np.full((1, 3), np.nan), 1.0, (3, 500))
+    assert strength_interval(made, 0.95) == (1.0, 1.0), "all of the effect is explained"
+    made = made._replace(counts=(52, 36))
+    assert strength_interval(made, 0.95) == (0.0, 1.0), "more products than rows explain anything"
+
+
 def test_strength_intervals_are_wider_where_copies_are():
     values = (np.ones(3), np.ones(3), np.full(3, 500.0))
     made = PairProducts(*values, np.full((20, 3), 0.455), 0.04, (3, 500))
