@@ -114,7 +114,7 @@ def strength_interval(products: PairProducts, confidence: float) -> tuple[float,
             return 0.0
 
         def difference(size: float) -> float:
-            return np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size)) - level
+            return float(np.nan_to_num(stats.ncf.cdf(statistic, k, rest, size))) - level
 
         if difference(SEARCH) >= 0:
             return 1.0
