@@ -225,7 +225,10 @@ def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> tuple[np.nd
     if len(inputs) > 1:
         parts.append(_waves(joint, JOINT_FEATURES, rng))
     psi = np.concatenate(parts, axis=1)
-    psi /= np.maximum(psi.std(axis=0), SMALLEST)
+    size = psi.std(axis=0)
+    is_constant = size <= SMALLEST  # products of what is 1 or -1
+    psi /= np.where(is_constant, 1.0, size)
+    psi[:, is_constant] = 0.0
     return psi, [*([len(rows)] if len(rows) <= MOST_PRODUCTS else []), psi.shape[1]]
 
 

@@ -254,6 +254,16 @@ def test_bands_of_curves_hold_as_a_whole():
     assert abs(inside / 400 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 400)
 
 
+def test_products_of_a_switch_with_itself_say_nothing():
+    """A state of ±1 has a constant square; its rounding error must not become a feature."""
+    rng = np.random.default_rng(11)
+    switch = np.where(rng.random((45, 1)) < 0.5, -1.0, 1.0) * (1 + 1e-13)
+    design = Design(np.arange(45), switch, [switch], 3)
+    y = rng.standard_normal((45, 1))
+    left = features_regression(design, 0)(y)
+    assert 0.5 < left.var() / y.var() < 2
+
+
 def test_strength_intervals_hold_the_true_share():
     rng, inside, rho = np.random.default_rng(10), 0, 0.25
     for _ in range(100):
