@@ -63,8 +63,7 @@ def test_odd_records_are_answered_or_refused(first):
         arrays = {f"c{m}": odd_client(rng, num_steps) for m in range(rng.integers(2, 5))}
         try:
             result = fg.fit(fg.Panel.from_arrays(arrays), progress=False, **odd_options(rng))
-        except FedGrangerError as error:
-            assert "\n" not in str(error)
+        except FedGrangerError:
             continue
         answered += 1
         p = result.edges()["p_value"].dropna()
