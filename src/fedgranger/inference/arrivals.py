@@ -25,6 +25,7 @@ from scipy import stats
 
 from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.whitening import STEPS_AT_ONCE, Whitened, bounded
+from fedgranger.linalg.blocks import client_slices
 
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is found where nothing arrives."""
@@ -49,15 +50,13 @@ def arrivals(
         largest: the largest lag.
         shifts: shift each cause's clock first, as was done for the residuals.
     """
-    T, M = len(residuals), len(dims)
-    offsets = np.concatenate([[0], np.cumsum(dims)])
-    slices = [slice(a, b) for a, b in itertools.pairwise(offsets)]
+    T, M, slices = len(residuals), len(dims), client_slices(dims)
     shifts = np.zeros(M, dtype=np.int64) if shifts is None else shifts
     there = np.zeros((T, M), dtype=np.bool_)
     for m, own in enumerate(slices):
         there[:, m] = (residuals[:, own] != 0).any(axis=1)
         residuals[there[:, m], own] = bounded(residuals[there[:, m], own])
-    products, count = np.zeros((largest, offsets[-1], offsets[-1])), np.zeros((largest, M, M))
+    products, count = np.zeros((largest, sum(dims), sum(dims))), np.zeros((largest, M, M))
     for start in range(0, T, STEPS_AT_ONCE):
         stop = min(start + STEPS_AT_ONCE, T)
         time = np.arange(max(start - largest, 0), stop)
@@ -70,8 +69,8 @@ def arrivals(
             before = slice(now.start - lag - time[0], max(stop - lag - time[0], 0))
             products[lag - 1] += residuals[now].T @ u[before]
             count[lag - 1] += there[now].astype(np.float64).T @ known[before]
-    energy = np.add.reduceat(products**2, offsets[:-1], axis=1)
-    energy = np.add.reduceat(energy, offsets[:-1], axis=2)
+    firsts = [own.start for own in slices]
+    energy = np.add.reduceat(np.add.reduceat(products**2, firsts, axis=1), firsts, axis=2)
     return energy / np.maximum(count, 1.0) / np.outer(dims, dims)
 
 

@@ -27,8 +27,9 @@ from scipy import stats
 
 from fedgranger.errors import ConfigError
 from fedgranger.inference.estimate import Estimate
-from fedgranger.inference.products import block_positions, lag_products
+from fedgranger.inference.products import lag_products
 from fedgranger.inference.states import StateSource
+from fedgranger.linalg.blocks import block_positions
 from fedgranger.linalg.long_run import andrews_bandwidth, newey_west_lag
 
 HAC_RULES = ("model", "newey-west", "andrews")

@@ -29,6 +29,7 @@ from fedgranger.errors import ConfigError
 from fedgranger.inference.shifts import StateTable, tabulate
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened, bounded, whiten
+from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.cusum import cusum_test
 from fedgranger.linalg.unbroken_steps import rows_at
 
@@ -217,8 +218,7 @@ def _influence(left: Whitened, source: StateSource, effect: int, cause: int) -> 
 def _of_client(
     values: Float[np.ndarray, "time state"], source: StateSource, client: int
 ) -> Float[np.ndarray, "time client_state"]:
-    first = sum(source.dims[:client])
-    return values[:, first : first + source.dims[client]]
+    return values[:, client_slices(source.dims)[client]]
 
 
 def _states_before(

@@ -15,6 +15,7 @@ from fedgranger.inference.impulse_responses import impulse_responses, variance_s
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.state_moments import StateMoments
 from fedgranger.inference.states import StateSource
+from fedgranger.linalg.blocks import diagonal_blocks
 from fedgranger.linalg.psd import project
 
 NUM_BLOCKS = 20
@@ -139,5 +140,4 @@ def state_covs(source: StateSource) -> list[np.ndarray]:
         square += states.T @ states
     mean = total / np.maximum(count, 1)
     cov = square / np.maximum(count, 1)[:, None] - np.outer(mean, mean)
-    parts = (np.flatnonzero(source.owner == m) for m in range(len(source.dims)))
-    return [cov[np.ix_(own, own)] for own in parts]
+    return diagonal_blocks(cov, source.dims)

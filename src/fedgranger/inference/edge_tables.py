@@ -17,9 +17,9 @@ from fedgranger.inference.decision import decide, is_wanted
 from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.predictor import Predictor
-from fedgranger.inference.products import block_positions
 from fedgranger.inference.strength import detectable_strength, strength_intervals
-from fedgranger.inference.wald import all_entry_tests, padded_blocks, wald_tests
+from fedgranger.inference.wald import all_entry_tests, wald_tests
+from fedgranger.linalg.blocks import block_positions, padded_blocks
 
 EDGE_COLUMNS = (
     "cause",

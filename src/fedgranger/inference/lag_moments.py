@@ -27,6 +27,7 @@ from scipy import optimize, stats
 from fedgranger.errors import InferenceError
 from fedgranger.inference.state_moments import accumulate
 from fedgranger.inference.states import StateSource, complete_rows, lagged_pairs
+from fedgranger.linalg.blocks import diagonal_blocks
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 
 SAMPLES_PER_MOMENT = 4
@@ -109,16 +110,15 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
             break
     own_rest = _best_transition(gamma, source.error_cov / unit, weight)[2]
     E = np.tensordot(e, basis, axes=1) * unit
-    own = [np.flatnonzero(source.owner == m) for m in range(len(source.dims))]
     statistic = float(n * value)
     return LagMomentCheck(
-        tuple(E[np.ix_(k, k)] for k in own),
+        tuple(diagonal_blocks(E, source.dims)),
         A * np.outer(scale, 1 / scale),
         statistic,
         df,
         float(stats.chi2.sf(statistic, df)),
         float(stats.chi2.sf(max(n * float(own_rest @ own_rest) - statistic, 0.0), len(basis))),
-        tuple(found.after_cov[np.ix_(k, k)] for k in own),
+        tuple(diagonal_blocks(found.after_cov, source.dims)),
     )
 
 

@@ -26,6 +26,7 @@ from fedgranger.inference.positive_control import latent_controls
 from fedgranger.inference.state_moments import moments_without_blocks
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import wald_tests
+from fedgranger.linalg.blocks import diagonal_blocks
 
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
@@ -133,14 +134,13 @@ def latent_tables(
 ) -> EdgeInference:
     """Edges, entries and facts; p-values by formula unless calibrated ones are given."""
     source, fit, covariance = found.source, found.fit, found.covariance
-    names, dims = source.names, source.dims
+    names = source.names
     tables = edge_tables(names, fit.transition, covariance, config, calibrated)
     if calibrated is not None:  # how much larger than the formula's the critical value is
         critical = covariance.size * calibrated.law.critical(config.alpha)
         widening = critical / covariance.critical_values(1 - config.alpha)
         covariance = covariance._replace(cov=covariance.cov * widening[..., None, None])
-    own = (np.flatnonzero(source.owner == m) for m in range(len(dims)))
-    innovations = {name: fit.process_cov[np.ix_(k, k)] for name, k in zip(names, own, strict=True)}
+    innovations = dict(zip(names, diagonal_blocks(fit.process_cov, source.dims), strict=True))
     facts = _facts(found, config) | {
         "reasons": tables.facts["reasons"],
         "detectable_strength": detectable_strengths(tables.edges, names, covariance, config.alpha),

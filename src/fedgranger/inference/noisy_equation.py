@@ -29,7 +29,7 @@ from jaxtyping import Float, Int
 from fedgranger.inference.equation import SMALLEST_FREEDOM, Equation
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import ColumnChunk
-from fedgranger.inference.states import block_diagonal
+from fedgranger.linalg.blocks import block_diagonal
 
 RESOLVED = 3.0
 """c."""

@@ -38,7 +38,8 @@ from fedgranger.inference.latent import LatentFit, refit_blocks
 from fedgranger.inference.shifts import StateTable
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import strength_intervals
-from fedgranger.inference.wald import padded_blocks, wald_tests
+from fedgranger.inference.wald import wald_tests
+from fedgranger.linalg.blocks import padded_blocks
 
 COLUMNS = (
     "cause",

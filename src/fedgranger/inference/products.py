@@ -16,11 +16,10 @@ added (u then differs from cause to cause, `influence`) it is: one product serve
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import (
@@ -30,6 +29,7 @@ from fedgranger.inference.influence import (
     weighted_pieces,
 )
 from fedgranger.inference.states import PairChunk, StateSource
+from fedgranger.linalg.blocks import block_positions
 from fedgranger.linalg.unbroken_steps import span
 
 Matches = list[tuple[np.ndarray, np.ndarray]]
@@ -46,23 +46,6 @@ class LagProducts(NamedTuple):
     first: Float[np.ndarray, "effect cause"]
     second: Float[np.ndarray, "effect cause"]
     matched: Float[np.ndarray, " lag"]
-
-
-@lru_cache(maxsize=64)
-def block_positions(
-    dims: tuple[int, ...], lags: int
-) -> tuple[Int[np.ndarray, "client effect_state"], Int[np.ndarray, "client lagged_state"]]:
-    """Positions of every client's states in s⁺ and, all lags together, in x; padded with -1."""
-    offsets = np.concatenate([[0], np.cumsum(dims)])
-    P, p = offsets[-1], max(dims)
-    rows = np.full((len(dims), p), -1)
-    columns = np.full((len(dims), lags * p), -1)
-    for m, dim in enumerate(dims):
-        own = offsets[m] + np.arange(dim)
-        rows[m, :dim] = own
-        columns[m, : lags * dim] = np.concatenate([k * P + own for k in range(lags)])
-    rows.flags.writeable = columns.flags.writeable = False  # shared by all callers
-    return rows, columns
 
 
 def lag_products(

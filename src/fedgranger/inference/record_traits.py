@@ -31,6 +31,7 @@ from scipy import stats
 from fedgranger.inference.shifts import StateTable
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
+from fedgranger.linalg.blocks import client_slices
 from fedgranger.periods import unsearched_calendar
 
 DOUBTFUL = 1e-3
@@ -52,11 +53,8 @@ def record_traits(
 
     `unit_root` is the p-value per client that its least stationary state is a random walk.
     """
-    dims = table.source.dims
-    ends = np.cumsum(dims)
-    out = {}
-    for m, name in enumerate(table.source.names):
-        own = slice(ends[m] - dims[m], ends[m])
+    places, out = client_slices(table.source.dims), {}
+    for m, (name, own) in enumerate(zip(table.source.names, places, strict=True)):
         known = whitened.known[:, m]
         if known.sum() < 8 * BLOCKS_PER_HALF:
             out[name] = {"kinds": []}

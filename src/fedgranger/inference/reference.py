@@ -19,6 +19,7 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.state_moments import weighted_mean
 from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.smoothing import squared_norms
 from fedgranger.linalg.unbroken_steps import rows_at
 
@@ -188,13 +189,13 @@ def _error_cov(
 def _deviation_thresholds(source: StateSource, mean: np.ndarray) -> np.ndarray:
     """Quantile of the distance from the mean, of at most 200 000 evenly spaced steps."""
     stride = max(1, -(-source.num_steps // MOST_NORMS))
-    norms, ends, step = [[] for _ in source.dims], np.cumsum(source.dims), 0
+    norms, step = [[] for _ in source.dims], 0
     for chunk in source.chunks():
         rows = slice((-step) % stride, None, stride)
         states, observed = chunk.states[rows] - mean, chunk.observed[rows]
         step += len(chunk.states)
-        for m, (dim, end) in enumerate(zip(source.dims, ends, strict=True)):
-            own = rows_at(states[:, end - dim : end], np.flatnonzero(observed[:, m]))
+        for m, part in enumerate(client_slices(source.dims)):
+            own = rows_at(states[:, part], np.flatnonzero(observed[:, m]))
             norms[m].append(np.sqrt(np.einsum("ti,ti->t", own, own)))
     limits = [np.quantile(np.concatenate(parts), DEVIATION_QUANTILE) for parts in norms]
     return np.maximum(np.array(limits), 1e-12)

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
+from fedgranger.linalg.blocks import client_slices
 
 WHOLE_PERIODS = 10
 LEAST_DISTANCE = 0.1
@@ -49,15 +50,15 @@ class StateTable(NamedTuple):
         new segment for all of them; whose break it is can be told by `own_starts`.
         """
         T = len(self.starts) if num_steps is None else num_steps
-        ends = np.cumsum(self.source.dims)
+        slices = client_slices(self.source.dims)
 
         def part(time: np.ndarray) -> StateChunk:
             places = [(time - shift) % T for shift in shifts]
-            own = zip(places, ends - self.source.dims, ends, strict=True)
+            own = zip(places, slices, strict=True)
             observed = [self.observed[place, m] for m, place in enumerate(places)]
             breaks = np.stack([self.starts[place] | (place == 0) for place in places], axis=1)
             return StateChunk(
-                np.concatenate([self.states[place, a:b] for place, a, b in own], axis=1),
+                np.concatenate([self.states[place, part] for place, part in own], axis=1),
                 np.stack(observed, axis=1),
                 np.logical_or.reduce(breaks, axis=1),
                 breaks,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.lib.stride_tricks import sliding_window_view
 
+from fedgranger.linalg.blocks import block_diagonal
 from fedgranger.linalg.time_weights import Weighting
 from fedgranger.linalg.unbroken_steps import rows_at
 
@@ -120,16 +121,6 @@ def clock_steps(times: np.ndarray) -> Int[np.ndarray, " time"]:
         return np.zeros(len(times), dtype=np.int64)
     since = (times - times[0]).astype(np.float64)
     return np.rint(since / np.median(np.diff(since))).astype(np.int64)
-
-
-def block_diagonal(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "state state"]:
-    """Square matrices along the diagonal; SciPy's is ten times as slow for a few small ones."""
-    ends = np.cumsum([len(part) for part in parts])
-    out = np.zeros((ends[-1], ends[-1]))
-    for end, part in zip(ends, parts, strict=True):
-        own = slice(end - len(part), end)
-        out[own, own] = part
-    return out
 
 
 def complete_rows(source: StateSource) -> StateSource:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy import stats
 
 from fedgranger.inference.covariance import BlockCovariance
-from fedgranger.inference.products import block_positions
+from fedgranger.linalg.blocks import padded_blocks
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 """A p-value below what a float can hold is given as this, never as 0."""
@@ -105,16 +105,3 @@ def all_entry_tests(
     half = stats.t.ppf(0.5 + confidence / 2, nu) * se
     p_value = np.maximum(2 * stats.t.sf(np.abs(blocks) / se, nu), SMALLEST)
     return EntryTests(se, blocks - half, blocks + half, p_value)
-
-
-def padded_blocks(
-    transition: Float[np.ndarray, "state lagged"], dims: tuple[int, ...]
-) -> tuple[
-    Float[np.ndarray, "effect cause effect_state lagged_state"],
-    Bool[np.ndarray, "effect cause effect_state lagged_state"],
-]:
-    """All blocks, zero on padding, and which entries are real."""
-    rows, columns = block_positions(dims, transition.shape[1] // sum(dims))
-    inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
-    blocks = transition[rows[:, None, :, None], columns[None, :, None, :]]
-    return np.where(inside, blocks, 0.0), inside

@@ -6,7 +6,6 @@ bursts one event of each client would otherwise make up most of a sum over time.
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import stats
 
 from fedgranger.inference.shifts import StateTable, large_zeros
+from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.psd import triangle
 from fedgranger.linalg.unbroken_steps import rows_at, span, unbroken_steps
 
@@ -46,10 +46,9 @@ def whiten(table: StateTable) -> Whitened:
     values, short = large_zeros(shape).T, large_zeros(shape).T
     none = np.zeros(len(source.dims), dtype=np.int64)
     known = unbroken_steps(none, table.observed, table.starts) > own_lags
-    offsets = np.concatenate([[0], np.cumsum(source.dims)])
     covs = []
-    for m, (a, b) in enumerate(itertools.pairwise(offsets)):
-        states = np.asfortranarray(table.states[:, a:b])
+    for m, own in enumerate(client_slices(source.dims)):
+        states = np.asfortranarray(table.states[:, own])
         rows = np.flatnonzero(known[:, m])
         if len(rows) <= 2 * (1 + own_lags[m] * states.shape[1]):
             known[:, m] = False
@@ -57,8 +56,8 @@ def whiten(table: StateTable) -> Whitened:
         error = _own_residuals(states, rows, int(own_lags[m]))
         covs.append(error.T @ error / max(len(rows), 1))
         error = unit_covariance(error)
-        values[span(rows), a:b] = error
-        short[span(rows), a:b] = _shortened(error)
+        values[span(rows), own] = error
+        short[span(rows), own] = _shortened(error)
     return Whitened(values, short, known, tuple(covs))
 
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from fedgranger.config import RunConfig
-from fedgranger.linalg.blocks import pack_square, pad_stack
+from fedgranger.linalg.blocks import client_slices, pack_square, pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.recurrent import NetworkShape, Trained, cut, joined, pack, unpack, untrained
 from fedgranger.server import neural_rows
@@ -156,10 +156,8 @@ class NeuralTrainer:
         """J of some time steps, (step, P, P), from the padded rows; A_mm is added."""
         dims = self._rows.dims
         out = np.stack([pack_square(rows[:, t], dims) for t in range(rows.shape[1])])
-        place = 0
-        for A in self._rows.transitions:
-            out[:, place : place + len(A), place : place + len(A)] += A
-            place += len(A)
+        for own, A in zip(client_slices(dims), self._rows.transitions, strict=True):
+            out[:, own, own] += A
         return out
 
     def _cut(self, values: np.ndarray) -> np.ndarray:

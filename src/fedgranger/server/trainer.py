@@ -16,7 +16,7 @@ import numpy as np
 from fedgranger import convergence
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
-from fedgranger.linalg.blocks import pack_square, pad_stack
+from fedgranger.linalg.blocks import client_slices, pack_square, pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientMessage
 from fedgranger.server import row_solver
@@ -134,8 +134,7 @@ class NewtonTrainer:
         self.step_sizes: tuple[ServerStepSize, ...] = ()
         self._columns = [np.flatnonzero(listens[owner]) for listens in coupling]
         self._solvers: list[row_solver.NewtonRow] = []
-        offsets = np.concatenate([[0], np.cumsum(rows.dims)])
-        self._own = [slice(offsets[m], offsets[m + 1]) for m in range(len(rows.names))]
+        self._own = client_slices(rows.dims)
         self._current = [
             np.zeros((dim, len(columns)))
             for dim, columns in zip(rows.dims, self._columns, strict=True)

@@ -12,7 +12,7 @@ from fedgranger.inference.covariance import (
 )
 from fedgranger.inference.estimate import estimate
 from fedgranger.inference.influence import influence
-from fedgranger.inference.products import block_positions, lag_products
+from fedgranger.inference.products import lag_products
 from fedgranger.inference.states import lagged_pairs
 from fedgranger.inference.wald import wald_tests
 from tests.state_sources import (
@@ -361,12 +361,6 @@ def test_wanted_blocks_have_the_same_bits_and_the_others_no_test(lags, kind):
     assert not some.cov[~wanted].any()
     tests = wald_tests(fit.transition, some)
     assert np.array_equal(np.isfinite(tests.p_value), wanted)
-
-
-def test_block_positions_of_ragged_clients():
-    rows, columns = block_positions((1, 2), 2)
-    np.testing.assert_array_equal(rows, [[0, -1], [1, 2]])
-    np.testing.assert_array_equal(columns, [[0, 3, -1, -1], [1, 2, 4, 5]])
 
 
 @pytest.mark.parametrize("lags", [1, 2])
