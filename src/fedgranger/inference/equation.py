@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,8 @@ from jaxtyping import Float, Int
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import ColumnChunk
+from fedgranger.linalg.blocks import client_slices
+from fedgranger.linalg.psd import factor_of, inverse_form
 
 DEPENDENT = 1e-6
 """A column is left out when other clients explain what its own client's earlier lags leave of it up
@@ -40,26 +41,15 @@ class Block(NamedTuple):
 
     def statistic(self) -> tuple[float, int]:
         """W/k and k; NaN where the covariance is not regular."""
-        a, V, k = self.coefficients.reshape(-1), self.cov, self.coefficients.size
-        scale = np.sqrt(np.diag(V))
-        if k == 0 or not (scale > 0).all() or not np.isfinite(V).all():
-            return np.nan, k
-        values, vectors = np.linalg.eigh(V / np.outer(scale, scale))
-        if values[0] <= k * np.finfo(np.float64).eps * values[-1]:
-            return np.nan, k
-        return float(((vectors.T @ (a / scale)) ** 2 / values).sum() / k), k
+        a, k = self.coefficients.reshape(-1), self.coefficients.size
+        return inverse_form(a, self.cov, k * np.finfo(np.float64).eps) / max(k, 1), k
 
     def at_lag(self, lag: int) -> Block:
         """The columns of one lag."""
-        columns = np.flatnonzero(self.lag == lag)
-        rows = np.arange(len(self.coefficients))[:, None]
-        where = (rows * len(self.lag) + columns).reshape(-1)
-        return Block(
-            self.lag[columns],
-            self.state[columns],
-            self.coefficients[:, columns],
-            self.cov[np.ix_(where, where)],
-        )
+        p, q = self.coefficients.shape
+        at = np.flatnonzero(self.lag == lag)
+        cov = self.cov.reshape(p, q, p, q)[:, at][..., at].reshape(2 * (p * len(at),))
+        return Block(self.lag[at], self.state[at], self.coefficients[:, at], cov)
 
 
 class RowSums(NamedTuple):
@@ -174,7 +164,7 @@ class Equation:
             )
         if self._known_rows != basis.num_rows:
             raise RuntimeError("the columns belong to other data")
-        factor, keep = _root(self._products)
+        factor, keep = factor_of(self._products, DEPENDENT)
         self.dependent |= set(self._owner[~keep].tolist()) - {self.effect}
         kept_factor = self._factor[:, keep]
         R = np.asarray(scipy.linalg.qr(factor @ kept_factor, mode="r", check_finite=False)[0])
@@ -185,8 +175,7 @@ class Equation:
         self.lag, self.state, owner = self.lag[keep], self.state[keep], self._owner[keep]
         self.constant = self.coefficients @ ((self.lag == 0) - self._means[keep])
         # R⁻¹ is upper triangular, so clients need only the columns up to theirs, or from theirs on
-        bounds = np.searchsorted(np.flatnonzero(keep), np.cumsum([0, *self._widths]))
-        self._kept = [slice(*both) for both in itertools.pairwise(bounds.tolist())]
+        self._kept = client_slices([int(keep[part].sum()) for part in client_slices(self._widths)])
         C = self._orthonormal[: self._widths[0], self._kept[0]]
         size, vectors = np.linalg.eigh(C @ C.T - np.eye(len(C)))
         changed = np.abs(size) > SMALLEST_CHANGE
@@ -198,12 +187,9 @@ class Equation:
             n = cause.client
             for is_later, blocks in ((False, self.tested), (True, self.augmented)):
                 at = np.flatnonzero((owner == n) & ((self.lag > self._causes[n]) == is_later))
-                block = blocks[self.effect, n] = Block(
-                    self.lag[at],
-                    self.state[at] - cause.first,
-                    self.coefficients[:, at],
-                    np.zeros(2 * (p * len(at),)),
-                )
+                lag, state, cov = self.lag[at], self.state[at], np.zeros(2 * (p * len(at),))
+                block = Block(lag, state - cause.first, self.coefficients[:, at], cov)
+                blocks[self.effect, n] = block
                 self._scored.append((block, at, kept.start, is_later))
 
     def _coefficients(self, keep: np.ndarray) -> np.ndarray:
@@ -261,21 +247,3 @@ class Equation:
             Z = Q[:, begin - first.stop :] @ self._inverse[at, begin:].T
             scores = (error[:, :, None] * Z[:, None, :]).reshape(len(Q), -1)
             block.cov[:] += scores.T @ scores
-
-
-def _root(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """F with FᵀF = XᵀX, and the columns that earlier ones do not explain."""
-    size = np.sqrt(np.diag(products))
-    try:
-        factor = scipy.linalg.cholesky(products, check_finite=False)
-    except np.linalg.LinAlgError:
-        factor = None
-    if factor is not None and (np.diag(factor) > DEPENDENT * size).all():
-        return factor, np.ones(len(size), dtype=np.bool_)
-    rest, keep = products.copy(), np.ones(len(size), dtype=np.bool_)
-    for j in range(len(size)):  # Cholesky's steps, without those columns
-        keep[j] = rest[j, j] > (DEPENDENT * size[j]) ** 2
-        if keep[j]:
-            rest[j:, j:] -= np.outer(rest[j, j:], rest[j, j:] / rest[j, j])
-    values, vectors = np.linalg.eigh(products)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, keep

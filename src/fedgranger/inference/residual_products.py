@@ -35,6 +35,7 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from fedgranger.inference.cross_fitting import Design, Regression
+from fedgranger.linalg.psd import inverse_form
 
 KINDS = ("linear", "quadratic", "interaction", "joint")
 WEIGHTS = np.array([0.4, 0.2, 0.2, 0.2])
@@ -162,14 +163,8 @@ def product_statistic(
         return np.nan, k, rest
     mean = psi.mean(axis=0)
     cov = psi.T @ psi / N - np.outer(mean, mean)
-    size = np.sqrt(np.maximum(np.diag(cov), 0.0))
-    if not (size > 0).all():
-        return np.nan, k, rest
-    values, vectors = np.linalg.eigh(cov / np.outer(size, size))
-    if values[0] <= DEPENDENT * values[-1]:
-        return np.nan, k, rest
-    W = (N - 1) * ((vectors.T @ (mean / size)) ** 2 / values).sum()
-    return float(W * rest / (k * (N - 1))), k, rest
+    W = (N - 1) * inverse_form(mean, cov, DEPENDENT)
+    return W * rest / (k * (N - 1)), k, rest
 
 
 def explained_share(pair: PairResiduals) -> tuple[float, tuple[int, int]]:

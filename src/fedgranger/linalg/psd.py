@@ -29,6 +29,21 @@ def is_positive_definite(matrix: np.ndarray) -> bool:
     return bool(values[0] > RANK_TOLERANCE * max(values[-1], 0.0) and values[-1] > 0.0)
 
 
+def inverse_form(vector: np.ndarray, cov: np.ndarray, smallest: float) -> float:
+    """aᵀ V⁻¹ a; NaN where V is not regular.
+
+    Judged on correlations, so that units do not matter: the smallest eigenvalue must be more than
+    a share `smallest` of the largest.
+    """
+    scale = np.sqrt(np.maximum(np.diag(cov), 0.0))
+    if not (len(scale) and (scale > 0).all() and np.isfinite(cov).all()):
+        return np.nan
+    values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
+    if values[0] <= smallest * values[-1]:
+        return np.nan
+    return float(((vectors.T @ (vector / scale)) ** 2 / values).sum())
+
+
 def project(matrix: np.ndarray, floor: float) -> Projection:
     """Raise eigenvalues below `floor` to it; the change is returned so that it can be reported."""
     matrix = symmetrise(matrix)
@@ -51,6 +66,27 @@ def largest_pencil_eigenvalue(numerator: np.ndarray, denominator: np.ndarray) ->
         return 0.0
     whiten = vectors[:, keep] / np.sqrt(values[keep])
     return float(scipy.linalg.eigvalsh(symmetrise(whiten.T @ numerator @ whiten))[-1])
+
+
+def factor_of(products: np.ndarray, dependent: float) -> tuple[np.ndarray, np.ndarray]:
+    """F with FᵀF = XᵀX, and the columns of X that earlier ones do not explain.
+
+    A column is explained when no more than a share `dependent` of its size is left.
+    """
+    size = np.sqrt(np.diag(products))
+    try:
+        factor = scipy.linalg.cholesky(products, check_finite=False)
+    except np.linalg.LinAlgError:
+        factor = None
+    if factor is not None and (np.diag(factor) > dependent * size).all():
+        return factor, np.ones(len(size), dtype=np.bool_)
+    rest, keep = products.copy(), np.ones(len(size), dtype=np.bool_)
+    for j in range(len(size)):  # Cholesky's steps, without those columns
+        keep[j] = rest[j, j] > (dependent * size[j]) ** 2
+        if keep[j]:
+            rest[j:, j:] -= np.outer(rest[j, j:], rest[j, j:] / rest[j, j])
+    values, vectors = np.linalg.eigh(products)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, keep
 
 
 def triangle(rows: np.ndarray) -> np.ndarray:

@@ -6,6 +6,8 @@ import scipy.linalg
 
 from fedgranger.linalg.psd import (
     RANK_TOLERANCE,
+    factor_of,
+    inverse_form,
     is_positive_definite,
     largest_pencil_eigenvalue,
     project,
@@ -94,3 +96,29 @@ def test_largest_pencil_eigenvalue_on_singular_denominator():
 
 def test_largest_pencil_eigenvalue_without_data_is_zero():
     assert largest_pencil_eigenvalue(np.eye(2), np.zeros((2, 2))) == 0.0
+
+
+def test_inverse_form_vs_solve_in_any_units():
+    V, a = random_psd(6, 4), np.arange(1.0, 5.0)
+    units = np.array([1.0, 1e-6, 1e3, 7.0])
+    expected = a @ np.linalg.solve(V, a)
+    got = inverse_form(units * a, V * np.outer(units, units), 1e-12)
+    assert got == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "cov", [np.zeros((0, 0)), np.diag([1.0, 0.0]), np.ones((2, 2)), np.full((2, 2), np.nan)]
+)
+def test_inverse_form_of_what_is_not_regular_is_nan(cov):
+    assert np.isnan(inverse_form(np.ones(len(cov)), cov, 1e-12))
+
+
+def test_factor_leaves_out_columns_that_earlier_ones_explain():
+    X = np.random.default_rng(7).standard_normal((20, 4))
+    X[:, 2] = X[:, 0] - X[:, 1]
+    factor, keep = factor_of(X.T @ X, 1e-6)
+    assert keep.tolist() == [True, True, False, True]
+    np.testing.assert_allclose(factor.T @ factor, X.T @ X, atol=1e-12)
+    factor, keep = factor_of(X[:, keep].T @ X[:, keep], 1e-6)
+    assert keep.all()
+    np.testing.assert_array_equal(factor, np.triu(factor))
