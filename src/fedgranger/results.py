@@ -15,7 +15,7 @@ import pandas as pd
 from fedgranger.config import RunConfig
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError, RunError
-from fedgranger.inference.answer_lines import summary_html, summary_lines
+from fedgranger.inference.answer import summary_html, summary_lines
 from fedgranger.inference.decision import by_certainty, decide, false_edge_bound
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
 from fedgranger.inference.reference import Reference

@@ -37,7 +37,7 @@ from fedgranger.federation.training_rounds import NO_TRAINING, RoundRecord, Trai
 from fedgranger.federation.translation import translate
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
-from fedgranger.inference.noise_warnings import declared_noise_warnings, noiseless_warnings
+from fedgranger.inference.noise_correction import declared_noise_warnings, noiseless_warnings
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import PrivacyFacts

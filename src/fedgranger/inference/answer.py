@@ -1,17 +1,21 @@
 """What a run answers: which question, why that one, how many pairs, and which were not tested.
 
-Terminal, page, export and plots take their counts and words from here, so that they agree.
+Terminal, page, export and plots take their counts and words from here, so that they agree; so does
+the answer in about ten lines, as text or as a card for a notebook.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
+from fedgranger.inference.response_words import edge_sentences
+from fedgranger.text import format_probability, shorten
 
 RANKING_WORDS = (
     "FedGC's own ranking. It is not a test: strengths are shrunk and react to mere correlation, so "
@@ -25,6 +29,8 @@ CORRECTION_WORDS = {
 }
 NOT_ASKED = "no test was asked for (test = 'none')"
 NO_REASON = "its test could not be made"
+SHOWN_EDGES = 5
+SHOWN_CLIENTS = 8
 
 
 class EdgeCounts(NamedTuple):
@@ -132,3 +138,56 @@ def absence(manifest: Mapping[str, Any]) -> list[str]:
         f"Tested without {', '.join(names)}: what runs through an absent client can look like a "
         "direct edge."
     ]
+
+
+def summary_lines(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
+    """The data, the answer, the question, the edges that were found and what to know of them.
+
+    `edges` are sorted, most certain first.
+    """
+    facts, data = manifest["inference"], manifest["data"]
+    names = [shorten(name) for name in data["clients"]]
+    listed = ", ".join(names[:SHOWN_CLIENTS])
+    if len(names) > SHOWN_CLIENTS:
+        listed += f" and {len(names) - SHOWN_CLIENTS} more"
+    period = (data.get("period") or {}).get("text") or f"{data['num_steps']} steps"
+    out = [f"{len(names)} clients ({listed}), {period}", answer_sentence(edges, facts)]
+    out += question_sentences(facts)[:1]
+    if count_edges(edges).tested:
+        out += _edge_lines(edges, facts, data)
+    notes = sorted(data.get("notes") or [], key=lambda note: "left out" not in note)
+    out += _first("Data", notes, "manifest['data']['notes']")
+    from fedgranger.inference.audit_words import reservation  # needs scipy, the rest does not
+
+    cautions = [*filter(None, [reservation(facts)]), *(facts.get("warnings") or [])]
+    return out + _first("Caution", cautions, "diagnose")
+
+
+def _first(word: str, sentences: list[str], where: str) -> list[str]:
+    """The first of some sentences, and where the others are."""
+    more = f" ({len(sentences) - 1} more in {where})" if len(sentences) > 1 else ""
+    return [f"{word}: {sentence}{more}" for sentence in sentences[:1]]
+
+
+def _edge_lines(
+    edges: pd.DataFrame, facts: Mapping[str, Any], data: Mapping[str, Any]
+) -> list[str]:
+    words = edge_sentences(facts, data)
+    found = edges.loc[edges["is_edge"].fillna(False).astype(bool)]
+    out = []
+    for cause, effect, p in (
+        found[["cause", "effect", "p_value"]].head(SHOWN_EDGES).itertuples(index=False)
+    ):
+        course = words.get(f"{cause} -> {effect}")
+        more = f": {course}" if course else ""
+        out.append(f"  {cause} -> {effect} (p {format_probability(p)}){more}")
+    if len(found) > SHOWN_EDGES:
+        out.append(f"  and {len(found) - SHOWN_EDGES} more: edges(sort=True)")
+    return out
+
+
+def summary_html(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
+    """The same as a card."""
+    first, *rest = summary_lines(edges, manifest)
+    items = "".join(f"<li>{escape(line.strip())}</li>" for line in rest)
+    return f"<div><strong>{escape(first)}</strong><ul>{items}</ul></div>"

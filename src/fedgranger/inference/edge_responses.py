@@ -1,8 +1,22 @@
-"""Responses of the edges that were found: the estimate made again without each block of time."""
+r"""Responses of the edges that were found: the estimate made again without each block of time.
+
+With \(s_{t+1} = \sum_{l=1}^{L} A_l s_{t+1-l} + w_{t+1}\) a unit shock w changes the states h steps
+later by
+
+$$\Psi_0 = I, \qquad \Psi_h = \sum_{l=1}^{\min(h, L)} A_l \Psi_{h-l}$$
+
+(Lütkepohl 2005, section 2.3.2). The share of client n in client m's forecast error H steps ahead is
+
+$$\frac{\sum_{h<H} \operatorname{tr} G_m \Psi_h^{mn} \Sigma_n (\Psi_h^{mn})^\top}
+       {\sum_k \sum_{h<H} \operatorname{tr} G_m \Psi_h^{mk} \Sigma_k (\Psi_h^{mk})^\top}$$
+
+with G_m the inverse covariance of m's states, so that no unit counts more than another, and shocks
+of different clients taken as independent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +25,6 @@ from fedgranger.inference.copy_audit import Report
 from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EdgeInference
-from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.state_moments import StateMoments
 from fedgranger.inference.states import StateSource
@@ -141,3 +154,33 @@ def state_covs(source: StateSource) -> list[np.ndarray]:
     mean = total / np.maximum(count, 1)
     cov = square / np.maximum(count, 1)[:, None] - np.outer(mean, mean)
     return diagonal_blocks(cov, source.dims)
+
+
+def impulse_responses(
+    transition: Float[np.ndarray, "state lagged"], steps: int
+) -> Float[np.ndarray, "step state state"]:
+    """Ψ_0 … Ψ_steps."""
+    P, width = transition.shape
+    out = np.zeros((steps + 1, P, P))
+    out[0] = np.eye(P)
+    for h in range(1, steps + 1):
+        reach = min(h, width // P)
+        out[h] = transition[:, : reach * P] @ out[h - reach : h][::-1].reshape(-1, P)
+    return out
+
+
+def variance_shares(
+    responses: Float[np.ndarray, "step state state"],
+    shock_covs: Sequence[np.ndarray],
+    state_covs: Sequence[np.ndarray],
+) -> Float[np.ndarray, "effect cause"]:
+    """Shares of all clients in each client's forecast error, one step beyond the last response."""
+    ends = np.cumsum([len(cov) for cov in shock_covs])
+    own = [slice(end - len(cov), end) for end, cov in zip(ends, shock_covs, strict=True)]
+    out = np.zeros((len(own), len(own)))
+    for m, effect in enumerate(own):
+        weight = np.linalg.pinv(state_covs[m])
+        for n, cause in enumerate(own):
+            part = responses[:, effect, cause]
+            out[m, n] = np.einsum("ij,hjk,kl,hil->", weight, part, shock_covs[n], part)
+    return out / out.sum(axis=1, keepdims=True)

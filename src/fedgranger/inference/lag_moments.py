@@ -71,8 +71,7 @@ def lag_moment_check(source: StateSource) -> LagMomentCheck:
         InferenceError: too few complete stretches of three steps for that many moments, one
             client only (nothing is overidentified then), or states that are collinear.
     """
-    if not all(chunk.observed.all() for chunk in source.chunks()):
-        source = complete_rows(source)
+    source = complete_rows(source)
     found, P = accumulate(source, 2), source.total_dim
     n, num_moments = found.num_pairs, 2 * P * P
     basis = _error_basis(source.dims)

@@ -65,10 +65,11 @@ def fit_latent(source: StateSource, config: RunConfig) -> LatentFit:
     except InferenceError as error:
         # Moments over pairs of clients need not fit together when samples are missing; those
         # over complete time steps do, from fewer data.
-        if all(chunk.observed.all() for chunk in source.chunks()):
+        complete = complete_rows(source)
+        if complete is source:
             raise
         try:
-            found = _fit(complete_rows(source), config)
+            found = _fit(complete, config)
         except InferenceError:
             raise error from None
         note = f"only time steps at which no client is missing were used; with the others: {error}"

@@ -19,6 +19,8 @@ largest common share c with \(S(\omega) - c\,\mathrm{blockdiag}(E_1, \dots, E_M)
 used, unless sampling error explains it (`linalg.noise_floor`; where noise was added, what
 \(S(\omega) - N\) has room for). The corrected moments are then those
 of a process, and the estimate of order one has no root outside the unit circle.
+
+Where a user declared the noise and both speak against it, it is used all the same, with a warning.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.errors import InferenceError
-from fedgranger.inference.lag_moments import lag_moment_check
+from fedgranger.inference.lag_moments import LagMomentCheck, lag_moment_check
 from fedgranger.inference.state_moments import accumulate, weighted_mean
 from fedgranger.inference.states import StateSource, centred_steps, complete_rows
 from fedgranger.linalg.noise_floor import (
@@ -48,6 +50,8 @@ DOUBTFUL = 1e-3
 CONTRADICTED = 1e-6
 """D below this: the clients' own does not. D is oversized in short records (4.7e-4 was seen on data
 of the model at T = 600); where it matters it is far smaller (below 1e-30 in control loops)."""
+MUCH_LESS = 0.5
+"""Less of a declared E than this share in the lags speaks against it."""
 
 
 class NoiseChoice(NamedTuple):
@@ -79,10 +83,7 @@ def choose_noise(source: StateSource) -> NoiseChoice:
         return NoiseChoice(source, is_possible=False)
     if check.own_p_value >= CONTRADICTED:
         return NoiseChoice(source)
-    shown = check.error_covs
-    if source.is_noise_added:
-        shown = tuple(both - N for both, N in zip(shown, source.added_covs, strict=True))
-    covs = tuple(map(_nonnegative, shown, check.state_covs))
+    covs = tuple(map(_nonnegative, _shown_by_lags(source, check), check.state_covs))
     pairs = zip(source.names, source.error_covs, covs, strict=True)
     shares = {name: _share(own, shown) for name, own, shown in pairs}
     by_client = ", ".join(
@@ -98,6 +99,14 @@ def choose_noise(source: StateSource) -> NoiseChoice:
         "sensors may be why); the noise that the first two lags show was taken out instead: "
         f"{by_client}",
     )
+
+
+def _shown_by_lags(source: StateSource, check: LagMomentCheck) -> tuple[np.ndarray, ...]:
+    """E as the lags show it, without what clients added to their states."""
+    if not source.is_noise_added:
+        return check.error_covs
+    pairs = zip(check.error_covs, source.added_covs, strict=True)
+    return tuple(both - N for both, N in pairs)
 
 
 def _nonnegative(E: np.ndarray, state_cov: np.ndarray) -> np.ndarray:
@@ -122,8 +131,7 @@ def joint_noise_floor(source: StateSource) -> NoiseFloor:
     """
     if not source.sensor_cov.any():
         return NoiseFloor(1.0, 1.0, 1.0)
-    if not all(chunk.observed.all() for chunk in source.chunks()):
-        source = complete_rows(source)
+    source = complete_rows(source)
     lags = order_for(source.num_steps, source.total_dim)
     while lags > 0:
         if source.weighting == "none" and _allows_all(source, lags):
@@ -181,3 +189,50 @@ def limit_errors(source: StateSource, share: float) -> StateSource:
     covs = zip(source.names, source.error_covs, strict=True)
     limited = (E if name in source.declared else share * E for name, E in covs)
     return source._replace(error_covs=tuple(limited))
+
+
+def declared_noise_warnings(source: StateSource) -> list[str]:
+    """One sentence per declared R that the client's own spectrum has no room for.
+
+    Where the states' lags speak against it too (no white error fits them, or one of less than half
+    the size does), the usual reason is named.
+    """
+    pairs = zip(source.names, source.noise_shares, strict=True)
+    shares = {name: share for name, share in pairs if name in source.declared and share < 1}
+    if not shares:
+        return []
+    doubted = _doubted_by_lags(source)
+    return [
+        f"client '{name}': of the declared measurement noise {100 * share:.2g} % can be white, as "
+        "the spectrum of its states shows; it was used as declared, so its edges may be false"
+        + (
+            ", and the states' lags contradict it too: sensor noise that enters a control loop is "
+            "the usual reason"
+            if name in doubted
+            else ""
+        )
+        for name, share in shares.items()
+    ]
+
+
+def noiseless_warnings(source: StateSource) -> list[str]:
+    """One sentence per client that found no measurement noise of its own accord."""
+    return [
+        f"client '{name}': measurement noise could not be separated from the state and was "
+        "taken as zero, so its edges may be false; use fewer states"
+        for name, E in zip(source.names, source.error_covs, strict=True)
+        if name not in source.declared and not E.any()
+    ]
+
+
+def _doubted_by_lags(source: StateSource) -> set[str]:
+    try:
+        found = lag_moment_check(source)
+    except InferenceError:  # too short to say anything
+        return set()
+    if found.p_value < DOUBTFUL:
+        return set(source.names)
+    shown = _shown_by_lags(source, found)
+    shares = map(_share, source.error_covs, shown)
+    pairs = zip(source.names, shares, strict=True)
+    return {name for name, share in pairs if share is not None and share < MUCH_LESS}

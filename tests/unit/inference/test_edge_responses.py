@@ -16,9 +16,8 @@ from fedgranger.client.params import known_models
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band, course_curve
-from fedgranger.inference.edge_responses import edge_responses
+from fedgranger.inference.edge_responses import edge_responses, impulse_responses, variance_shares
 from fedgranger.inference.estimate import estimate
-from fedgranger.inference.impulse_responses import impulse_responses, variance_shares
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.response_words import edge_sentences, response_sentences

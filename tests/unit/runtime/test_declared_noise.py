@@ -8,7 +8,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.inference.noise_warnings import declared_noise_warnings
+from fedgranger.inference.noise_correction import declared_noise_warnings
 from fedgranger.runtime.uploads import state_source
 
 
