@@ -119,6 +119,21 @@ def run_copies(
     return [found[copy] for copy in range(len(shifts))]
 
 
+def collect_audit(
+    name: str, names: tuple[str, ...], tests: PairTests, found: list[PairTests | None]
+) -> Audit:
+    """What a test gave on the data and on copies, NaN where a copy was refused."""
+    missing = np.full(tests.statistic.shape, np.nan)
+    return Audit(
+        name,
+        names,
+        tests,
+        np.stack([missing if copy is None else copy.statistic for copy in found]),
+        np.stack([missing if copy is None else copy.p_value for copy in found]),
+        sum(copy is None for copy in found),
+    )
+
+
 def audit_facts(audit: Audit) -> dict[str, Any]:
     """Plain values for the manifest: rates with their errors, worst clients first."""
     sides = {}

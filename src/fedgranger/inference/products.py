@@ -102,6 +102,7 @@ class _Sums:
         K = rows.shape[1] * columns.shape[1]
         self.half: np.ndarray = np.zeros((int(wanted.sum()), K, K))
         self.first, self.second = np.zeros((2, len(self.rows), len(self.columns)))
+        self.tail: tuple[np.ndarray, ...] = ()
         # inverse covariances of every client's residuals and of its part of z, zero on padding
         self.residual_metric = _inverse_blocks(fit.residual_cov, self.rows)
         self.state_metric = _inverse_blocks(fit.inverse_cov, self.columns)
@@ -114,6 +115,15 @@ class _Sums:
                 constant[:, own] -= part @ total
             self.smaller = self._blocks(parts)
         self.B = self._blocks(constant)
+
+    def _extend(self, *new: np.ndarray) -> None:
+        """Put what is known of new pairs behind that of earlier ones."""
+        both = zip(self.tail, new, strict=True) if self.tail else ((part,) for part in new)
+        self.tail = tuple(np.concatenate(parts, axis=-1) for parts in both)
+
+    def cut_tail(self, keep: int) -> None:
+        """Forget pairs that no later one can be matched with."""
+        self.tail = tuple(part[..., keep:] for part in self.tail)
 
     def result(self, matched: np.ndarray) -> LagProducts:
         """The sums of all blocks, zero where they are not wanted."""
@@ -157,20 +167,15 @@ class _Sums:
 class _Formed(_Sums):
     """Forms φ of every pair; its product with the weighted sum of its past serves all lags."""
 
-    def __init__(
-        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
-    ) -> None:
-        super().__init__(source, fit, lag_weights, wanted)
-        self.tail = np.zeros((*self.half.shape[:2], 0))
-
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
-        phi = self._influence(pairs, weight).reshape(*self.tail.shape[:2], -1)
-        num_tail = self.tail.shape[-1]
-        self.tail = np.concatenate([self.tail, phi], axis=-1)
+        phi = self._influence(pairs, weight).reshape(*self.half.shape[:2], -1)
+        self._extend(phi)
+        (whole,) = self.tail
+        num_tail = whole.shape[-1] - phi.shape[-1]
         past = np.zeros_like(phi)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
-            past[..., span(later - num_tail)] += w * self.tail[..., span(earlier)]
+            past[..., span(later - num_tail)] += w * whole[..., span(earlier)]
         self.half += phi @ past.swapaxes(-1, -2)
 
     def _influence(self, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
@@ -187,34 +192,18 @@ class _Formed(_Sums):
         self.second += (q**2).sum(axis=0)
         return np.moveaxis(blocks[:, *self.at], 0, -1)
 
-    def cut_tail(self, keep: int) -> None:
-        """Forget pairs that no later one can be matched with."""
-        self.tail = self.tail[..., keep:]
-
 
 class _Factored(_Sums):
     """Uses that φ_t = f_t (u_t z_tᵀ + B), u the same for all causes."""
-
-    def __init__(
-        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
-    ) -> None:
-        super().__init__(source, fit, lag_weights, wanted)
-        sizes = (self.rows.shape, self.columns.shape, ())
-        self.tail = tuple(np.zeros((*size, 0)) for size in sizes)
 
     def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
         u, z, f = self._factors(pairs, weight)
         self._add_sizes(u, z, f)
-        new = zip(self.tail, (u[:, 0], z, f), strict=True)
-        self.tail = tuple(np.concatenate(both, axis=-1) for both in new)
+        self._extend(u[:, 0], z, f)
         for w, (later, earlier) in zip((0.5, *self.lag_weights), matches, strict=True):
             if len(later):  # with periodic weights no used pair follows another
                 self.half += w * self._product(later, earlier)[self.at]
-
-    def cut_tail(self, keep: int) -> None:
-        """Forget pairs that no later one can be matched with."""
-        self.tail = tuple(part[..., keep:] for part in self.tail)
 
     def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""

@@ -17,17 +17,17 @@ import numpy as np
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
-from fedgranger.inference.arrivals import arrival_p_values, arrivals, late_arrivals
+from fedgranger.inference.arrivals import late_arrivals
 from fedgranger.inference.calibrate import calibrate, extrapolated_pairs
 from fedgranger.inference.copy_audit import (
-    MOST_REFUSED,
     Audit,
     PairTests,
     Report,
     audit_facts,
+    collect_audit,
     run_copies,
 )
-from fedgranger.inference.diagnostics import residuals, unit_roots
+from fedgranger.inference.diagnostics import unit_roots
 from fedgranger.inference.edge_responses import WithoutBlocks, add_responses
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.latent import (
@@ -39,6 +39,7 @@ from fedgranger.inference.latent import (
     pair_tests,
     refit,
 )
+from fedgranger.inference.latent_doubts import audit_doubt, model_doubt
 from fedgranger.inference.noise_correction import NoiseChoice, choose_noise
 from fedgranger.inference.readings import Readings, cause_lags, readings_without_blocks
 from fedgranger.inference.readings_tables import readings_tables
@@ -50,14 +51,10 @@ from fedgranger.inference.shifts import (
     draw_shifts,
     keep_together,
     kinds_of_copies,
-    large_zeros,
 )
-from fedgranger.inference.states import StateSource, lagged_pairs
+from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import whiten
 
-DOUBTFUL = 1e-3
-"""A check of the latent model whose p-value is smaller counts against it."""
-FEWEST_TIME_CONSTANTS = 10
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
 past that the model does not know."""
@@ -107,20 +104,25 @@ class TwoTests:
         self._without_blocks["debiased"] = (fit.source, partial(latent_without_blocks, fit))
         found = latent_tables(fit, config)
         found.facts["noise_from_lags"] = dict(agreed.shares)
-        doubt = self._doubt(found, agreed.is_possible)
+        doubt = model_doubt(
+            source,
+            self._whitened,
+            found,
+            self._config.max_lags,
+            is_noise_possible=agreed.is_possible,
+        )
         if doubt:
             return found, doubt
         checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
         audit, audited = self._latent_audit(fit)
-        law = calibrate(
-            audit.found.statistic, audit.found.df, audit.statistics, latent_formula(fit.covariance)
-        )
+        tests, formula = audit.found, latent_formula(fit.covariance)
+        law = calibrate(tests.statistic, tests.df, audit.statistics, formula)
         num_pairs = law.p_value.size - len(source.names)
         untested = num_pairs - int(np.isfinite(law.p_value).sum())
         if untested:
             doubt = f"the latent test cannot be made for {untested} of {num_pairs} pairs"
         elif not audited.is_safe:
-            doubt = _audit_doubt(audited)
+            doubt = audit_doubt(audited)
         found = latent_tables(fit, config, law)._replace(audit=audit)
         found.facts.update(checked)
         found.facts["audit"] = audit_facts(audited) | self._traits
@@ -158,48 +160,6 @@ class TwoTests:
         )
         return audit, audit._replace(p_values=np.where(holds, p_values, np.nan))
 
-    def _doubt(self, found: EdgeInference, is_noise_possible: bool) -> str:
-        facts, names = found.facts, self._source.names
-        turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
-        lags, largest = int(facts["lags"]), max(self._config.max_lags, int(facts["lags"]) + 1)
-        left = self._latent_residuals(found, lags)
-        late = arrivals(left, self._whitened, self._source.dims, largest)[lags:]
-        p = arrival_p_values(late, self._source.dims)
-        facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
-        if turns < FEWEST_TIME_CONSTANTS:
-            return (
-                f"the record holds only {turns:.1f} time constants of the slowest latent state, "
-                "too few for the latent test"
-            )
-        rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
-        if rough:
-            return f"the residuals of {', '.join(rough)} are not white under the latent model"
-        count = p.size - p.shape[0] * len(names)
-        p[:, np.arange(len(names)), np.arange(len(names))] = 1.0
-        if p.min() < DOUBTFUL / count:
-            step, m, n = np.unravel_index(int(p.argmin()), p.shape)
-            return (
-                f"something of {names[n]}'s arrives at {names[m]} {lags + int(step) + 1} steps "
-                "later, which the latent model does not know of"
-            )
-        if lags > 1 and facts["noise_from_lags"]:
-            return (
-                f"the clients' own estimate of their measurement noise does not agree with how "
-                f"their states go from step to step, and with {lags} lags the data give no other "
-                "(lags = 'auto' or 1 do)"
-            )
-        if lags > 1 or is_noise_possible:
-            return ""
-        return "no white measurement noise fits the first two lags (a control loop may be why)"
-
-    def _latent_residuals(self, found: EdgeInference, lags: int) -> np.ndarray:
-        """s⁺ − Â x, at the rows that are complete."""
-        source = self._source
-        out = large_zeros((source.num_steps, source.total_dim))
-        for pairs in lagged_pairs(source, lags, np.array(found.facts["mean"])):
-            out[pairs.step + 1] = residuals(source, pairs, found.transition)[0]
-        return out
-
     def readings(self, reason: str) -> EdgeInference:
         """The readings' test with p-values from shifted copies."""
         return self._readings(reason)[0]
@@ -231,35 +191,3 @@ class TwoTests:
 
     def _shifted(self, shifts: np.ndarray) -> StateSource:
         return self._table.shifted(shifts, self._steps)
-
-
-def collect_audit(
-    name: str, names: tuple[str, ...], tests: PairTests, found: list[PairTests | None]
-) -> Audit:
-    """What a test gave on the data and on copies, NaN where a copy was refused."""
-    missing = np.full(tests.statistic.shape, np.nan)
-    return Audit(
-        name,
-        names,
-        tests,
-        np.stack([missing if copy is None else copy.statistic for copy in found]),
-        np.stack([missing if copy is None else copy.p_value for copy in found]),
-        sum(copy is None for copy in found),
-    )
-
-
-def _audit_doubt(audited: Audit) -> str:
-    """Why copies speak against the latent test, or cannot speak for it."""
-    rate, error = audited.rate()
-    copies = len(audited.p_values)
-    if not np.isfinite(rate):
-        return (
-            "there is no copy on which the latent test can be checked: every client seems to be "
-            "driven by others, and there are too many clients for copies that keep what drives each"
-        )
-    if audited.refused > copies * MOST_REFUSED:
-        return f"the latent test cannot be made on {audited.refused} of {copies} shifted copies"
-    return (
-        "with shifted clocks, where no link is true, the latent test finds "
-        f"{rate:.3f}({error:.3f}) of the edges at 5 %"
-    )
