@@ -33,6 +33,13 @@ class RowParams(eqx.Module):
     granger_ridge: Float[Array, "*batch"]
     coupling: Float[Array, "*batch total_dim"]
 
+    @property
+    def step_sizes(self) -> tuple[float, float, float]:
+        """η1, η2 and γ of one row as plain numbers."""
+        sizes = (self.local_step_size, self.feedback_step_size, self.server_step_size)
+        eta1, eta2, gamma = map(float, sizes)
+        return eta1, eta2, gamma
+
 
 class RowWindow(eqx.Module):
     r"""Means, noise and weights of the time steps of one round.

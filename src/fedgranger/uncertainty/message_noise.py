@@ -22,8 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from fedgranger.uncertainty.gain_noise import CovMap
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments
+from fedgranger.uncertainty.update_moments import UpdateMoments, join_cov, split_cov
 
 
 class MessageNoise(NamedTuple):
@@ -100,7 +101,7 @@ def added_noise_cov(
         - between
         - between.transpose(2, 3, 0, 1)
     )
-    return _joined(
+    return join_cov(
         np.einsum("ik,jl->ijkl", error, yy), -4 * eta2 * gamma * cross, 4 * gamma**2 * square
     )
 
@@ -119,7 +120,7 @@ def added_gain_noise(
     outer = np.outer(moments.scale, moments.scale)
 
     def apply(sigma: np.ndarray) -> np.ndarray:
-        TT, TG, GG = _split(sigma / outer, moments.shape)
+        TT, TG, GG = split_cov(sigma / outer, moments.shape)
         TGV, GGV = TG @ V, GG @ V
         H = np.einsum("ilkl->ik", GGV)
         # [k, j, a, l] = E[β_k y_j (GV)_al], and the same with g
@@ -141,7 +142,7 @@ def added_gain_noise(
             + c**2 * seen.weight * np.einsum("iakl,aj->ilkj", GGV, V)
         )
         theta = np.einsum("ik,jl->ijkl", kappa @ H @ kappa.T, yy)
-        return _joined(theta, -cross, granger) * outer
+        return join_cov(theta, -cross, granger) * outer
 
     return apply
 
@@ -162,7 +163,7 @@ def message_covs(
     A = np.asarray(params.self_transition)
     seen = _second_moments(windows, power=1)
     (p, q), d = granger.shape, seen.yy.shape[0]
-    TT, TG, GG = _split(cov, (p, d, q))
+    TT, TG, GG = split_cov(cov, (p, d, q))
     state = np.einsum("ijkl,jl->ik", TT, seen.yy)
     between = A @ np.einsum("ijkl,jl->ik", TG, seen.yg)
     residual = A @ state @ A.T + np.einsum("ijkl,jl->ik", GG, seen.gg) - between - between.T
@@ -182,7 +183,7 @@ class _Seen(NamedTuple):
 
 def _constants(params: RowParams, windows: RowWindow) -> tuple[np.ndarray, float, float, _Seen]:
     """A, η2, γ and moments: every step has noise of its own, so its weight counts squared."""
-    eta2, gamma = float(params.feedback_step_size), float(params.server_step_size)
+    _, eta2, gamma = params.step_sizes
     return np.asarray(params.self_transition), eta2, gamma, _second_moments(windows, power=2)
 
 
@@ -201,25 +202,3 @@ def _second_moments(windows: RowWindow, *, power: int) -> _Seen:
 def _residual_noise(A: np.ndarray, noise: MessageNoise) -> np.ndarray:
     r"""Covariance of \(A\xi\)."""
     return A @ (noise.filtered_cov + noise.augmented_cov) @ A.T
-
-
-def _split(
-    cov: np.ndarray, shape: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Blocks θ-θ, θ-Â and Â-Â by entries, as in `RowCov`."""
-    p, d, q = shape
-    k = p * d
-    return (
-        cov[:k, :k].reshape(p, d, p, d),
-        cov[:k, k:].reshape(p, d, p, q),
-        cov[k:, k:].reshape(p, q, p, q),
-    )
-
-
-def _joined(theta: np.ndarray, cross: np.ndarray, granger: np.ndarray) -> np.ndarray:
-    """Make one matrix of the three blocks."""
-    p, d, _, q = cross.shape
-    between = cross.reshape(p * d, p * q)
-    return np.block(
-        [[theta.reshape(p * d, p * d), between], [between.T, granger.reshape(p * q, p * q)]]
-    )

@@ -41,13 +41,8 @@ from fedgranger.uncertainty.inputs import (
     times_noise,
 )
 from fedgranger.uncertainty.mean_recursion import RowMean, mean_errors, target_gain
-from fedgranger.uncertainty.target_noise import (
-    TargetMoments,
-    first_step_terms,
-    target_moments,
-    target_noise_cov,
-    target_noise_terms,
-)
+from fedgranger.uncertainty.target_moments import TargetMoments, target_moments, target_noise_cov
+from fedgranger.uncertainty.target_noise import first_step_terms, target_noise_terms
 
 
 class RoundMoments(NamedTuple):

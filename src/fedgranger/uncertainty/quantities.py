@@ -31,7 +31,7 @@ from fedgranger.uncertainty.inputs import (
     times_noise,
 )
 from fedgranger.uncertainty.mean_recursion import RowMean
-from fedgranger.uncertainty.target_noise import target_moments, target_noise_cov
+from fedgranger.uncertainty.target_moments import target_moments, target_noise_cov
 
 PER_CAUSE = ("granger_cov", "granger_augmentation_cov", "granger_state_cov")
 """Quantities that belong to a pair (effect, cause); the others belong to a client."""

@@ -91,9 +91,8 @@ def prior_state(
     q = granger.shape[2]
 
     def diagonal(variances: Array) -> Array:
-        n = variances.shape[1] * variances.shape[2]
-        full = jax.vmap(jnp.diag)(variances.reshape(-1, n))
-        return full.reshape(-1, *variances.shape[1:], *variances.shape[1:])
+        full = jax.vmap(jnp.diag)(variances.reshape(len(variances), -1))
+        return full.reshape(variances.shape + variances.shape[1:])
 
     by_group = granger_var.reshape(rows, p, groups, q // groups).transpose(0, 2, 1, 3)
     granger_cov = diagonal(by_group.reshape(-1, p, q // groups))
@@ -114,9 +113,9 @@ def advance_rounds(params: RowParams, state: RowsState, windows: RowWindow) -> R
 def advance_and_measure(
     params: RowParams, state: RowsState, windows: RowWindow, every: int
 ) -> tuple[RowsState, Sizes]:
-    """Run consecutive rounds (leading axes: round, row); also return sizes before some of them.
+    """Run consecutive rounds (leading axes: round, row); also sizes before every `every`-th one.
 
-    These are before every `every`-th round, which divides their number (leading axis).
+    `every` divides their number.
     """
     end, path = _advance(params, state, windows, every)
     return end, _sizes_at(params, path, windows, every)
@@ -179,8 +178,7 @@ def _scan_means(params: RowParams, mean: RowMean, windows: RowWindow) -> tuple[R
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         return jax.vmap(next_means)(params, *now, *inputs), now
 
-    start = mean.augmentation, mean.granger
-    end, path = lax.scan(one, start, (steps_before, windows))
+    end, path = lax.scan(one, (mean.augmentation, mean.granger), (steps_before, windows))
     of_rows = jax.vmap(next_data_cov)
     data_covs = jax.vmap(of_rows, in_axes=(None, 0, 0, 0, 0))(params, *path, steps_before, windows)
     final = jax.tree.map(lambda leaf: leaf[-1], (last_steps, data_covs))

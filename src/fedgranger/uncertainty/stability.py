@@ -22,8 +22,9 @@ from scipy.sparse.linalg import eigsh, lobpcg
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.operators import matrix_operator
+from fedgranger.uncertainty.gain_noise import CovMap
 from fedgranger.uncertainty.inputs import RowParams
-from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments
+from fedgranger.uncertainty.update_moments import UpdateMoments
 
 TOLERANCE = 1e-4
 
@@ -84,12 +85,7 @@ def check(stability: Stability, params: RowParams, client: str) -> None:
             f"(spectral radius {max(stability.joint, stability.mean_square):.6f}); use a ridge "
             "above 0 or fewer sensors"
         )
-    sizes = (
-        float(params.local_step_size),
-        float(params.feedback_step_size),
-        float(params.server_step_size),
-    )
-    stable = [f"{factor * size:.3g}" for size in sizes]
+    stable = [f"{factor * size:.3g}" for size in params.step_sizes]
     raise UnstableRecursionError(
         f"client '{client}': the step sizes diverge (spectral radius {stability.joint:.4g} in the "
         f"mean, {stability.mean_square:.4g} in the mean square); local_step_size {stable[0]}, "

@@ -26,6 +26,7 @@ from jaxtyping import Float
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.long_run import andrews_bandwidth, long_run_cov, newey_west_lag
+from fedgranger.uncertainty.gain_noise import CovMap, gain_noise
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.message_noise import (
     MessageNoise,
@@ -35,9 +36,7 @@ from fedgranger.uncertainty.message_noise import (
 )
 from fedgranger.uncertainty.stability import Stability, analyse, check
 from fedgranger.uncertainty.update_moments import (
-    CovMap,
     UpdateMoments,
-    gain_noise,
     round_shares,
     scores,
     split_parameters,

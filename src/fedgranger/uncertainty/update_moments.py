@@ -6,10 +6,6 @@ The mean map is \(x^+ = (I - \bar K)x + \bar b\),
 eigendecomposition serves the fixed point, the stability and the Lyapunov equation.
 Parameters are ordered row by row: θ's entries, then Â's.
 
-The second moment of the gain is the map \(\Sigma \mapsto E[\delta K\, \Sigma\, \delta K]\)
-(`gain_noise`): applied through the factors of \(\sum_t L_t N_t L_t^\top\), and for windows of
-several steps or noisy regressors through the round's own update (`covariance_update`).
-
 On data that drift the averages are those of one time: every round has a weight
 (`linalg.time_weights`), and E[yyᵀ], E[ygᵀ] and E[ggᵀ] are the tracked moments of the paper's
 appendix ("Relaxing Stationary Assumptions"). Equal weights are the stationary case.
@@ -17,26 +13,16 @@ appendix ("Relaxing Stationary Assumptions"). Equal weights are the stationary c
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Num
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.uncertainty.covariance_terms import RowCov
-from fedgranger.uncertainty.covariance_update import next_cov, update_terms
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
-
-CovMap = Callable[[np.ndarray], np.ndarray]
-"""A linear map of covariance matrices."""
-MAX_ROUNDS = 1024
-MAX_LONG_ROUNDS = 512
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
 
 
 class UpdateMoments(NamedTuple):
@@ -72,11 +58,7 @@ def update_moments(
                 "keeps the prior; use a positive one"
             )
     A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
-    eta1, eta2, gamma = (
-        float(params.local_step_size),
-        float(params.feedback_step_size),
-        float(params.server_step_size),
-    )
+    eta1, eta2, gamma = params.step_sizes
     active = np.asarray(windows.is_active)
     shares = round_shares(windows, weights)
     num_rounds = max(int((active * shares > 0).sum()), 1)
@@ -173,120 +155,23 @@ def split_parameters(
     return x[: p * d].reshape(p, d), x[p * d :].reshape(p, q)
 
 
-def gain_noise(
-    params: RowParams,
-    windows: RowWindow,
-    moments: UpdateMoments,
-    weights: Float[np.ndarray, " round"] | None = None,
-) -> CovMap:
-    """Σ ↦ E[δK Σ δK] in scaled coordinates, measured on (a sample of) the rounds of one row."""
-    is_long = windows.measurements.shape[1] > 1
-    is_long = is_long or bool(np.asarray(windows.noise).any())
-    shares = round_shares(windows, weights)
-    active = np.flatnonzero((np.asarray(windows.is_active) > 0) & (shares > 0))
-    limit = MAX_LONG_ROUNDS if is_long else MAX_ROUNDS
-    keep = active
-    if len(active) > limit:
-        keep = active[np.linspace(0, len(active) - 1, limit).round().astype(int)]
-    chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[keep], windows)
-    shares = shares[keep] / shares[keep].mean()
-    return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape, shares)
-
-
-def _by_factors(
-    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
-) -> CovMap:
-    p, d, _ = shape
-    split = p * d
-    wp, wo = np.asarray(windows.paired_weights[:, 0]), np.asarray(windows.observed_weights[:, 0])
-    sides = tuple(np.asarray(x[:, 0]) * wo[:, None] for x in (windows.measurements, windows.causes))
-    A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
-    eta1, eta2 = float(params.local_step_size), float(params.feedback_step_size)
-    gamma = float(params.server_step_size)
-    between = -2 * np.sqrt(eta2 * gamma) * A.T
-    feedback = np.block([[2 * eta2 * A.T @ A, between], [between.T, 2 * gamma * np.eye(p)]])
-    own = np.zeros((2 * p, 2 * p))
-    own[:p, :p] = 2 * eta1 * CA.T @ CA
-    N = wo[:, None, None] * feedback + wp[:, None, None] * own  # weights are 0 or 1 here
-    share = shares[:, None, None] / len(N)
-    # the mean is that of the same rounds, so that the difference is a variance
-    mean = np.empty((p * (d + sides[1].shape[1]),) * 2)
-    for a, rows, left, b, columns, right in _blocks(split, sides):
-        part = share * N[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
-        mean[rows, columns] = _weighted(part, left, right)
-
-    def apply(sigma: np.ndarray) -> np.ndarray:
-        inside = np.empty_like(N)
-        for a, rows, left, b, columns, right in _blocks(split, sides):
-            block = sigma[rows, columns].reshape(p, left.shape[1], p, right.shape[1])
-            half = np.tensordot(left, block, (1, 1))  # (time, i, k, l)
-            part = (half * right[:, None, None, :]).sum(axis=3)
-            inside[:, a * p : (a + 1) * p, b * p : (b + 1) * p] = part
-        pulled = share * (N @ inside @ N)
-        out = -mean @ sigma @ mean
-        for a, rows, left, b, columns, right in _blocks(split, sides):
-            part = pulled[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
-            out[rows, columns] += _weighted(part, left, right)
-        return out
-
-    return apply
-
-
-def _blocks(split: int, sides: tuple[np.ndarray, ...]) -> Iterator[tuple]:
-    """The four blocks (θ or Â) x (θ or Â) with their regressors."""
-    places = (slice(0, split), slice(split, None))
-    for a, b in itertools.product((0, 1), (0, 1)):
-        yield a, places[a], sides[a], b, places[b], sides[b]
-
-
-def _weighted(weights: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Σ_t weights_t,ik left_tj right_tl as a matrix [(i, j), (k, l)]."""
-    p = weights.shape[1]
-    rows = [[(left * weights[:, i, k, None]).T @ right for k in range(p)] for i in range(p)]
-    return np.block(rows)
-
-
-def _by_rounds(
-    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
-) -> CovMap:
-    windows, share = jax.device_put(windows), jax_array(shares)
-    own = update_moments(params, windows, shares)
+def split_cov(
+    cov: Float[np.ndarray, "n n"], shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Blocks θ-θ, θ-Â and Â-Â of a covariance of such vectors, by entries as in `RowCov`."""
     p, d, q = shape
-    split, n = p * d, p * (d + q)
-    outer = np.outer(own.scale, own.scale)
-    contraction = np.eye(n) - own.gain
-
-    def apply(sigma: np.ndarray) -> np.ndarray:
-        plain = sigma / outer
-        cov = RowCov(
-            jax_array(plain[:split, :split].reshape(p, d, p, d)),
-            jax_array(plain[:split, split:].reshape(p, d, p, q)),
-            jax_array(plain[split:, split:].reshape(1, p, q, p, q)),
-        )
-        top, cross, low = (np.asarray(part) for part in _average(params, windows, cov, share))
-        full = np.empty((n, n))
-        full[:split, :split] = top.reshape(split, split)
-        full[:split, split:] = cross.reshape(split, -1)
-        full[split:, :split] = full[:split, split:].T
-        full[split:, split:] = low.reshape(n - split, n - split)
-        return full * outer - contraction @ sigma @ contraction
-
-    return apply
+    k = p * d
+    return (
+        cov[:k, :k].reshape(p, d, p, d),
+        cov[:k, k:].reshape(p, d, p, q),
+        cov[k:, k:].reshape(p, q, p, q),
+    )
 
 
-@jax.jit
-def _average(
-    params: RowParams, windows: RowWindow, cov: RowCov, shares: Float[Array, " round"]
-) -> RowCov:
-    """Mean over rounds of F Σ Fᵀ, by their weights."""
-
-    def one(total: RowCov, inputs: tuple[RowWindow, Array]) -> tuple[RowCov, None]:
-        window, share = inputs
-        gain = round_gains(params, window)
-        new = next_cov(gain, window, cov, update_terms(gain, window, cov))
-        return RowCov(*(a + share * b for a, b in zip(total, new, strict=True))), None
-
-    start = RowCov(*(jnp.zeros_like(part) for part in cov))
-    total = lax.scan(one, start, (windows, shares))[0]
-    count = windows.measurements.shape[0]
-    return RowCov(*(part / count for part in total))
+def join_cov(theta: np.ndarray, cross: np.ndarray, granger: np.ndarray) -> np.ndarray:
+    """Undo `split_cov`."""
+    p, d, _, q = cross.shape
+    between = cross.reshape(p * d, p * q)
+    return np.block(
+        [[theta.reshape(p * d, p * d), between], [between.T, granger.reshape(p * q, p * q)]]
+    )

@@ -16,9 +16,9 @@ from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
-from fedgranger.uncertainty import update_moments as module
+from fedgranger.uncertainty import gain_noise as module
+from fedgranger.uncertainty.gain_noise import gain_noise
 from fedgranger.uncertainty.update_moments import (
-    gain_noise,
     scores,
     split_parameters,
     update_moments,
