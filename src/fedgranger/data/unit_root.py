@@ -8,9 +8,7 @@ back to its mean has \(\beta < 0\), and
 $$\hat c = -T \beta / (1 - \textstyle\sum_k \gamma_k)$$
 
 shows how many of its time constants the record holds. The number of lags p is chosen by the
-Bayesian information criterion. p-values: response surface of MacKinnon (1994), Approximate
-asymptotic distribution functions for unit-root and cointegration tests, J. Business & Economic
-Statistics 12, table for a constant and one variable.
+Bayesian information criterion; p-values are of `linalg.dickey_fuller`.
 """
 
 from __future__ import annotations
@@ -18,16 +16,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
+
+from fedgranger.linalg.dickey_fuller import dickey_fuller_p_value
 
 LEAST_ROWS = 100
 """Shorter records cannot separate a slow sensor from one that wanders."""
 MOST_POINTS = 2500
 """Of a longer record every second, third, ... row is used: the time it spans is what counts."""
-LOWEST, SPLIT, HIGHEST = -18.83, -1.61, 2.74
-SMALL_P = (2.1659, 1.4412, 0.038269)
-LARGE_P = (1.7339, 0.93202, -0.12745, -0.010368)
-"""Coefficients of 1, τ, τ², τ³ in the argument of Φ, below and above SPLIT."""
 
 
 class UnitRoot(NamedTuple):
@@ -78,7 +73,7 @@ def unit_root_test(series: np.ndarray) -> UnitRoot | None:
     error = np.sqrt(remaining[best] / (num_rows - best)) * np.linalg.norm(inverse[1])
     memory = 1 - sum(gammas)
     return UnitRoot(
-        _p_value(float(beta / error)),
+        dickey_fuller_p_value(float(beta / error)),
         float(-num_rows * beta / memory) if memory > 0 else np.nan,
         float(change[1:] @ change[:-1] / energy),
     )
@@ -91,10 +86,3 @@ def _regression(series: np.ndarray, lags: int) -> tuple[np.ndarray, np.ndarray]:
     past = [change[lags - k : len(change) - k] for k in range(1, lags + 1)]
     columns = np.column_stack([np.ones(len(change) - lags), series[lags:-1], *past])
     return columns, change[lags:]
-
-
-def _p_value(tau: float) -> float:
-    if tau > HIGHEST or tau < LOWEST:
-        return float(tau > HIGHEST)
-    powers = SMALL_P if tau <= SPLIT else LARGE_P
-    return float(ndtr(np.polyval(powers[::-1], tau)))

@@ -10,14 +10,12 @@ from scipy import stats
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.states import PairChunk, StateSource, lagged_pairs
+from fedgranger.linalg.dickey_fuller import dickey_fuller_p_value
 from fedgranger.linalg.unbroken_steps import rows_at
 
 PORTMANTEAU_LAGS = 10
 STATIONARITY_STEPS = 20_000
 UNIT_ROOT_LAGS = 8
-SMALL_P = (2.1659, 1.4412, 0.038269)
-LARGE_P = (1.7339, 0.93202, -0.12745, -0.010368)
-"""Of the statistic with a constant, below and above its value -1.61 (MacKinnon 1994)."""
 NEAR_UNIT_ROOT_STEPS = 50
 ILL_CONDITIONED = 1e4
 HARDLY_COUNTS = 0.1
@@ -166,18 +164,4 @@ def unit_root_p_value(series: Float[np.ndarray, " time"]) -> float:
     residual = target - coefficients @ x
     variance = residual @ residual / rest
     statistic = coefficients[0] / np.sqrt(variance * np.linalg.inv(gram)[0, 0])
-    return _dickey_fuller_p(float(statistic))
-
-
-def _dickey_fuller_p(statistic: float) -> float:
-    """Tail of the statistic's law with a constant: the normal law of a polynomial in it.
-
-    J. G. MacKinnon, Approximate asymptotic distribution functions for unit-root and cointegration
-    tests, J. Business & Economic Statistics 12 (1994).
-    """
-    if statistic > 2.74:
-        return 1.0
-    if statistic < -18.83:
-        return 0.0
-    coefficients = SMALL_P if statistic <= -1.61 else LARGE_P
-    return float(stats.norm.cdf(np.polynomial.polynomial.polyval(statistic, coefficients)))
+    return dickey_fuller_p_value(float(statistic))

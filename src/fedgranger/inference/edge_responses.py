@@ -51,7 +51,9 @@ def add_responses(
     table = found.edges.loc[found.edges["is_edge"].fillna(False).astype(bool)]
     edges = list(zip(table["cause"], table["effect"], strict=True))
     delays = dict(zip(edges, table["delay"].astype(int).tolist(), strict=True))
-    shocks = {name: np.array(cov) for name, cov in _innovations(found).items()}
+    # of this test, or of the linear one that its coefficients come from
+    new = found.facts.get("innovation_cov") or found.facts["beside"]["innovation_cov"]
+    shocks = {name: np.array(cov) for name, cov in new.items()}
     covs = state_covs(source) if edges else []
     made = edge_responses(source, found.transition, shocks, without_blocks, edges, report, covs)
     gains = _gains(found, source, shocks, covs, made, moments)
@@ -84,11 +86,6 @@ def _gains(
         (cause, effect): round(float(gains[names.index(effect), names.index(cause)]), 6)
         for cause, effect in edges
     }
-
-
-def _innovations(found: EdgeInference) -> dict[str, list[list[float]]]:
-    """Of this test, or of the linear one that its coefficients come from."""
-    return found.facts.get("innovation_cov") or found.facts["beside"]["innovation_cov"]
 
 
 def edge_responses(

@@ -210,6 +210,12 @@ class Equation:
             coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
         return coefficients[keep]
 
+    def _note(self, error: np.ndarray, time: np.ndarray, residuals: np.ndarray | None) -> None:
+        """Residuals at some time steps, and their covariance."""
+        if residuals is not None:
+            residuals[time, self._basis.first : self._basis.first + error.shape[1]] = error
+        self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
+
     def add_covariance(
         self, chunk: ColumnChunk, residuals: np.ndarray | None, *, with_errors: bool
     ) -> None:
@@ -233,10 +239,7 @@ class Equation:
         freedom = np.maximum(1 - used, SMALLEST_FREEDOM)
         error = Y - O @ self._slopes[:start] - Z @ self._slopes[start:]
         error = error @ self._basis.innovation_factor
-        if residuals is not None:
-            targets = slice(self._basis.first, self._basis.first + error.shape[1])
-            residuals[chunk.first + rows, targets] = error
-        self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
+        self._note(error, chunk.first + rows, residuals)
         error /= freedom[:, None]
         if with_errors:
             both = np.concatenate([O, Z], axis=1)

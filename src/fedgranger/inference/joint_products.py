@@ -103,10 +103,8 @@ def joint_refusal(data: PairData, cause: int, lags: Int[np.ndarray, " effect"]) 
     dims = np.asarray(data.source.dims)
     others = np.delete(np.arange(len(dims)), cause)
     most = max(int(dims @ np.where(np.arange(len(dims)) == m, own_lags, depth)) for m in others)
-    columns, rows = (
-        1 + most + products + len(BENDS) * p,
-        _rows(data, max(depth, int(own_lags.max()))),
-    )
+    columns = 1 + most + products + len(BENDS) * p
+    rows = _rows(data, max(depth, int(own_lags.max())))
     if len(rows) < ROWS_PER_COLUMN * columns:
         return f"{len(rows)} usable rows for {columns} columns"
     if len(rows) * columns > MOST_CELLS:

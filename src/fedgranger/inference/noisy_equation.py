@@ -82,10 +82,7 @@ class NoisyEquation(Equation):
         Q = X @ self._orthonormal
         freedom = np.maximum(1 - np.einsum("ti,ti->t", Q, Q), SMALLEST_FREEDOM)[:, None]
         error = (Y - X @ self._slopes) @ self._basis.innovation_factor
-        if residuals is not None:
-            targets = slice(self._basis.first, self._basis.first + error.shape[1])
-            residuals[chunk.first + rows, targets] = error
-        self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
+        self._note(error, chunk.first + rows, residuals)
         weights = self._inverse @ self._gain
         if with_errors:
             columns, constant = Q @ weights.T, (weights @ self._rest).T

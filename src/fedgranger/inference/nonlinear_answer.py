@@ -29,7 +29,8 @@ from fedgranger.inference.residual_products import KINDS, EffectPart, PairResidu
 from fedgranger.inference.shifts import draw_lone_shifts
 from fedgranger.inference.two_tests import TwoTests
 
-Parts = dict[tuple[int, int], EffectPart]
+Parts = list[dict[int, EffectPart]]
+"""Per cause, by effect."""
 
 
 class NonlinearAnswer(TwoTests):
@@ -61,8 +62,7 @@ class NonlinearAnswer(TwoTests):
             "warnings": self._without_joint(data, lags, found),
         }
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
-        tables.facts["curves"] = self._curves(tables, pairs)
-        tables.facts["third_clients"] = self._third_clients(tables, pairs)
+        tables.facts["curves"], tables.facts["third_clients"] = self._shapes(tables, pairs)
         tables.facts["beside"] = linear.facts
         return tables._replace(audit=found.audit)
 
@@ -85,15 +85,18 @@ class NonlinearAnswer(TwoTests):
         pairs = np.argwhere(~np.eye(len(names), dtype=np.bool_))
         made = run_copies(one, EffectPart, pairs, self._report, what="pairs")
         found = zip(pairs.tolist(), made, strict=True)
-        return {(m, n): part for (m, n), part in found if part is not None}, reasons
+        parts: Parts = [{} for _ in names]
+        for (m, n), part in found:
+            if part is not None:
+                parts[n][m] = part
+        return parts, reasons
 
     def _pairs(
         self, data: PairData, lags: np.ndarray, effects: Parts, reasons: dict[str, str]
     ) -> dict[tuple[int, int], PairResiduals]:
         """Residuals of effects and causes together; adds why a cause has none."""
         names, out = self._source.names, {}
-        for n in range(len(names)):
-            own = {m: part for (m, k), part in effects.items() if k == n}
+        for n, own in enumerate(effects):
             try:
                 causes = cause_parts(data, n, {int(lags[m, n]) for m in own}, *self._regression)
             except InferenceError as error:
@@ -114,11 +117,10 @@ class NonlinearAnswer(TwoTests):
 
         def one(row: np.ndarray) -> CauseTests:
             shift, n = row.tolist()
-            own = {m: part for (m, k), part in effects.items() if k == n}
-            wanted = {int(lags[m, n]) for m in own}
+            wanted = {int(lags[m, n]) for m in effects[n]}
             copy = data.shifted(n, shift, steps)
             parts = cause_parts(copy, n, wanted, *self._regression)
-            return cause_tests(own, lags[:, n], parts, joint_parts(copy, n, lags[:, n]))
+            return cause_tests(effects[n], lags[:, n], parts, joint_parts(copy, n, lags[:, n]))
 
         made_of = f"{config.nonlinear_regression} {' '.join(KINDS)} {BENDS}"
         key = f"nonlinear {made_of} {lags.tolist()} {shifts.tolist()}"
@@ -150,36 +152,18 @@ class NonlinearAnswer(TwoTests):
             for what, which in untested.items()
         ]
 
-    def _found(
+    def _shapes(
         self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
-    ) -> dict[str, tuple[int, PairResiduals]]:
-        """The cause of every edge that was found, and its pair's residuals."""
-        names, edges = self._source.names, tables.edges
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Curves of the edges that were found, and the third clients of those that are joint."""
+        names, edges, kinds = self._source.names, tables.edges, tables.facts["kinds_found"]
         is_edge = edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
-        found = {}
+        curves, third = {}, {}
         for cause, effect in edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):
-            n = names.index(cause)
-            found[f"{cause} -> {effect}"] = n, pairs[names.index(effect), n]
-        return found
-
-    def _curves(
-        self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
-    ) -> dict[str, dict[str, Any]]:
-        """Shapes of the edges that were found."""
-        dims, confidence = self._source.dims, self._config.confidence
-        found = self._found(tables, pairs)
-        return {
-            edge: effect_curve(pair, dims[n], confidence).facts()
-            for edge, (n, pair) in found.items()
-        }
-
-    def _third_clients(
-        self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
-    ) -> dict[str, str]:
-        """The client together with which the cause acts, of edges found to be joint."""
-        kinds = tables.facts["kinds_found"]
-        return {
-            edge: self._source.names[third_client(pair.joint)]
-            for edge, (_, pair) in self._found(tables, pairs).items()
-            if pair.joint is not None and "joint" in kinds[edge]
-        }
+            edge, n = f"{cause} -> {effect}", names.index(cause)
+            pair = pairs[names.index(effect), n]
+            curve = effect_curve(pair, self._source.dims[n], self._config.confidence)
+            curves[edge] = curve.facts()
+            if pair.joint is not None and "joint" in kinds[edge]:
+                third[edge] = names[third_client(pair.joint)]
+        return curves, third

@@ -61,16 +61,10 @@ class PairData(NamedTuple):
 
     def shifted(self, client: int, shift: int, steps: int) -> PairData:
         """The first `steps` steps with this client's clock shifted, around the circle."""
-        own, states, bounded = (
-            self.source.owner == client,
-            self.states[:steps],
-            self.bounded[:steps],
-        )
-        unbroken = self.unbroken[:steps].copy()
+        own, unbroken = self.source.owner == client, self.unbroken[:steps].copy()
         unbroken[:, client] = np.roll(unbroken[:, client], shift)
-        states, bounded = (
-            np.where(own, np.roll(part, shift, axis=0), part) for part in (states, bounded)
-        )
+        parts = (self.states[:steps], self.bounded[:steps])
+        states, bounded = (np.where(own, np.roll(part, shift, axis=0), part) for part in parts)
         return PairData(self.source, states, bounded, unbroken)
 
 

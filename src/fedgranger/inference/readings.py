@@ -117,11 +117,13 @@ def regress(
     blocks: dict[tuple[int, int], Block] = {}
     augmented: dict[tuple[int, int], Block] = {}
     num_rows, num_columns, num_unresolved = np.zeros((3, len(cause_lags)), dtype=np.int64)
+    constant = np.zeros(source.total_dim)
     for equation in equations:
+        m = equation.effect
+        constant[source.owner == m] = equation.constant
         if with_errors:
             is_lag, where = _places(source, equation)
             std_error[where] = np.sqrt(equation.squares[:, is_lag])
-        m = equation.effect
         num_rows[m], num_columns[m] = equation.num_rows, len(equation.lag)
         num_unresolved[m] = equation.num_unresolved
         blocks |= equation.tested
@@ -129,7 +131,7 @@ def regress(
     return Readings(
         transition,
         std_error,
-        _constant(source, equations),
+        constant,
         lagged.depth,
         blocks,
         augmented,
@@ -179,14 +181,6 @@ def _transition(
         is_lag, where = _places(source, equation)
         transition[where] = equation.coefficients[:, is_lag]
     return transition
-
-
-def _constant(source: StateSource, equations: list[Equation]) -> Float[np.ndarray, " state"]:
-    constant = np.zeros(source.total_dim)
-    for equation in equations:
-        rows = source.owner == equation.effect
-        constant[rows] = equation.constant
-    return constant
 
 
 def _places(

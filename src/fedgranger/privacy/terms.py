@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from scipy import special
 
-from fedgranger.privacy.accounting import epsilon_of, mu_of
+from fedgranger.privacy.accounting import mu_of
 from fedgranger.privacy.sensitivity import Neighbours, memoryless
 
 CLIPPED_TAIL = 1e-3
@@ -92,7 +92,3 @@ class PrivacyTerms:
             math.sqrt(part["augmented"] / self.rounds),
             math.sqrt(part["feedback"] / self.rounds),
         )
-
-    def epsilon_of(self, size: float) -> float:
-        """ε of a release, or of all of them, at this run's δ."""
-        return epsilon_of(size, self.delta)

@@ -5,9 +5,9 @@ import pytest
 from statsmodels.tsa.adfvalues import mackinnonp
 from statsmodels.tsa.stattools import adfuller
 
-from fedgranger.inference import diagnostics
 from fedgranger.inference.diagnostics import UNIT_ROOT_LAGS, diagnose, unit_root_p_value
 from fedgranger.inference.estimate import estimate
+from fedgranger.linalg.dickey_fuller import dickey_fuller_p_value
 from tests.state_sources import simulate_states, source_of
 
 
@@ -33,7 +33,7 @@ def test_what_cannot_be_tested_may_have_a_unit_root(series):
 def test_the_whole_law_equals_statsmodels():
     for statistic in (-30.0, -18.83, -10.0, -3.0, -1.61, -1.6, 0.0, 2.0, 2.74, 5.0):
         wanted = mackinnonp(statistic, regression="c", N=1)
-        assert diagnostics._dickey_fuller_p(statistic) == pytest.approx(wanted, rel=1e-10)
+        assert dickey_fuller_p_value(statistic) == pytest.approx(wanted, rel=1e-10)
 
 
 def test_effective_samples_of_first_order_states():
