@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_bases import LagBasis
 from fedgranger.inference.lag_columns import ColumnChunk
-from fedgranger.linalg.blocks import client_slices
+from fedgranger.linalg.blocks import block_diagonal, client_slices
 from fedgranger.linalg.psd import factor_of, inverse_form
 
 DEPENDENT = 1e-6
@@ -90,8 +90,7 @@ class Equation:
         # without the constant, columns of a basis are centred: by the constant's part of them
         means = [(b is not own) * b.factor[0, part] / b.factor[0, 0] for b, part in self._parts]
         self._means = np.concatenate(means)
-        blocks = (b.factor[part, part] for b, part in self._parts)
-        self._factor = np.asarray(scipy.linalg.block_diag(*blocks))
+        self._factor = block_diagonal([b.factor[part, part] for b, part in self._parts])
         self.dependent = {
             b.client for b in others if (b.dropped_lags <= self._need[b.client]).any()
         }
@@ -235,8 +234,7 @@ class Equation:
         # ‖O C‖² by row: O is nearly orthonormal over the rows used, so CCᵀ − I has a low rank
         size, vectors = self._own_change
         own_leverage = np.einsum("ti,ti->t", O, O) + (O @ vectors) ** 2 @ size
-        used = own_leverage + np.einsum("ti,ti->t", Q, Q)
-        freedom = np.maximum(1 - used, SMALLEST_FREEDOM)
+        freedom = np.maximum(1 - (own_leverage + np.einsum("ti,ti->t", Q, Q)), SMALLEST_FREEDOM)
         error = Y - O @ self._slopes[:start] - Z @ self._slopes[start:]
         error = error @ self._basis.innovation_factor
         self._note(error, chunk.first + rows, residuals)
