@@ -32,8 +32,9 @@ MOST_COPIES = {"boosting": 20, "network": 20}
 """Copies at most, of regressions that take a hundred times as long as the others."""
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 """λ for features of unit variance: how many rows a penalty is worth."""
-JOINT_FEATURES, OWN_FEATURES, ALL_OWN_FEATURES = 100, 30, 120
-"""Random features of all inputs together, of every client's alone, and of all of these at most."""
+JOINT_FEATURES, OWN_FEATURES, ALL_OWN_FEATURES, EARLIER_FEATURES = 100, 30, 120, 40
+"""Random features of all inputs together, of every client's alone, of all of these at most, and of
+all that is earlier."""
 MOST_PRODUCTS = 200
 SMALLEST = 1e-10
 """Columns with a smaller share of their size left are taken as dependent on the others."""
@@ -47,12 +48,15 @@ class Design(NamedTuple):
         linear: columns that act linearly, without a constant.
         inputs: states by client that may act in any way, of about unit variance and bounded.
         gap: steps between a block and the rows it is predicted from.
+        earlier: states of one client and step before those, likewise, the latest step first; each
+            may act in any way by itself.
     """
 
     time: Int[np.ndarray, " row"]
     linear: Float[np.ndarray, "row column"]
     inputs: list[Float[np.ndarray, "row _"]]
     gap: int
+    earlier: tuple[Float[np.ndarray, "row _"], ...] = ()
 
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -125,7 +129,7 @@ def _fold(
 def features_regression(design: Design, seed: int) -> Residuals:
     """Least squares, and ridge on features of the inputs."""
     Q = _orthonormal(_with_constant(design.linear))
-    psi, counts = _features(design.inputs, np.random.default_rng(seed))
+    psi, counts = _features(design, np.random.default_rng(seed))
     both = np.concatenate([Q, psi], axis=1)
     whole = both.T @ both
     parts = []
@@ -189,7 +193,8 @@ def _after_least_squares(
     design: Design, learn: Callable[[np.ndarray, np.ndarray], Predict]
 ) -> Residuals:
     """Residuals of least squares and then of `learn`, which is used only where it helps."""
-    X, inputs = _with_constant(design.linear), np.concatenate(design.inputs, axis=1)
+    X = _with_constant(design.linear)
+    inputs = np.concatenate([*design.inputs, *design.earlier], axis=1)
 
     def residuals(targets: np.ndarray) -> np.ndarray:
         plain, learned = np.empty(targets.shape), np.empty(targets.shape)
@@ -215,21 +220,37 @@ def _orthonormal(X: np.ndarray) -> np.ndarray:
     return Q[:, size > SMALLEST * size[0]] * np.sqrt(len(X))
 
 
-def _features(inputs: list[np.ndarray], rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
-    """Products, then random Fourier features of the inputs; and how many columns a choice takes."""
+def _features(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
+    """Products, then random Fourier features of the inputs; and how many columns a choice takes.
+
+    What is earlier has products and features of its own, as many as the present leaves room for.
+    """
+    inputs, earlier = design.inputs, design.earlier
     joint = np.concatenate(inputs, axis=1)
-    rows, columns = np.triu_indices(joint.shape[1])
-    parts = [joint[:, rows] * joint[:, columns]] if len(rows) <= MOST_PRODUCTS else []
+    has_products = joint.shape[1] * (joint.shape[1] + 1) // 2 <= MOST_PRODUCTS
+    products = [_products(joint)] if has_products else []
+    for part in earlier:
+        products.append(_products(part))
+        if sum(made.shape[1] for made in products) > MOST_PRODUCTS:
+            products.pop()
+            break
     own = min(OWN_FEATURES, ALL_OWN_FEATURES // len(inputs))
-    parts += [_waves(part, own, rng) for part in inputs]
+    waves = [_waves(part, own, rng) for part in inputs]
     if len(inputs) > 1:
-        parts.append(_waves(joint, JOINT_FEATURES, rng))
-    psi = np.concatenate(parts, axis=1)
+        waves.append(_waves(joint, JOINT_FEATURES, rng))
+    waves += [_waves(part, max(EARLIER_FEATURES // len(earlier), 1), rng) for part in earlier]
+    psi = np.concatenate([*products, *waves], axis=1)
     size = psi.std(axis=0)
     is_constant = size <= SMALLEST  # products of what is 1 or -1
     psi /= np.where(is_constant, 1.0, size)
     psi[:, is_constant] = 0.0
-    return psi, [*([len(rows)] if len(rows) <= MOST_PRODUCTS else []), psi.shape[1]]
+    few = sum(made.shape[1] for made in products)
+    return psi, [*([few] if has_products else []), psi.shape[1]]
+
+
+def _products(x: np.ndarray) -> np.ndarray:
+    rows, columns = np.triu_indices(x.shape[1])
+    return x[:, rows] * x[:, columns]
 
 
 def _waves(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

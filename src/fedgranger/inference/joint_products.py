@@ -2,8 +2,8 @@ r"""Does a cause act together with a third client: products of its states with a
 
 Least squares explain the effect's next states by B: a constant, its own past, the others' and the
 cause's, all products of two present states but those of the cause with third clients,
-\(\varphi = s_n \otimes s_{\text{third}}\), and a curve in every present state: straight lines with
-bends at its quantiles. Without the curves a third client that saturates and also moves the cause
+\(\varphi = s_n \otimes s_{\text{third}}\), a curve in every present state (straight lines with
+bends at its quantiles), and products of one client's states at each earlier step. Without the curves a third client that saturates and also moves the cause
 would look as if both acted together. What least squares leave of both,
 
 $$u = y - P_B\, y, \qquad \varphi_\perp = \varphi - P_B\, \varphi,$$
@@ -43,7 +43,7 @@ class _Columns(NamedTuple):
     Attributes:
         client: (column, 2), whose states a column holds: a product's two, one client twice in a
             linear column and in a curve; -1 of the constant.
-        lag: of a linear column, 0 of the others.
+        lag: of a linear column and of one client's earlier products, 0 of the others.
     """
 
     time: Int[np.ndarray, " row"]
@@ -60,7 +60,8 @@ def joint_parts(
     M = len(own_lags)
     if M < 3 or joint_refusal(data, cause, lags) is not None:
         return {}
-    columns = _columns(data, np.maximum(own_lags, _depth(lags, cause)))
+    deep = _depth(lags, cause)
+    columns = _columns(data, np.maximum(own_lags, deep), deep)
     X = columns.values
     size = np.sqrt(np.einsum("rc,rc->c", X, X))
     X /= np.where(size > 0, size, 1.0)
@@ -103,7 +104,8 @@ def joint_refusal(data: PairData, cause: int, lags: Int[np.ndarray, " effect"]) 
     dims = np.asarray(data.source.dims)
     others = np.delete(np.arange(len(dims)), cause)
     most = max(int(dims @ np.where(np.arange(len(dims)) == m, own_lags, depth)) for m in others)
-    columns = 1 + most + products + len(BENDS) * p
+    earlier = (depth - 1) * int((dims * (dims + 1) // 2).sum())
+    columns = 1 + most + products + len(BENDS) * p + earlier
     rows = _rows(data, max(depth, int(own_lags.max())))
     if len(rows) < ROWS_PER_COLUMN * columns:
         return f"{len(rows)} usable rows for {columns} columns"
@@ -121,7 +123,7 @@ def _rows(data: PairData, depth: int) -> np.ndarray:
     return np.flatnonzero((data.unbroken[1:] > depth).all(axis=1))
 
 
-def _columns(data: PairData, depths: Int[np.ndarray, " client"]) -> _Columns:
+def _columns(data: PairData, depths: Int[np.ndarray, " client"], deep: int) -> _Columns:
     time, owner = _rows(data, int(depths.max())), data.source.owner
     values, client, lag = [np.ones((len(time), 1))], [np.array([[-1, -1]])], [0]
     for k, depth in enumerate(depths.tolist()):
@@ -130,6 +132,12 @@ def _columns(data: PairData, depths: Int[np.ndarray, " client"]) -> _Columns:
             values.append(states)
             client.append(np.full((states.shape[1], 2), k))
             lag += [step] * states.shape[1]
+        for step in range(2, deep + 1):
+            states = data.at(time, k, step, bounded=True)
+            i, j = np.triu_indices(states.shape[1])
+            values.append(states[:, i] * states[:, j])
+            client.append(np.full((len(i), 2), k))
+            lag += [step] * len(i)
     present = data.bounded[time]
     i, j = np.triu_indices(len(owner))
     values.append(present[:, i] * present[:, j])

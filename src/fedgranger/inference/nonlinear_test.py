@@ -133,8 +133,11 @@ def effect_problem(data: PairData, effect: int, cause: int, lags: int) -> Proble
     linear = [data.at(t, effect, lag) for lag in range(1, own_lags + 1)]
     linear += [data.at(t, k, lag) for k in others for lag in range(1, deep + 1)]
     inputs = [data.at(t, k, 1, bounded=True) for k in (effect, *others)]
+    earlier = _earlier(data, t, others, deep)
+    earlier += _earlier(data, t, [effect], min(own_lags, deep))
     what = f"{source.names[cause]} -> {source.names[effect]}"
-    return Problem(_design(what, t, linear, inputs, max(own_lags, deep)), data.at(t, effect, 0))
+    design = _design(what, t, linear, max(own_lags, deep))
+    return Problem(design._replace(inputs=inputs, earlier=earlier), data.at(t, effect, 0))
 
 
 def cause_problem(data: PairData, cause: int, lags: int) -> Problem:
@@ -150,21 +153,28 @@ def cause_problem(data: PairData, cause: int, lags: int) -> Problem:
     linear.append(data.at(t, cause, deep))
     inputs = [data.at(t, cause, deep, bounded=True)]
     inputs += [data.at(t, k, 1, bounded=True) for k in others]
+    earlier = _earlier(data, t, others, deep)
     targets = [data.at(t, cause, lag, bounded=True) for lag in range(1, deep)]
-    design = _design(source.names[cause], t, linear, inputs, deep)
-    return Problem(design, np.concatenate(targets, axis=1))
+    design = _design(source.names[cause], t, linear, deep)
+    targets = np.concatenate(targets, axis=1)
+    return Problem(design._replace(inputs=inputs, earlier=earlier), targets)
 
 
-def _design(
-    what: str, time: np.ndarray, linear: list[np.ndarray], inputs: list[np.ndarray], gap: int
-) -> Design:
+def _earlier(
+    data: PairData, time: np.ndarray, clients: list[int], deep: int
+) -> tuple[np.ndarray, ...]:
+    """Bounded states at lags 2 to `deep`, the latest first."""
+    return tuple(data.at(time, k, lag, bounded=True) for lag in range(2, deep + 1) for k in clients)
+
+
+def _design(what: str, time: np.ndarray, linear: list[np.ndarray], gap: int) -> Design:
     columns = np.concatenate(linear, axis=1)
     if len(time) * (NUM_FOLDS - 1) / NUM_FOLDS < ROWS_PER_COLUMN * (1 + columns.shape[1]):
         raise InferenceError(
             f"{what}: {len(time)} usable rows for {columns.shape[1]} columns of the nonlinear "
             "test; give more data, fewer states or fewer lags"
         )
-    return Design(time, columns, inputs, gap)
+    return Design(time, columns, [], gap)
 
 
 def effect_part(
