@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.frames import as_panel
+from fedgranger.data.any_data import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_progress import followed

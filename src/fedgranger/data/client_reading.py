@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
@@ -10,21 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 from fedgranger.data import input_checks
+from fedgranger.data.align import is_same_axis
 from fedgranger.data.client_tables import Table, load_table
 from fedgranger.data.clock_steps import move_to_full_steps
-from fedgranger.data.left_out import LeftOut
+from fedgranger.data.file_format import client_formats
 from fedgranger.data.long_tables import looks_long, spread
+from fedgranger.data.named_sensors import LeftOut
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.data.reading_remedies import (
     Source,
     date_and_clock,
     explained,
-    joined,
     long_format_error,
     text_column_error,
 )
 from fedgranger.data.time_stamps import check_order, order_rows, to_times
 from fedgranger.data.treatment import ClientTable
+from fedgranger.data.trial_reading import joined
 from fedgranger.errors import DataError, ReadingError
 
 
@@ -39,25 +42,59 @@ class ReadTable(NamedTuple):
     units: Mapping[str, str] = {}
 
 
+def load_source(source: Source) -> Table:
+    """Load a client's own file."""
+    return load_table(source.where, source.path, source.written)
+
+
+def read_clients(
+    paths: Mapping[str, Path],
+    options: FileOptions,
+    load: Callable[[Source], Table] = load_source,
+) -> tuple[list[ClientTable], list[str]]:
+    """Read every client's own table, and notes on them.
+
+    Raises:
+        ReadingError: one sentence, which proposes what all clients need.
+    """
+    formats, left_out = client_formats(options, sorted(paths)), LeftOut(options.leave_out)
+    tables: list[ClientTable] = []
+    notes: list[str] = []
+    refused: list[DataError] = []
+    for name in sorted(paths):
+        source = Source(f"client '{name}'", name, paths[name], formats[name])
+        try:
+            table, more = read_client_table(source, name, options, left_out, load)
+        except ReadingError as error:
+            refused.append(error)
+            continue
+        notes += more
+        shared = tables[0].time if tables else None
+        if table.time is not None and shared is not None and is_same_axis(table.time, shared):
+            table = table._replace(time=shared)
+        tables.append(table)
+    if refused:
+        raise joined(refused)
+    left_out.check()
+    return tables, notes
+
+
 def read_client_table(
-    source: Source, client: str, options: FileOptions, left_out: LeftOut
+    source: Source,
+    client: str,
+    options: FileOptions,
+    left_out: LeftOut,
+    load: Callable[[Source], Table] = load_source,
 ) -> tuple[ClientTable, list[str]]:
-    """Read one client's own file, and notes on it.
+    """Read one client's own table without the columns that are left out, and notes on it.
 
     Raises:
         ReadingError: other options may read it; they are proposed.
     """
     with explained(source):
-        table = load_table(source.where, source.path, source.written)
-        return client_table(source, client, table, options, left_out)
-
-
-def client_table(
-    source: Source, client: str, table: Table, options: FileOptions, left_out: LeftOut
-) -> tuple[ClientTable, list[str]]:
-    """Convert a loaded table, without the columns that are left out; and notes on it."""
-    dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
-    read = read_columns(source, table, options, dropped=dropped)
+        table = load(source)
+        dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
+        read = read_columns(source, table, options, dropped=dropped)
     notes = list(read.notes)
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))

@@ -1,10 +1,12 @@
-"""How one client's file is written, as the options say it: for all clients or for each."""
+"""How one client's file is written, as the options say it, for all clients or for each; cells."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from fedgranger.data.reading_options import PER_CLIENT, SIGNS, FileOptions
 from fedgranger.errors import ConfigError
@@ -38,6 +40,24 @@ class FileFormat(NamedTuple):
     time_zone: str = ""
     missing_text: tuple[str, ...] = ()
     is_point_sure: bool = True
+
+
+class Cells(NamedTuple):
+    """What stands in a text file or a sheet.
+
+    Attributes:
+        headers: cells of the header.
+        columns: by their places.
+        num_rows: of data.
+        unit_rows: cells of the rows between header and data.
+        notes: on lines that hold no data.
+    """
+
+    headers: Sequence[str]
+    columns: dict[int, pa.ChunkedArray]
+    num_rows: int
+    unit_rows: Sequence[Sequence[str]]
+    notes: tuple[str, ...] = ()
 
 
 def client_formats(options: FileOptions, clients: Sequence[str]) -> dict[str, FileFormat]:

@@ -300,9 +300,10 @@ class Panel:
         """
         from fedgranger.data.panel_files import read_panel
 
-        chosen = PanelOptions.from_mapping(options)
+        if partition is not None:
+            options["partition"] = str(Path(partition))
         with followed(report, Path(path)):
-            return read_panel(Path(path), None if partition is None else Path(partition), chosen)
+            return read_panel(Path(path), PanelOptions.from_mapping(options))
 
     def prepared(
         self,
@@ -330,7 +331,7 @@ class Panel:
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""
-        from fedgranger.data.panel_files import write_panel
+        from fedgranger.data.panel_writing import write_panel
 
         return write_panel(self, Path(folder), format)
 

@@ -1,4 +1,4 @@
-"""Read a `Panel` from files, and write one.
+"""Read a `Panel` from files.
 
 Rows are never dropped, filled or reordered without an error or a note. Cells are parsed by
 pyarrow, whose decimal conversion is exact, in blocks that keep one file in memory at a time.
@@ -6,58 +6,41 @@ pyarrow, whose decimal conversion is exact, in blocks that keep one file in memo
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data.align import is_same_axis
-from fedgranger.data.client_reading import read_client_table, read_columns
+from fedgranger.data.client_reading import read_client_table, read_clients, read_columns
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.file_format import client_formats, table_suffix
-from fedgranger.data.findings import quoted_list
-from fedgranger.data.finishing import finish_panel
-from fedgranger.data.left_out import LeftOut
-from fedgranger.data.panel import ClientData, Panel, step_lengths
+from fedgranger.data.finishing import finish_panel, finished_panel
+from fedgranger.data.named_sensors import LeftOut
+from fedgranger.data.panel import ClientData, Panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions, kept_options
-from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
+from fedgranger.data.reading_remedies import Source, explained, refuse_long
 from fedgranger.data.sensor_preparation import NO_TREATMENTS, plan_sensors, prepare
 from fedgranger.data.text_structure import find_encoding, find_structure
 from fedgranger.data.treatment import ClientTable, Treatment
 from fedgranger.data.trial_reading import read_or_propose
 from fedgranger.errors import ConfigError, DataError, ReadingError
-from fedgranger.option_fields import check_choice
-from fedgranger.text import counted
+from fedgranger.text import quoted_list
 
-UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 FILE_KINDS = ".csv, .tsv, .txt, .xlsx or .parquet"
 DESCRIPTIONS = (".json", ".toml", ".md", ".html", ".py", ".yaml", ".yml", ".log", ".ini")
 """Endings of files that lie beside data and hold none."""
 
 
 def read_panel(
-    path: Path,
-    partition: Path | None,
-    options: ReadingOptions,
-    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
+    path: Path, options: PanelOptions, treatments: Mapping[str, Treatment] = NO_TREATMENTS
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read`, and `SensorPlan` for treatments."""
-    given = {name: getattr(options, name) for name in type(options).names()}
-    chosen = {name: value for name, value in given.items() if name in PanelOptions.names()}
-    if partition is not None:
-        chosen["partition"] = str(partition)
-    asked = PanelOptions(**chosen)
     read = partial(read_once, path, treatments=treatments)
-    panel = read_or_propose(read, asked, client_names(path))
-    return replace(panel, reading=kept_options(asked, "files"))
+    panel = read_or_propose(read, options, client_names(path))
+    return replace(panel, reading=kept_options(options, "files"))
 
 
 def client_names(path: Path) -> list[str]:
@@ -78,45 +61,6 @@ def read_once(
     else:
         tables, notes = _read_one_table(path, options)
     return finished_panel(tables, notes, options, treatments)
-
-
-def finished_panel(
-    tables: list[ClientTable],
-    notes: list[str],
-    options: ReadingOptions,
-    treatments: Mapping[str, Treatment],
-) -> Panel:
-    """Treat sensors, align the clients and check them; empties the list of tables."""
-    plan = plan_sensors(tables, options, treatments if _have_other_steps(tables) else {})
-    plan.notes.extend(notes)
-    found: list[DataError] = []
-    for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
-        try:
-            tables[k] = prepare(tables[k], plan)
-        except ReadingError as error:  # one sentence, but what all clients need
-            found.append(error)
-    if found:
-        raise joined(found)
-    panel = finish_panel(tables, plan)
-    num_gaps = int(panel.segment_starts.sum()) - 1
-    if not num_gaps:
-        return panel
-    note = (
-        f"the time axis has {counted(num_gaps, 'gap')}; no pair of time steps across a gap is used"
-    )
-    return replace(panel, notes=(*panel.notes, note))
-
-
-def _have_other_steps(tables: Sequence[ClientTable]) -> bool:
-    """Whether clients come at different steps, so that some of their rows will be left out.
-
-    Else new data stay as measured, and whoever uses them treats them on the common time axis.
-    """
-    axes = [one.time for one in tables if one.time is not None and len(one.time) > 1]
-    if len({axis.dtype.kind for axis in axes}) != 1:  # nothing to compare, or refused later
-        return False
-    steps = [float(np.median(step_lengths(axis))) for axis in axes]
-    return max(steps) > 1.001 * min(steps)
 
 
 def read_client(
@@ -195,25 +139,8 @@ def _read_folder(folder: Path, options: PanelOptions) -> tuple[list[ClientTable]
         )
     notes = [f"folder '{folder.resolve().name}': files that are no tables were left out: {listed}"]
     notes = notes if others else []
-    formats, left_out = client_formats(options, sorted(files)), LeftOut(options.leave_out)
-    tables: list[ClientTable] = []
-    refused: list[DataError] = []
-    for name in sorted(files):
-        source = Source(f"client '{name}'", name, files[name], formats[name])
-        try:
-            client, more = read_client_table(source, name, options, left_out)
-        except ReadingError as error:  # one sentence, but what all clients need
-            refused.append(error)
-            continue
-        notes += more
-        shared = tables[0].time if tables else None
-        if client.time is not None and shared is not None and is_same_axis(client.time, shared):
-            client = client._replace(time=shared)
-        tables.append(client)
-    if refused:
-        raise joined(refused)
-    left_out.check()
-    return tables, notes
+    tables, more = read_clients(files, options)
+    return tables, notes + more
 
 
 def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable], list[str]]:
@@ -279,50 +206,3 @@ def _mapped(path: Path, tag_map: str, names: Sequence[str]) -> dict[str, list[st
     )
     proposed = propose_map(names)
     raise ReadingError(message, {"map": proposed}) if proposed else DataError(message)
-
-
-def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
-    """Write one file per client, `time` first; see `Panel.write`.
-
-    Numbers are written with as many digits as it takes to read the same float64 again. A file
-    appears under its name only when it is complete.
-    """
-    check_choice("format", format, ("csv", "parquet"))
-    for client in panel:
-        if UNSAFE_NAME.search(client.name) or len(client.name) > 100:
-            raise DataError(
-                f"client '{client.name}': the name cannot be a file name; rename the client with "
-                "letters, digits, '-' and '_'"
-            )
-        if "time" in client.sensors:
-            raise DataError(
-                f"client '{client.name}': sensor 'time' would clash with the time column of the "
-                "file; rename the sensor"
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for client in panel:
-        path = folder / f"{client.name}.{format}"
-        draft = folder / f".{path.name}.{os.getpid()}.tmp"
-        try:
-            _write_client(client, panel.time, draft, format)
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
-        paths.append(path)
-    return paths
-
-
-def _write_client(client: ClientData, time: np.ndarray, path: Path, format: str) -> None:
-    if format == "parquet":
-        arrays = [pa.array(time)]
-        arrays += [
-            pa.array(values, mask=~observed)
-            for values, observed in zip(client.values.T, client.observed.T, strict=True)
-        ]
-        arrow_parquet.write_table(pa.table(arrays, names=["time", *client.sensors]), path)
-        return
-    # pandas, not arrow: arrow writes -0.0 as -0 and 1.0 as 1, which are read back as integers.
-    frame = pd.DataFrame(np.where(client.observed, client.values, np.nan), columns=client.sensors)
-    frame.insert(0, "time", time)
-    frame.to_csv(path, index=False, lineterminator="\n")

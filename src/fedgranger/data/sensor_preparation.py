@@ -16,12 +16,13 @@ import numpy as np
 
 from fedgranger.data.clock_steps import resampled
 from fedgranger.data.columns import find_code
-from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine, quoted_list
-from fedgranger.data.input_checks import nearest
+from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine
+from fedgranger.data.named_sensors import named_sensors
 from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, treat_columns
 from fedgranger.errors import ConfigError, ReadingError
+from fedgranger.text import quoted_list
 
 WANDERING = (*DIFFERENCED, "slow")
 NO_TREATMENTS: Mapping[str, Treatment] = {}
@@ -61,50 +62,13 @@ def plan_sensors(
         ConfigError: a name or word is unknown, or two contradict each other.
     """
     known = {client.name: client.sensors for client in clients}
-    words, differenced = _named_sensors("difference", options.difference, known, ("auto", "none"))
+    words, differenced = named_sensors("difference", options.difference, known, ("auto", "none"))
     if "none" in words and (len(words) > 1 or any(differenced.values())):
         raise ConfigError(
             f"difference='{options.difference}' contradicts itself; pass 'none' alone, or leave "
             "it out"
         )
     return SensorPlan(options, differenced, "auto" in words, treatments)
-
-
-def _named_sensors(
-    option: str, value: str, known: Mapping[str, Sequence[str]], words: Sequence[str]
-) -> tuple[set[str], dict[str, set[str]]]:
-    """Read a list such as "auto,boiler.energy,pump.hours": words, and sensors by client.
-
-    Of a single client sensors may also be given without its name.
-    """
-    labels: dict[str, tuple[str, str]] = {}
-    for client, sensors in known.items():
-        for sensor in sensors:
-            labels[f"{client}.{sensor}"] = (client, sensor)
-            if len(known) == 1:
-                labels.setdefault(sensor, (client, sensor))
-    named, found = set(), {client: set() for client in known}
-    parts = value.split(",") if value.strip() else []
-    while parts:
-        for end in range(len(parts), 0, -1):  # a name may hold a comma: the longest match counts
-            entry = ",".join(parts[:end]).strip()
-            if entry in words or entry in labels:
-                break
-        else:
-            entry, flag = parts[0].strip(), option.replace("_", "-")
-            allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")
-            example = next(iter(labels), "client.sensor")
-            raise ConfigError(
-                f"{option} (--{flag}) names '{entry}', which is no sensor{nearest(entry, labels)}; "
-                f"pass {allowed}sensors such as {example}"
-            )
-        if entry in labels:
-            client, sensor = labels[entry]
-            found[client].add(sensor)
-        else:
-            named.add(entry)
-        del parts[:end]
-    return named, found
 
 
 def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> ClientTable:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from shlex import quote
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from fedgranger.data.file_format import per_client
 from fedgranger.data.reading_options import PER_CLIENT, ReadingOptions
 from fedgranger.errors import ConfigError, DataError, ReadingError
+from fedgranger.text import as_flags
 
 MOST_TRIALS = 10
-LISTS = {"leave_out": ",", "missing_text": ","}
+LISTS = ("leave_out", "missing_text")
 """Options to which a proposal adds instead of replacing them."""
 
 Read = TypeVar("Read")
@@ -119,8 +119,28 @@ def _shortened(labels: list[str], clients: Sequence[str]) -> list[str]:
 
 def changed_flags(before: ReadingOptions, after: ReadingOptions) -> str:
     """Options of the command line that lead from one to the other."""
-    return " ".join(
-        f"--{one.name.replace('_', '-')} {quote(str(getattr(after, one.name)))}"
+    changed = {
+        one.name: str(getattr(after, one.name))
         for one in fields(after)
         if getattr(after, one.name) != getattr(before, one.name)
-    )
+    }
+    return as_flags(changed)
+
+
+def joined(found: Sequence[DataError]) -> DataError:
+    """One error of several: the first sentence, and what all of them propose."""
+    proposals = [error.proposal for error in found if isinstance(error, ReadingError)]
+    if not proposals:
+        return found[0]
+    merged: dict[str, str | dict[str, str]] = {}
+    for proposal in proposals:
+        for option, value in proposal.items():
+            before = merged.get(option)
+            if isinstance(value, str):
+                known = before.split(",") if isinstance(before, str) and option in LISTS else []
+                extra = [part for part in value.split(",") if part not in known]
+                merged[option] = ",".join([*known, *extra])
+            else:
+                merged[option] = {**(before if isinstance(before, dict) else {}), **value}
+    first = next((e for e in found if isinstance(e, ReadingError)), found[0])
+    return ReadingError(str(first), merged)
