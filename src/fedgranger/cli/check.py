@@ -9,11 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy, print_line
+from fedgranger.cli.console import Json, busy, print_json, print_line, progress_report
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
 from fedgranger.cli.options import with_options
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_progress import followed
 

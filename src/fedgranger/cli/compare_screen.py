@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -35,6 +37,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 out = make_console()
 err = make_console(stderr=True)
+MISSING = ("NAType", "NaTType")
+"""Types of pandas for what is not there."""
 MOMENT = 0.3
 """Seconds after which a command says what it is doing."""
 NOTHING_TESTED = 3
@@ -56,6 +60,28 @@ class Amount:
 def print_line(sentence: str) -> None:
     """Print a sentence of the answer: never folded, and brackets in names are no markup."""
     out.print(escape(sentence), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; what is not a number is null."""
+    typer.echo(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """The same with JSON's own types; arrays are lists, times are text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Sequence | set) and not isinstance(value, str):
+        return [plain(one) for one in value]
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bool | int | str):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def print_more(sentence: str) -> None:
@@ -148,3 +174,13 @@ def busy(what: str) -> Iterator[None]:
         if shown.is_set() and is_drawn:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
+
+
+@contextmanager
+def progress_report() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a (what, done, total) callback that draws one bar with time left per task."""
+    from fedgranger.runtime.bars import bars
+
+    is_shown = sys.stderr.isatty() and not Amount.is_quiet
+    with bars(err, is_shown=is_shown, is_kept=True, patience=0.0) as report:
+        yield report

@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.console import out, print_json, print_line
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
@@ -98,7 +97,7 @@ def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
         if client in facts["portmanteau"]
     )
     columns = ("client", "residuals uncorrelated (p)", "unit root (p)", "effective samples")
-    out.print(make_table(columns, rows))
+    out.print(NarrowTable(columns, rows))
 
 
 def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
@@ -108,7 +107,7 @@ def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
         for client in result.clients
         if client in facts["own_lags"]
     )
-    out.print(make_table(("client", "own lags", "unit root (p)"), rows))
+    out.print(NarrowTable(("client", "own lags", "unit root (p)"), rows))
 
 
 def _print_stability(facts: Mapping[str, Any]) -> None:
@@ -128,5 +127,5 @@ def _print_stability(facts: Mapping[str, Any]) -> None:
         for client, row in facts["stability"].items()
     )
     radii = ("radius, mean", "radius, mean square")
-    out.print(make_table(("client", *radii, "time constant", "step-size margin"), rows))
+    out.print(NarrowTable(("client", *radii, "time constant", "step-size margin"), rows))
     out.print("step-size margin: all three step sizes may be multiplied by less than this.")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import (

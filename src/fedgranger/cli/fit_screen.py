@@ -15,13 +15,13 @@ from fedgranger.cli.console import (
     Amount,
     leave_interrupted,
     out,
+    print_json,
     print_line,
     print_more,
     print_note,
+    progress_report,
 )
-from fedgranger.cli.json_output import print_json
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table, untested_lines
 from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig

@@ -16,10 +16,10 @@ from fedgranger.cli.console import (
     busy,
     check_new_file,
     print_beside,
+    print_json,
     print_line,
 )
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
 from fedgranger.errors import RunError
 
 

@@ -18,8 +18,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import headline
 from fedgranger.errors import RunError
 from fedgranger.results import Result

@@ -10,9 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.command_line import CommandGroup
-from fedgranger.cli.console import err, out
+from fedgranger.cli.console import err, out, progress_report
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.datasets import NAMES, PreparedDataset, describe, iter_machines, load
 from fedgranger_research.datasets.folder import (

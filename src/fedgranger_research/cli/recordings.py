@@ -11,10 +11,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import leave_interrupted, out
+from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import FitOptions, merge, with_options
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings

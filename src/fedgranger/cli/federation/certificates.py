@@ -19,6 +19,7 @@ from fedgranger.cli.console import (
     check_new_file,
     out,
     print_beside,
+    print_json,
     print_line,
 )
 from fedgranger.cli.federation.common import (
@@ -28,8 +29,7 @@ from fedgranger.cli.federation.common import (
     federation,
 )
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
 from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate
@@ -143,7 +143,7 @@ def certificates(authority: AuthorityFolder, json_output: Json = False) -> None:
     if json_output:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        out.print(make_table(columns, [map(escape, row) for row in rows], left=columns))
+        out.print(NarrowTable(columns, [map(escape, row) for row in rows], left=columns))
 
 
 @federation.command()

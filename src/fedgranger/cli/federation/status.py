@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import Json, busy, out, print_line
+from fedgranger.cli.console import Json, busy, out, print_json, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health
@@ -87,7 +86,7 @@ def _show(names: tuple[str, ...], contacts: dict[str, float], jobs: list[dict[st
             state, contact = "[green]connected[/]", f"{ago:.0f} s ago"
         rows.append((escape(name), state, contact))
     columns = ("client", "state", "last heard")
-    out.print(make_table(columns, rows, left=columns))
+    out.print(NarrowTable(columns, rows, left=columns))
     running = sum(not job["is_finished"] for job in jobs)
     out.print(f"\njobs: {len(jobs)} kept, {running} not finished")
     for job in jobs[-SHOWN_JOBS:]:
