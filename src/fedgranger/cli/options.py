@@ -16,7 +16,8 @@ import typer
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Option, Options, option_of, text
+from fedgranger.option_fields import Option, option_of, text
+from fedgranger.option_sets import Options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, special, text
+from fedgranger.option_fields import choice, special, text
+from fedgranger.option_sets import Options
 from fedgranger.periods import read_duration
 
 SIGNS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "point": ".", "apostrophe": "'"}

@@ -20,12 +20,7 @@ from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.processes import alone
-from fedgranger.flare.settings import (
-    ClientSettings,
-    audit_log,
-    state_folder,
-    write_settings,
-)
+from fedgranger.flare.settings import ClientSettings, audit_log, state_folder, write_settings
 from fedgranger.flare.supervisor import become_supervisor
 from fedgranger.text import counted
 
