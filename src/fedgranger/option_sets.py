@@ -98,6 +98,10 @@ class Options:
         """Build from names and values; an unknown name is an error that names the nearest one."""
         return cls(**cls.flat(values))
 
+    def values_of(self, kind: type[Options]) -> dict[str, Any]:
+        """The options of a class that this one inherits from."""
+        return {name: getattr(self, name) for name in kind.names()}
+
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values for TOML and JSON."""
         return {name: _plain(getattr(self, name)) for name in self.names()}

@@ -54,6 +54,12 @@ def without_unit(sensor: str) -> str:
     return _UNIT_AT_END.sub("", sensor)
 
 
+def with_unit(sensor: str, units: Mapping[str, str]) -> str:
+    """A sensor's name with its unit in brackets, where one is known and not there already."""
+    unit = units.get(sensor, "")
+    return f"{sensor} [{unit}]" if unit and not unit_of(sensor) else sensor
+
+
 def enumerated(words: Sequence[str]) -> str:
     """Words in a sentence.
 

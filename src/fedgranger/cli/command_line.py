@@ -17,7 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from fedgranger.cli.console import out, print_error, print_interrupted
 from fedgranger.cli.interrupts import INTERRUPTED
-from fedgranger.cli.usage_errors import unknown_command, usage_sentence
+from fedgranger.cli.usage_errors import usage_sentence
+from fedgranger.option_fields import did_you_mean
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 OWN = ("Arguments", "Options")
@@ -97,7 +98,7 @@ class Group(TyperGroup):
         """Find a command; an unknown one is refused with the nearest."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(unknown_command(args[0], known))
+            ctx.fail(f"unknown command '{args[0]}'{did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -84,12 +84,6 @@ def plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def print_more(sentence: str) -> None:
-    """Print a sentence that --quiet leaves out: where something was written, and the like."""
-    if not Amount.is_quiet:
-        print_line(sentence)
-
-
 def print_beside(sentence: str, mark: str = "") -> None:
     """Print a sentence beside the answer, on the error stream."""
     err.print(f"{mark}{escape(sentence)}", soft_wrap=True)

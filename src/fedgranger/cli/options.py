@@ -105,9 +105,5 @@ def _parameter(name: str, option: Option, default: Any, *, subject: str) -> insp
         rich_help_panel=None if option.everyday else subject.replace("_", " ").capitalize(),
         autocompletion=(lambda: list(option.allowed)) if option.allowed else None,
     )
-    return _keyword(name, Annotated[str | None, declared], default=None)
-
-
-def _keyword(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
     only = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, only, default=default, annotation=annotation)
+    return inspect.Parameter(name, only, default=None, annotation=Annotated[str | None, declared])

@@ -74,7 +74,7 @@ def rca(
     level without an alarm are named, and the status is 0.
     """
     options = NewDataOptions.from_mapping(given)
-    asked = WatchOptions(**{name: getattr(options, name) for name in WatchOptions.names()})
+    asked = WatchOptions(**options.values_of(WatchOptions))
     check_choice("runtime", runtime, ("inprocess", "flare"))
     if data is None and not history:
         raise ConfigError("rca needs --data, the folder with the new data, or --history")

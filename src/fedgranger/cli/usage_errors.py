@@ -51,8 +51,3 @@ def option_words(context: Any) -> list[str]:
     """All options of the command of a context as they are typed."""
     parameters = context.command.get_params(context)
     return [word for one in parameters for word in (*one.opts, *one.secondary_opts) if "-" in word]
-
-
-def unknown_command(name: str, known: list[str]) -> str:
-    """The sentence for a command that does not exist."""
-    return f"unknown command '{name}'{did_you_mean(name, known)}"

@@ -19,8 +19,8 @@ from jaxtyping import Float
 
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel import ClientData
-from fedgranger.data.units import with_unit
 from fedgranger.messages import SHOWN_SENSORS, EdgeMessage, Sensor, ShownSensor
+from fedgranger.text import with_unit
 
 
 def shown_sensors(

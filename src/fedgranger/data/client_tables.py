@@ -15,9 +15,10 @@ from fedgranger.data import input_checks
 from fedgranger.data.excel_tables import read_sheet
 from fedgranger.data.file_format import TEXT_SUFFIXES, Cells, FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
+from fedgranger.data.text_structure import units_in
 from fedgranger.data.text_tables import name_columns, not_utf8, read_text
-from fedgranger.data.units import units_in, with_unit
 from fedgranger.errors import DataError
+from fedgranger.text import with_unit
 
 KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
 

@@ -75,7 +75,7 @@ def read_client(
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a {FILE_KINDS} file")
-    plain = ReadingOptions(**{key: getattr(options, key) for key in ReadingOptions.names()})
+    plain = ReadingOptions(**options.values_of(ReadingOptions))
 
     def read(tried: ReadingOptions) -> tuple[ClientData, np.ndarray, list[str]]:
         written = client_formats(tried, [name])[name]

@@ -112,9 +112,8 @@ def watch(
     """
     require_flare()
     asked = SitesWatchOptions.from_mapping(given)
-    waiting = {name: getattr(asked, name) for name in WaitingOptions.names()}
+    waiting, watched = asked.values_of(WaitingOptions), asked.values_of(WatchOptions)
     options = FederationOptions(RunConfig(solver="none"), **waiting)
-    watched = {name: getattr(asked, name) for name in WatchOptions.names()}
     with busy(f"reading {run}"):
         from fedgranger.cli.federation.admin_runs import watch_sites
 
