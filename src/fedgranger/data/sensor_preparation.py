@@ -82,14 +82,14 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
     """
     options = plan.options
     is_new = options.constant == "keep"  # new data are not judged
-    check_early = options.missing == "error" and not may_lack and options.resample == "none"
-    if check_early:
-        table = _without_empty(table, plan)
-        check_missing(table)
+    is_resampled = options.resample != "none"
+    must_have_all = options.missing == "error" and not may_lack
+    if must_have_all and not is_resampled:
+        table = _with_all_samples(table, plan)
     found = [] if is_new else examine(table)
     _refuse_suspects(table, found, options)
     treatment = NO_TREATMENT if is_new else _treatment(table, found, plan)
-    if options.resample != "none":
+    if is_resampled:
         # codes first: a mean with -9999 in it is no number that anybody measured
         codes = treatment if not is_new else _codes(table)
         starts = np.zeros(len(table.values), dtype=np.bool_)
@@ -98,9 +98,8 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
         )
         table, notes = resampled(table, options.resample, options.resample_rule)
         plan.notes.extend(notes)
-        if options.missing == "error" and not may_lack:
-            table = _without_empty(table, plan)
-            check_missing(table)
+        if must_have_all:
+            table = _with_all_samples(table, plan)
     if is_new:
         treatment = plan.treatments.get(table.name, NO_TREATMENT)
     axis = np.arange(len(table.values)) if table.time is None else table.time
@@ -146,16 +145,17 @@ def _refuse_suspects(table: ClientTable, found: Sequence[Finding], options: Read
             )
 
 
-def _without_empty(table: ClientTable, plan: SensorPlan) -> ClientTable:
-    """Leave out sensors without any sample, when constant ones are dropped."""
+def _with_all_samples(table: ClientTable, plan: SensorPlan) -> ClientTable:
+    """Refuse missing samples; sensors without any are left out when constant ones are dropped."""
     is_empty = np.logical_and.reduce(np.isnan(table.values), axis=0)
-    if plan.options.constant != "drop" or not is_empty.any() or is_empty.all():
-        return table
-    names = [name for name, empty in zip(table.sensors, is_empty, strict=True) if empty]
-    listed = quoted_list(names)
-    plan.notes.append(f"client '{table.name}': without any sample and dropped: {listed}")
-    kept = tuple(name for name in table.sensors if name not in names)
-    return table._replace(sensors=kept, values=table.values[:, ~is_empty])
+    if plan.options.constant == "drop" and is_empty.any() and not is_empty.all():
+        names = [name for name, empty in zip(table.sensors, is_empty, strict=True) if empty]
+        listed = quoted_list(names)
+        plan.notes.append(f"client '{table.name}': without any sample and dropped: {listed}")
+        kept = tuple(name for name in table.sensors if name not in names)
+        table = table._replace(sensors=kept, values=table.values[:, ~is_empty])
+    check_missing(table)
+    return table
 
 
 def check_missing(table: ClientTable) -> None:
