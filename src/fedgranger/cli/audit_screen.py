@@ -40,7 +40,7 @@ def show_audit(result: Result, run: Path, top: int, *, json_output: bool) -> Non
     if json_output:
         print_json([_plain(part) for part in found])
         return
-    out.print(f"[bold]{TITLE}[/] {escape(verdict(facts))}\n", soft_wrap=True)
+    print_line(f"{verdict(facts)}\n", f"[bold]{TITLE}[/] ")
     for part in found:
         _print_part(part, top)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy, print_json, print_line, progress_report
+from fedgranger.cli.console import Data, Json, busy, print_json, print_line, progress_report
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import PanelOptions
@@ -24,7 +23,7 @@ from fedgranger.data.reading_progress import followed
 @friendly
 @with_options(PanelOptions)
 def check(
-    data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
+    data: Data,
     json_output: Json = False,
     *,
     given: dict[str, Any],

@@ -68,7 +68,7 @@ def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None
     if found.notes:
         out.print()
     for note in found.notes:
-        out.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
+        print_line(note, "[dim]note:[/] ")
 
 
 def _shown(edges: pd.DataFrame, all_pairs: bool) -> pd.DataFrame:

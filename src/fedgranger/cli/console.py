@@ -44,6 +44,12 @@ MOMENT = 0.3
 NOTHING_TESTED = 3
 """Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
 Run = Annotated[Path, typer.Argument(help="Run folder.")]
+Data = Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")]
+OutRun = Annotated[Path, typer.Option("--out", help="Run folder to write.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file with options.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what the run folder holds.")]
+Suspects = Annotated[int, typer.Option(help="Suspects to show.", min=1)]
+RcaJson = Annotated[bool, typer.Option("--json", help="Print rca.json's text.")]
 Level = Annotated[float | None, typer.Option(help="Another level than the run's.")]
 Correction = Annotated[str | None, typer.Option(help="Another correction: bh, by, holm or none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
@@ -57,9 +63,9 @@ class Amount:
     is_verbose = False
 
 
-def print_line(sentence: str) -> None:
+def print_line(sentence: str, mark: str = "") -> None:
     """Print a sentence of the answer: never folded, and brackets in names are no markup."""
-    out.print(escape(sentence), soft_wrap=True)
+    out.print(f"{mark}{escape(sentence)}", soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

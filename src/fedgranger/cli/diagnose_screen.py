@@ -28,7 +28,7 @@ def show_diagnosis(result: Result, run: Path, strength: float | None, *, json_ou
     """All checks of the run's own test, in lines and tables or as JSON."""
     facts = result.manifest["inference"]
     for note in () if json_output else result.manifest["data"].get("notes", ()):
-        out.print(f"[dim]data:[/] {escape(note)}", soft_wrap=True)
+        print_line(note, "[dim]data:[/] ")
     if result.inference is None:
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
     if json_output:
@@ -74,7 +74,7 @@ def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None)
         if note is not None:
             print_line(f"note: {cause} -> {effect}: {note}")
     for sentence in facts["warnings"]:
-        out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+        print_line(sentence, "[yellow]warning:[/] ")
 
 
 def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:

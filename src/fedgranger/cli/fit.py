@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy
+from fedgranger.cli.console import Config, Data, Json, OutRun, Overwrite, busy
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import RunError
@@ -26,15 +25,13 @@ RARE = "Interrupted runs and simulated parties"
 @friendly
 @with_options(FitOptions)
 def fit(
-    data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
-    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
+    data: Data,
+    out_folder: OutRun,
+    config: Config = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=RARE)
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what the run folder holds.")
-    ] = False,
+    overwrite: Overwrite = False,
     runtime: Annotated[
         str,
         typer.Option(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import busy
+from fedgranger.cli.console import RcaJson, Suspects, busy
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import FileOptions
@@ -46,7 +46,7 @@ def rca(
         ),
     ] = None,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
-    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
+    top: Suspects = SHOWN_SUSPECTS,
     runtime: Annotated[
         str,
         typer.Option(
@@ -64,7 +64,7 @@ def rca(
     history: Annotated[
         bool, typer.Option("--history", help="List the incidents that were analysed before.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
+    json_output: RcaJson = False,
     *,
     given: dict[str, Any],
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy
+from fedgranger.cli.console import Config, Json, OutRun, Overwrite, RcaJson, Suspects, busy
 from fedgranger.cli.federation.common import Kit
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import merge, with_options
@@ -64,11 +64,9 @@ def check(
 @with_options(FederatedRunOptions, DEFAULTS)
 def run(
     kit: Kit,
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
-    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what the run folder holds.")
-    ] = False,
+    out_folder: OutRun,
+    config: Config = None,
+    overwrite: Overwrite = False,
     json_output: Json = False,
     *,
     given: dict[str, Any],
@@ -100,8 +98,8 @@ def run(
 def watch(
     kit: Kit,
     run: Annotated[Path, typer.Argument(help="Run folder that 'federation run' wrote.")],
-    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
-    json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
+    top: Suspects = SHOWN_SUSPECTS,
+    json_output: RcaJson = False,
     *,
     given: dict[str, Any],
 ) -> None:
