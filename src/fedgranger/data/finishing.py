@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from fedgranger.data.align import align
+from fedgranger.data.client_data import ClientData, step_lengths
 from fedgranger.data.findings import Finding, examine, lacking_sensor, missing_counts
 from fedgranger.data.named_sensors import LeftOut
-from fedgranger.data.panel import ClientData, Panel, step_lengths
+from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.sensor_preparation import (
     SensorPlan,

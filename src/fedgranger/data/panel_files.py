@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.client_reading import read_client_table, read_clients, read_columns
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.file_format import client_formats, table_suffix
 from fedgranger.data.finishing import finish_panel, finished_panel
 from fedgranger.data.named_sensors import LeftOut
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions, kept_options
 from fedgranger.data.reading_remedies import Source, explained, refuse_long

@@ -14,11 +14,11 @@ from shlex import quote
 
 import numpy as np
 
+from fedgranger.data.client_data import ClientData, segment_starts
 from fedgranger.data.clock_steps import resampled
 from fedgranger.data.columns import find_code
 from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine
 from fedgranger.data.named_sensors import named_sensors
-from fedgranger.data.panel import ClientData, segment_starts
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, treat_columns
 from fedgranger.errors import ConfigError, ReadingError

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.common_axis import agree, is_covered
-from fedgranger.data.panel import ClientData
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
