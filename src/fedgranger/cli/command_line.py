@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from fedgranger.cli.console import out, print_error, print_interrupted
 from fedgranger.cli.interrupts import INTERRUPTED
-from fedgranger.cli.usage_errors import usage_sentence
 from fedgranger.option_fields import did_you_mean
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -26,6 +25,14 @@ ALL = "fedgranger.help_all"
 VALUES = {"int": "N", "float": "NUMBER", "path": "PATH", "str": "TEXT", "bool": ""}
 KINDS = re.compile(r"(?:list\[)?<(?:list\[)?(int|float|path|str|bool)(?: range)?\]?>")
 """The parser's words for a value; the help has ours."""
+OUR_WORDS = (
+    ("Input should be", "it must be"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("a valid integer", "a whole number"),
+    ("a valid number", "a number"),
+)
+"""How the parser says what a value must be, and how all other errors do."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -152,8 +159,45 @@ def _status_of(error: Exception) -> int:
         return INTERRUPTED
     if not hasattr(error, "format_message"):
         raise error
-    print_error(usage_sentence(error))
+    print_error(_usage_sentence(error))
     return 2
+
+
+def _usage_sentence(error: Any) -> str:
+    """One line for a parser's exception: what is wrong, what is near, where to read more."""
+    context = getattr(error, "ctx", None)
+    sentence = _refusal(error, context)
+    if context is None or "did you mean" in sentence:
+        return sentence
+    return f"{sentence}; see '{context.command_path} --help'"
+
+
+def _refusal(error: Any, context: Any) -> str:
+    name = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        if hasattr(context.command, "commands"):
+            path = context.command_path
+            return f"option '{name}' stands before a command; give it after one: '{path} … {name}'"
+        return f"unknown option '{name}'{did_you_mean(str(name), _option_words(context))}"
+    parameter = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and parameter is not None:
+        what = " ".join((getattr(parameter, "help", None) or "").split()).rstrip(".")
+        return f"{parameter.param_type_name} {parameter.get_error_hint()} is missing: {what}"
+    words = " ".join(error.format_message().split()).rstrip(".").partition(", unable to")[0]
+    given = getattr(error.__cause__ or error.__context__, "errors", list)()
+    if given and parameter is not None:
+        hint = parameter.get_error_hint().strip("'")
+        needed = words.rpartition(": ")[2]
+        for foreign, ours in OUR_WORDS:
+            needed = needed.replace(foreign, ours)
+        words = f"{hint} is {given[0]['input']!r}; {needed}"
+    return f"{words[:1].lower()}{words[1:]}"
+
+
+def _option_words(context: Any) -> list[str]:
+    """All options of the command of a context as they are typed."""
+    parameters = context.command.get_params(context)
+    return [word for one in parameters for word in (*one.opts, *one.secondary_opts) if "-" in word]
 
 
 def _heading(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,17 +28,6 @@ from fedgranger.data.time_stamps import check_order, order_rows, to_times
 from fedgranger.data.treatment import ClientTable
 from fedgranger.data.trial_reading import joined
 from fedgranger.errors import DataError, ReadingError
-
-
-class ReadTable(NamedTuple):
-    """The columns of a file as numbers."""
-
-    names: tuple[str, ...]
-    values: np.ndarray
-    time: np.ndarray | None
-    zone: str
-    notes: tuple[str, ...]
-    units: Mapping[str, str] = {}
 
 
 def load_source(source: Source) -> Table:
@@ -94,13 +82,11 @@ def read_client_table(
     with explained(source):
         table = load(source)
         dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
-        read = read_columns(source, table, options, dropped=dropped)
-    notes = list(read.notes)
+        found, notes = read_columns(source, table, options, dropped=dropped)
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))
         notes.append(f"{source.where}: left out as asked for: {listed}")
-    found = ClientTable(client, read.names, read.values, read.time, read.zone, units=read.units)
-    return found, notes
+    return found._replace(name=client), notes
 
 
 def read_columns(
@@ -110,10 +96,10 @@ def read_columns(
     *,
     dropped: Collection[str] = (),
     owners: Mapping[str, str] | None = None,
-) -> ReadTable:
+) -> tuple[ClientTable, list[str]]:
     """Convert the columns of a loaded table, all but the `dropped`, or those that have `owners`.
 
-    The owner of a column is named in messages about it.
+    The owner of a column is named in messages about it. The result has no name yet, but notes.
     """
     where, written = source.where, source.written
     used = [n for n in table.names if n not in dropped and (owners is None or n in owners)]
@@ -143,10 +129,10 @@ def read_columns(
         check_order(where, table.time_name, time, has_zone=bool(zone))
         time, more = move_to_full_steps(where, time, options.align_tolerance)
         notes += more
-    return ReadTable(tuple(sensors), values, time, zone, tuple(notes), table.units)
+    return ClientTable("", tuple(sensors), values, time, zone, units=table.units), notes
 
 
-def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
+def _read_long(source: Source, table: Table, options: FileOptions) -> tuple[ClientTable, list[str]]:
     """A table with one row per sample."""
     where, written = source.where, source.written
     for option, name in (("tag", written.tag_column), ("value", written.value_column)):
@@ -166,7 +152,7 @@ def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
     time, zone = to_times(where, table.time_name, column, written)
     names, time, wide, notes = spread(where, tags, time, values, options.repeated)
     time, more = move_to_full_steps(where, time, options.align_tolerance)
-    return ReadTable(names, wide, time, zone, (*table.notes, *notes, *more))
+    return ClientTable("", names, wide, time, zone), [*table.notes, *notes, *more]
 
 
 def _numbers(

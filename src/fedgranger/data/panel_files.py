@@ -171,9 +171,9 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
                 for name in (table.time_name, *columns)
                 if name is not None and name not in dropped[client]
             }
-        read = read_columns(source, table, options, owners=owners)
+        read, notes = read_columns(source, table, options, owners=owners)
     if is_long:
-        names = list(read.names)
+        names = list(read.sensors)
         assignment = assignment or _mapped(path, options.map, names)
         check_partition(assignment, names, None)
         dropped = {one: left_out.of_client(one, own) for one, own in assignment.items()}
@@ -181,11 +181,10 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
     assignment = assignment or {}
     used = {name for columns in assignment.values() for name in columns}
     unused = [name for name in names if name not in used]
-    notes = list(read.notes)
     if unused:
         listed = ", ".join(f"'{name}'" for name in unused)
         notes.append(f"{where}: not assigned to any client and left out: {listed}")
-    place = {name: k for k, name in enumerate(read.names)}
+    place = {name: k for k, name in enumerate(read.sensors)}
     tables = []
     for client, columns in assignment.items():
         if dropped[client]:
@@ -193,7 +192,7 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
             notes.append(f"client '{client}': left out as asked for: {listed}")
         kept = tuple(name for name in columns if name not in dropped[client])
         values = read.values[:, [place[name] for name in kept]]
-        tables.append(ClientTable(client, kept, values, read.time, read.zone, units=read.units))
+        tables.append(read._replace(name=client, sensors=kept, values=values))
     return tables, notes
 
 

@@ -29,14 +29,12 @@ class Trial(NamedTuple, Generic[Read]):
 
     Attributes:
         options: those that were tried last.
-        flags: options for the command line that were not given and are needed.
         found: what was read with them; None when something else stops it.
         refused: the first sentence, None when the options given were enough.
         stopped: the sentence that no proposal mends.
     """
 
     options: ReadingOptions
-    flags: str
     found: Read | None
     refused: DataError | None
     stopped: DataError | None
@@ -50,14 +48,12 @@ def read_or_propose(
     error = trial.refused
     if error is None:
         return cast("Read", trial.found)
+    flags = changed_flags(options, trial.options)
     if trial.stopped is not None and str(trial.stopped) != str(error):
-        raise DataError(
-            f"{error}; with {trial.flags} the next obstacle is: {trial.stopped}"
-        ) from error
-    flags = [flag for flag in trial.flags.split(" --") if flag]
-    if all(flag.removeprefix("--") in str(error) for flag in flags):
+        raise DataError(f"{error}; with {flags} the next obstacle is: {trial.stopped}") from error
+    if all(flag.removeprefix("--") in str(error) for flag in flags.split(" --")):
         raise error
-    raise DataError(f"{error}; in all the data need {trial.flags}") from error
+    raise DataError(f"{error}; in all the data need {flags}") from error
 
 
 def try_reading(
@@ -72,16 +68,16 @@ def try_reading(
             refused = refused or error
             changed = with_proposal(tried, error.proposal, clients)
             if changed == tried:
-                return Trial(tried, changed_flags(options, tried), None, refused, error)
+                return Trial(tried, None, refused, error)
             tried = changed
         except (DataError, ConfigError) as error:
             if refused is None:
                 raise
             stopped = error if isinstance(error, DataError) else DataError(str(error))
-            return Trial(tried, changed_flags(options, tried), None, refused, stopped)
+            return Trial(tried, None, refused, stopped)
         else:
-            return Trial(tried, changed_flags(options, tried), found, refused, None)
-    return Trial(tried, changed_flags(options, tried), None, refused, refused)
+            return Trial(tried, found, refused, None)
+    return Trial(tried, None, refused, refused)
 
 
 def with_proposal(
