@@ -182,6 +182,12 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
 
 
+def check_level(name: str, alpha: float | None) -> None:
+    """Refuse a level of the tests that is none; None: the run's own."""
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"{name} is {alpha}; it must lie between 0 and 1 (exclusive)")
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """The end of a sentence that proposes the nearest word; empty where none is near."""
     nearest = difflib.get_close_matches(word.lower(), known, n=1, cutoff=NEAR)

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Correction, Json, busy, check_level
+from fedgranger.cli.console import Correction, Json, busy
 from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
+from fedgranger.option_fields import check_level
 
 
 @examples(
@@ -36,7 +37,7 @@ def compare(
     ] = False,
 ) -> None:
     """Say which edges appeared, disappeared or stayed between two runs, or against a graph."""
-    check_level(alpha)
+    check_level("--alpha", alpha)
     if first.is_file():
         raise RunError(f"{first}: is a file; give the run folder first, then the known graph")
     with busy(f"reading {first} and {second}"):

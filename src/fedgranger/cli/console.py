@@ -133,12 +133,6 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def check_level(alpha: float | None) -> None:
-    """Refuse a level of the tests that is none."""
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
-
-
 def check_new_file(path: Path | None, *, force: bool, option: str = "--out") -> None:
     """Refuse to replace a file that --force does not give up."""
     if path is not None and path.is_file() and not force:

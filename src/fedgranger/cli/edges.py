@@ -15,11 +15,11 @@ from fedgranger.cli.console import (
     Level,
     Run,
     busy,
-    check_level,
     check_new_file,
 )
 from fedgranger.cli.friendly import friendly
 from fedgranger.errors import ConfigError
+from fedgranger.option_fields import check_level
 
 
 @examples(
@@ -60,7 +60,7 @@ def edges(
     """List the edges of a run, most certain first."""
     if top is not None and top < 1:
         raise ConfigError(f"--top is {top}; it must be at least 1")
-    check_level(alpha)
+    check_level("--alpha", alpha)
     check_new_file(picture, force=force, option="--picture")
     if over_time and (bound or alpha is not None or correction is not None or estimate != "auto"):
         raise ConfigError(

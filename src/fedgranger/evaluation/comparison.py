@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedgranger.data.known_graph import KnownGraph
-from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.errors import DataError, RunError
+from fedgranger.option_fields import check_level
 from fedgranger.results import Result
 from fedgranger.text import counted
 
@@ -156,8 +157,7 @@ def compare_with_graph(
 
 def _tested(result: Result, name: str, alpha: float | None, correction: str | None) -> Rows:
     """Rows of the edge table by pair, or a refusal."""
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    check_level("alpha", alpha)
     if result.inference is None:
         reason = result.manifest.get("inference", {}).get("reason")
         raise RunError(
