@@ -13,13 +13,7 @@ from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
-from fedgranger.evaluation.diagnosis import (
-    LEVELS,
-    check_sentences,
-    diagnosis,
-    edges_at,
-    powers,
-)
+from fedgranger.evaluation.diagnosis import LEVELS, check_sentences, diagnosis, edges_at, powers
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.results import Result
 

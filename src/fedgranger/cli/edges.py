@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import (
-    Correction,
-    Force,
-    Json,
-    Level,
-    Run,
-    busy,
-    check_new_file,
-)
+from fedgranger.cli.console import Correction, Force, Json, Level, Run, busy, check_new_file
 from fedgranger.cli.friendly import friendly
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import check_level

@@ -8,11 +8,7 @@ from typing import NamedTuple
 from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
 from fedgranger.errors import ConfigError
-from fedgranger.inference.answer import (
-    RANKING_WORDS,
-    answer_sentence,
-    question_sentences,
-)
+from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
 from fedgranger.inference.response_words import edge_sentences
 from fedgranger.results import Result
 

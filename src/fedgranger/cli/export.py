@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import (
-    Correction,
-    Force,
-    Level,
-    Run,
-    busy,
-    check_new_file,
-    print_beside,
-)
+from fedgranger.cli.console import Correction, Force, Level, Run, busy, check_new_file, print_beside
 from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice, check_level

@@ -60,12 +60,7 @@ def fit(
         raise RunError("a simulated FLARE run has no checkpoints; leave --checkpoint-every out")
     data_options, run_config = merge(config, given)
     with busy(f"reading {data}"):
-        from fedgranger.cli.fit_screen import (
-            check_folder,
-            leave_if_untested,
-            run_fit,
-            show_fit,
-        )
+        from fedgranger.cli.fit_screen import check_folder, leave_if_untested, run_fit, show_fit
 
         check_folder(out_folder, resume=resume, overwrite=overwrite)
     result = run_fit(

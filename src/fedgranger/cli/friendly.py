@@ -13,14 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fedgranger.cli.command_line import show_all_help
-from fedgranger.cli.console import (
-    Amount,
-    err,
-    fail,
-    leave_interrupted,
-    print_beside,
-    print_warning,
-)
+from fedgranger.cli.console import Amount, err, fail, leave_interrupted, print_beside, print_warning
 from fedgranger.errors import (
     ConvergenceWarning,
     FedGrangerError,

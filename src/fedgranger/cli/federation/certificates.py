@@ -22,12 +22,7 @@ from fedgranger.cli.console import (
     print_json,
     print_line,
 )
-from fedgranger.cli.federation.common import (
-    AuthorityFolder,
-    AuthorityKey,
-    Kit,
-    federation,
-)
+from fedgranger.cli.federation.common import AuthorityFolder, AuthorityKey, Kit, federation
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.flare import enrolment, signing
