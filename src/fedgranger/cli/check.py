@@ -9,7 +9,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Data, Json, busy, print_json, print_line, progress_report
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_progress import followed
@@ -20,7 +19,6 @@ from fedgranger.data.reading_progress import followed
     "fedgranger check historian.csv --partition clients.toml",
     "fedgranger check plant/ --json | jq .command",
 )
-@friendly
 @with_options(PanelOptions)
 def check(
     data: Data,

@@ -16,12 +16,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fedgranger.cli.console import out, print_error, print_interrupted
+from fedgranger.cli.friendly import ALL, friendly
 from fedgranger.cli.interrupts import INTERRUPTED
 from fedgranger.option_fields import did_you_mean
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 OWN = ("Arguments", "Options")
-ALL = "fedgranger.help_all"
 VALUES = {"int": "N", "float": "NUMBER", "path": "PATH", "str": "TEXT", "bool": ""}
 KINDS = re.compile(r"(?:list\[)?<(?:list\[)?(int|float|path|str|bool)(?: range)?\]?>")
 """The parser's words for a value; the help has ours."""
@@ -132,22 +132,14 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Register a command with its examples and the option for the long help."""
+        """Register a command with its examples; it becomes friendly, like all others."""
 
         def register(function: Any) -> Any:
             lines = "\n".join(getattr(function, "examples", ())) or None
             ours = {"cls": Command, "epilog": lines, "context_settings": SETTINGS, **settings}
-            return typer.Typer.command(self, name, **ours)(function)
+            return typer.Typer.command(self, name, **ours)(friendly(function))
 
         return register
-
-
-def show_all_help(ctx: typer.Context, value: bool) -> None:
-    """Print the long help and leave."""
-    if value and not ctx.resilient_parsing:
-        ctx.meta[ALL] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
 
 
 def _status_of(error: Exception) -> int:

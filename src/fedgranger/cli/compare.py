@@ -9,7 +9,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Correction, Json, busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_level
 
@@ -18,7 +17,6 @@ from fedgranger.option_fields import check_level
     "fedgranger compare run-january run-june",
     "fedgranger compare run plant.graphml --all",
 )
-@friendly
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
     second: Annotated[

@@ -9,7 +9,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Correction, Force, Json, Level, Run, busy, check_new_file
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import check_level
 
@@ -19,7 +18,6 @@ from fedgranger.option_fields import check_level
     "fedgranger edges run --json > edges.json",
     "fedgranger edges run --over-time --picture bands.svg",
 )
-@friendly
 def edges(
     run: Run,
     top: Annotated[int | None, typer.Option(help="Show only the first N.")] = None,

@@ -9,7 +9,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Correction, Force, Level, Run, busy, check_new_file, print_beside
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice, check_level
 
@@ -20,7 +19,6 @@ FORMATS = ("graphml", "dot", "json", "csv")
     "fedgranger export run --format graphml --out graph.graphml",
     "fedgranger export run --format dot | dot -Tsvg > graph.svg",
 )
-@friendly
 def export(
     run: Run,
     format_name: Annotated[

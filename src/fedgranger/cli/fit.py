@@ -8,7 +8,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Config, Data, Json, OutRun, Overwrite, busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice
@@ -22,7 +21,6 @@ RARE = "Interrupted runs and simulated parties"
     "fedgranger fit historian.csv --partition clients.toml --missing mask --out run",
     "fedgranger fit plant/ --out run --config run.toml --alpha 0.01",
 )
-@friendly
 @with_options(FitOptions)
 def fit(
     data: Data,

@@ -10,7 +10,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import RcaJson, Suspects, busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.errors import ConfigError
@@ -31,7 +30,6 @@ class NewDataOptions(FileOptions, WatchOptions):
     "fedgranger rca run --data live/ --follow --every 60",
     "fedgranger rca run --history",
 )
-@friendly
 @with_options(NewDataOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],

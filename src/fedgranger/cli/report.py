@@ -19,12 +19,10 @@ from fedgranger.cli.console import (
     print_json,
     print_line,
 )
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
 
 
 @examples("fedgranger report run --open", "fedgranger report run --out for-the-plant.html")
-@friendly
 def report(
     run: Run,
     target: Annotated[

@@ -82,7 +82,6 @@ def compare(
 
 
 @benchmark.command()
-@friendly
 def grid(
     methods: Methods = GRID_METHODS,
     axes: Annotated[

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.console import leave_interrupted, out, progress_report
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
@@ -24,7 +23,6 @@ DEFAULTS = {"solver": "none"}
 SHOWN_REASONS = 3
 
 
-@friendly
 @with_options(FitOptions)
 def recordings(
     data: Annotated[

@@ -11,7 +11,6 @@ import typer
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Config, Json, OutRun, Overwrite, RcaJson, Suspects, busy
 from fedgranger.cli.federation.common import Kit
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import merge, with_options
 from fedgranger.cli.rca import SHOWN_SUSPECTS
 from fedgranger.config import RunConfig
@@ -41,7 +40,6 @@ class SitesWatchOptions(WaitingOptions, WatchOptions):
 
 
 @examples("fedgranger federation check kits/admin")
-@friendly
 def check(
     kit: Kit,
     wait_seconds: Annotated[float, typer.Option(help="How long to wait for parties.")] = 60.0,
@@ -60,7 +58,6 @@ def check(
     "fedgranger federation run kits/admin --out run",
     "fedgranger federation run kits/admin --out run --privacy to-server --epsilon 8",
 )
-@friendly
 @with_options(FederatedRunOptions, DEFAULTS)
 def run(
     kit: Kit,
@@ -93,7 +90,6 @@ def run(
 
 
 @examples("fedgranger federation watch kits/admin run")
-@friendly
 @with_options(SitesWatchOptions)
 def watch(
     kit: Kit,

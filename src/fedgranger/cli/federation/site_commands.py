@@ -14,7 +14,6 @@ from rich.markup import escape
 
 from fedgranger.cli.console import Json, busy, out, print_beside, print_json
 from fedgranger.cli.federation.common import Kit, check_kit, client_of, federation
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
@@ -42,7 +41,6 @@ SHARED = (
 
 
 @federation.command()
-@friendly
 @with_options(ClientSettings)
 def start(
     kit: Kit,
@@ -83,7 +81,6 @@ def start(
 
 
 @federation.command()
-@friendly
 @with_options(ClientSettings)
 def preview(
     kit: Kit,

@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from fedgranger.cli.console import Json, out, print_beside, print_json, print_line
 from fedgranger.cli.federation.common import Kit, client_of, federation
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import RunError
 from fedgranger.flare.identity import role_of
@@ -22,7 +21,6 @@ LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "r
 
 
 @federation.command()
-@friendly
 def allow(
     kit: Kit,
     run: Annotated[str, typer.Argument(help="Name of a run that waits.")],
@@ -60,7 +58,6 @@ def allow(
 
 
 @federation.command()
-@friendly
 def edges(kit: Kit, json_output: Json = False) -> None:
     """Show what the last run told this site: what its own edges do, in its sensors; all pairs."""
     name = client_of(kit)
@@ -98,7 +95,6 @@ def _short(pair: Mapping[str, Any]) -> str:
 
 
 @federation.command()
-@friendly
 def log(
     kit: Kit,
     verify: Annotated[

@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from fedgranger.cli.console import Json, busy, out, print_json, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
@@ -25,7 +24,6 @@ SHOWN_JOBS = 5
 
 
 @federation.command()
-@friendly
 def status(kit: Kit, json_output: Json = False) -> None:
     """Show who is connected and what is running; exit code 1 if a client is away."""
     require_flare()
@@ -56,7 +54,6 @@ def status(kit: Kit, json_output: Json = False) -> None:
 
 
 @federation.command()
-@friendly
 def health(
     kit: Annotated[Path, typer.Argument(help="The kit of a server or client.")],
     json_output: Json = False,
