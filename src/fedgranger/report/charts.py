@@ -13,17 +13,18 @@ from fedgranger.report.view import Chart, Section, section_of
 from fedgranger.text import elapsed, format_number, format_probability, time_unit
 
 TABLE_ROWS = 9
+BINS = 10
 
 
-def p_histogram(key: str, p_values: np.ndarray, what: str, bins: int = 10) -> Chart | None:
+def p_histogram(key: str, p_values: np.ndarray, what: str) -> Chart | None:
     """How the p-values spread over 0…1; absent edges alone would give a level one."""
     known = p_values[np.isfinite(p_values)]
     if not len(known):
         return None
-    counts = np.histogram(known, bins=bins, range=(0.0, 1.0))[0].tolist()
+    counts = np.histogram(known, bins=BINS, range=(0.0, 1.0))[0].tolist()
     rest = ", ".join(map(str, counts[1:]))
-    words = f"{counts[0]} of {len(known)} below {1 / bins:g}; the rest {rest}"
-    rows = [[f"{k / bins:g} to {(k + 1) / bins:g}", str(n)] for k, n in enumerate(counts)]
+    words = f"{counts[0]} of {len(known)} below {1 / BINS:g}; the rest {rest}"
+    rows = [[f"{k / BINS:g} to {(k + 1) / BINS:g}", str(n)] for k, n in enumerate(counts)]
     data = {"kind": "bars", "counts": counts}
     return Chart(key, f"p-values of all {what}", words, data, ("p", "number"), rows)
 
