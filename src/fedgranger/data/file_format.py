@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -106,7 +106,7 @@ def per_client(value: str, clients: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _format(own: Mapping[str, str]) -> FileFormat:
+def _format(own: Mapping[str, Any]) -> FileFormat:
     delimiter = _sign("delimiter", own["delimiter"], {"auto": "", "space": " "}, ",;\t| ")
     decimal = _sign("decimal", own["decimal"], {"auto": "."}, ".,")
     thousands = _sign("thousands", own["thousands"], {"none": "", "space": " "}, ",.' ")
@@ -114,22 +114,16 @@ def _format(own: Mapping[str, str]) -> FileFormat:
         raise ConfigError(
             f"decimal and thousands are both '{decimal}'; a sign can have one meaning only"
         )
-    zone = own["time_zone"]
-    return FileFormat(
-        own["time_column"],
-        delimiter,
-        decimal,
-        thousands,
-        own["encoding"],
-        _count("skip_rows", own["skip_rows"]),
-        _count("unit_rows", own["unit_rows"]),
-        own["sheet"],
-        own["tag_column"],
-        own["value_column"],
-        own["date_format"],
-        "" if zone == "none" else zone,
-        is_point_sure=own["decimal"] != "auto" or bool(thousands),
-    )
+    parsed = {
+        "delimiter": delimiter,
+        "decimal": decimal,
+        "thousands": thousands,
+        "skip_rows": _count("skip_rows", own["skip_rows"]),
+        "unit_rows": _count("unit_rows", own["unit_rows"]),
+        "time_zone": "" if own["time_zone"] == "none" else own["time_zone"],
+    }
+    is_sure = own["decimal"] != "auto" or bool(thousands)
+    return FileFormat(**{**own, **parsed}, is_point_sure=is_sure)
 
 
 def _sign(option: str, value: str, words: Mapping[str, str], allowed: str) -> str:
