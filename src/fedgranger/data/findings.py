@@ -233,17 +233,5 @@ def _finding(
 ) -> Finding:
     """A finding on all rows unless they are given."""
     count = len(table.values) if rows is None else rows
-    share, label = count / len(table.values), table.label(sensor)
-    return Finding(
-        kind,
-        table.name,
-        sensor,
-        count,
-        first_row + 1,
-        value,
-        share,
-        direction,
-        label,
-        sentence,
-        remedy,
-    )
+    found = (count, first_row + 1, value, count / len(table.values), direction)
+    return Finding(kind, table.name, sensor, *found, table.label(sensor), sentence, remedy)
