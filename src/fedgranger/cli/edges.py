@@ -62,12 +62,11 @@ def edges(
     if bound and json_output:
         raise ConfigError("--bound is a sentence; leave out --json to get it")
     with busy(f"reading {run}"):
-        from fedgranger.cli.edges_screen import Question, show_edges, show_edges_over_time
+        from fedgranger.cli.edges_screen import show_edges, show_edges_over_time
         from fedgranger.results import Result
 
         result = Result.load(run)
     if over_time:
         show_edges_over_time(result, top, picture, json_output=json_output)
     else:
-        question = Question(estimate, alpha, correction)
-        show_edges(result, question, top, bound=bound, json_output=json_output)
+        show_edges(result, estimate, alpha, correction, top, bound=bound, json_output=json_output)
