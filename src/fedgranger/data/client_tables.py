@@ -13,7 +13,7 @@ import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
 from fedgranger.data.excel_tables import read_sheet
-from fedgranger.data.file_format import TEXT_SUFFIXES, Cells, FileFormat, table_suffix
+from fedgranger.data.file_format import Cells, FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_structure import units_in
 from fedgranger.data.text_tables import name_columns, not_utf8, read_text
@@ -50,11 +50,6 @@ class Table(NamedTuple):
 def is_table(path: Path) -> bool:
     """Whether the file is one we read."""
     return bool(table_suffix(path.name)) and path.is_file()
-
-
-def is_text(path: Path) -> bool:
-    """Whether the file is text, compressed or not."""
-    return table_suffix(path.name) in TEXT_SUFFIXES
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -145,3 +146,8 @@ def table_suffix(file_name: str) -> str:
     """The ending that says of which kind a file is; "" when it is none that is read."""
     lower = file_name.lower()
     return max((end for end in SUFFIXES if lower.endswith(end)), key=len, default="")
+
+
+def delimiter_of(path: Path, written: FileFormat) -> str:
+    """What separates the cells of a text file."""
+    return written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")

@@ -20,9 +20,9 @@ from fedgranger.data.cell_text import (
     sign_word,
     to_number,
 )
-from fedgranger.data.client_tables import Table, is_text
+from fedgranger.data.client_tables import Table
 from fedgranger.data.excel_tables import sheet_rows
-from fedgranger.data.file_format import FileFormat, table_suffix
+from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, delimiter_of, table_suffix
 from fedgranger.data.input_checks import TextCellError
 from fedgranger.data.long_tables import looks_long
 from fedgranger.data.reading_options import PER_CLIENT
@@ -153,19 +153,18 @@ def explained(source: Source) -> Iterator[None]:
 
 def explain(source: Source, error: DataError) -> None:
     """Raise the reason behind an error when the table is not where the options say."""
-    path, written = source.path, source.written
-    if is_text(path):
+    path, written, suffix = source.path, source.written, table_suffix(source.path.name)
+    if suffix in TEXT_SUFFIXES:
         encoding = find_encoding(path) if written.encoding == "utf-8" else written.encoding
         found = None if encoding is None else find_structure(path, encoding)
-    elif table_suffix(path.name) == ".xlsx":
+    elif suffix == ".xlsx":
         found = _sheet_structure(source)
     else:
         return
     if found is None:
         return
-    default = "\t" if ".tsv" in table_suffix(path.name) else ","
     parts, proposal = [], {}
-    if found.delimiter and found.delimiter != (written.delimiter or default):
+    if found.delimiter and found.delimiter != delimiter_of(path, written):
         parts.append(f"cells are separated by {SIGN_NAMES[found.delimiter]}")
         proposal["delimiter"] = sign_word(found.delimiter)
     if found.skip_rows > written.skip_rows:

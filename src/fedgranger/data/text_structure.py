@@ -36,7 +36,6 @@ class Structure(NamedTuple):
     delimiter: str
     skip_rows: int
     unit_rows: int
-    num_columns: int
 
 
 def find_encoding(path: Path) -> str | None:
@@ -95,7 +94,7 @@ def place_table(rows: list[list[str]], delimiter: str, width: int) -> Structure 
     if max(names, default=0) < width - 1:
         return None
     header = names.index(max(names))
-    return Structure(delimiter, header, first - header - 1, width)
+    return Structure(delimiter, header, first - header - 1)
 
 
 def _num_names(row: list[str]) -> int:

@@ -13,7 +13,7 @@ import pyarrow.csv as arrow_csv
 
 from fedgranger.data import input_checks
 from fedgranger.data.cell_text import grouped_by_point
-from fedgranger.data.file_format import Cells, FileFormat, table_suffix
+from fedgranger.data.file_format import Cells, FileFormat, delimiter_of
 from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_structure import NUM_LINES, cells_of, find_encoding, first_lines
 from fedgranger.errors import DataError, ReadingError
@@ -36,7 +36,7 @@ def read_text(where: str, path: Path, written: FileFormat) -> Cells:
     """Read a text file as its options say."""
     if written.encoding == "utf-8" and _starts_as_utf16(path):
         raise not_utf8(where, "the file", "utf-16")
-    delimiter = written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")
+    delimiter = delimiter_of(path, written)
     try:
         if delimiter == " ":
             data, headers = _read_by_spaces(path, written)
