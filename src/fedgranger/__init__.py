@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClientData": "data.panel",
+    "ClientData": "data.client_data",
     "LocalModel": "client.params",
     "NonlinearModel": "client.extended_kalman",
     "Panel": "data.panel",
