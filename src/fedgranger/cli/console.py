@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -70,6 +69,8 @@ def print_line(sentence: str, mark: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; what is not a number is null."""
+    import json  # help does without
+
     typer.echo(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
 
 
