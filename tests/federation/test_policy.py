@@ -7,7 +7,7 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import FederationOptions

@@ -14,7 +14,7 @@ from fedgranger.client import private_learner
 from fedgranger.client.client_side import set_up_client, with_learner
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import Treatment, treat_columns
 from tests.privacy.audit_trials import remembered
 from tests.privacy.auditing import Replayed, Tapped

@@ -11,10 +11,15 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line, print_note, print_warning
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import (
+    out,
+    print_json,
+    print_line,
+    print_note,
+    print_warning,
+    progress_report,
+)
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.rca_window import window_name, window_steps
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
@@ -115,7 +120,7 @@ def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
         cells = (incident, first.get("client", nobody), first.get("sensors") or "–")
         rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
     columns = ("analysed", "incident", "first suspect", "its sensors", "data")
-    out.print(make_table(columns, rows, left=columns))
+    out.print(NarrowTable(columns, rows, left=columns))
 
 
 def follow_data(analysis: Analysis, every: float, top: int) -> None:

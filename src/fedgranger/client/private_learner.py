@@ -37,7 +37,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient
 from fedgranger.client.private_states import clip_in_units, moved_steps, state_unit
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.messages import ClientHello
 from fedgranger.privacy.release import Release, SecretNoise

@@ -22,7 +22,7 @@ import numpy as np
 from fedgranger.client.clock import Clock, clock_of, period_ticks, whole_steps
 from fedgranger.client.lines import find_periods, num_harmonics
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, sensor_columns
+from fedgranger.data.client_data import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
 from fedgranger.text import enumerated

@@ -11,7 +11,8 @@ from typing import Any
 from fedgranger.config import PrivacyOptions, RunConfig
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, number, whole
+from fedgranger.option_fields import choice, number, whole
+from fedgranger.option_sets import Options
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 CLIENT_NAME = re.compile(r"[^\W_][\w .-]{0,99}")

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
+from fedgranger.data.common_axis import unused_notes
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
@@ -21,7 +22,6 @@ from fedgranger.data.time_axis import (
     period_text,
     range_of,
 )
-from fedgranger.data.unused_steps import unused_notes
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site, question_of

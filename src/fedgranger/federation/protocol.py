@@ -19,7 +19,7 @@ import numpy as np
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import step_lengths
+from fedgranger.data.client_data import step_lengths
 from fedgranger.data.time_axis import TimeGrid, grid_time
 from fedgranger.errors import InferenceError
 from fedgranger.federation.agreed_options import FederationOptions, check_run_name

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedgranger.client.own_normal import CHECKED_STEPS, PAST_STEPS, OwnNormal, check_interval
-from fedgranger.data.frames import clients_before_reading, new_panel
-from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
+from fedgranger.data.any_data import clients_before_reading, new_panel
+from fedgranger.data.client_data import ClientData, segment_starts, sensor_columns
+from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
 from fedgranger.messages import MonitorMessage

@@ -14,11 +14,12 @@ import numpy as np
 from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods
 from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import DEAD, Finding
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.frames import columns_listed, in_keywords, named_frames, try_frames
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.sensor_preparation import propose

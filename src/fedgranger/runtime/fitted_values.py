@@ -20,7 +20,8 @@ import pandas as pd
 
 from fedgranger.client.own_normal import OwnNormal, check_interval
 from fedgranger.client.season import apply_season
-from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns, step_lengths
+from fedgranger.data.client_data import ClientData, segment_starts, sensor_columns, step_lengths
+from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.inference.predictor import Predictor
 from fedgranger.normal_operation import Monitor

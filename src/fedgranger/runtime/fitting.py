@@ -28,8 +28,9 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
 from fedgranger.data.align import RegularPanel, regular_panel
+from fedgranger.data.client_data import step_lengths
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.panel import Panel, step_lengths
+from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import period_facts
 from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions

@@ -13,13 +13,13 @@ from fedgranger.client.quality import local_fit
 from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.data.units import with_unit
 from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.training_rounds import Training
 from fedgranger.manifest_types import DataFacts, Manifest, SeasonFacts, TrainingFacts
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
 from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
+from fedgranger.text import with_unit
 
 
 def describe(

@@ -11,17 +11,12 @@ import fedgranger as fg
 from fedgranger.errors import RunError
 from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.decision import decide
-from fedgranger.report.charts import (
-    error_quantiles,
-    loss_chart,
-    p_histogram,
-    p_quantiles,
-    variance_chart,
-)
+from fedgranger.report.charts import error_quantiles, p_histogram, p_quantiles
 from fedgranger.report.first_screen import first_screen
 from fedgranger.report.html import render_report, write_run_report
 from fedgranger.report.pairs import check_edges
 from fedgranger.report.payload import build_payload, to_script_text
+from fedgranger.report.training_section import loss_chart, variance_chart
 from tests.browser.pages import (
     made_audit,
     made_manifest,
