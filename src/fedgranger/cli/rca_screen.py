@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,6 +67,7 @@ def show_suspects(
     result, asked = analysis.result, analysis.asked
     with progress_report() as report, followed(report, analysis.data):
         panel = analysis.read()
+    _print_notes(panel, set())
     levels = None
     if runtime == "flare":
         found = watch_simulated(result, panel, asked)
@@ -84,6 +86,15 @@ def show_suspects(
         print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE, sentences)
     if found and not window:
         raise typer.Exit(ALARM)
+
+
+def _print_notes(panel: Panel, noted: set[str]) -> None:
+    """What reading did to the data, each once: in files that grow, the counts in them grow."""
+    for note in panel.notes:
+        words = re.sub(r"\d+(\.\d+)?", "", note)
+        if words not in noted:
+            noted.add(words)
+            print_note(note)
 
 
 def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> str:
@@ -128,6 +139,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     found: dict[int, Alarm] = {}
     suspects: dict[str, str] = {}
     strayed: set[str] = set()
+    noted: set[str] = set()
     incidents: list[Ranking] = []
     last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
@@ -141,6 +153,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
                     print_warning(f"not read this time: {error}")
                 time.sleep(every)
                 continue
+            _print_notes(panel, noted)
             first = 0 if last is None else int(np.searchsorted(panel.time, last, side="right"))
             stop = panel.num_steps - 1
             if first < stop:
