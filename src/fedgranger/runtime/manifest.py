@@ -14,7 +14,7 @@ from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.units import with_unit
-from fedgranger.federation.outcome import run_manifest, training_facts
+from fedgranger.federation.outcome import reading_facts, run_manifest, training_facts
 from fedgranger.federation.training_rounds import Training
 from fedgranger.manifest_types import DataFacts, Manifest, SeasonFacts, TrainingFacts
 from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
@@ -57,13 +57,8 @@ def describe(
         "hash": data_hash,
         "num_steps": panel.num_steps,
         "num_segments": int(panel.segment_starts.sum()),
-        "notes": list(panel.notes),
-        "findings": [
-            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
-            for finding in panel.findings or ()
-        ],
+        **reading_facts(panel),
         "clients": clients,
-        "reading": dict(panel.reading),
     }
     found = training_facts(training, config, setup.num_pairs)
     if training.granger is not None and config.training_solver != "neural":
