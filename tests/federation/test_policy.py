@@ -149,7 +149,7 @@ def test_pieces_that_do_not_exist_take_no_memory():
         for rows in (0, NUM_STEPS - 1):
             answer = server.ask("step", {**values, **told}, {"gradients": np.ones((rows, 2))})
             assert answer.values["code"] == "invalid"
-    assert not server.party._pieces
+    assert not server.party._rounds._pieces
     assert server.ask("upload", {"epoch": 1, "piece": -1}).values["code"] == "invalid"
 
 
