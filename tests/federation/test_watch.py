@@ -17,10 +17,10 @@ from fedgranger.federation import watch_session
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
 from fedgranger.federation.outcome import to_result
+from fedgranger.federation.payload_bytes import state_bytes
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal
-from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
 from fedgranger.rca.excursions import find_excursions
 from fedgranger.rca.knowledge import knowledge_of

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import jax
 import numpy as np
 
+from fedgranger._version import __version__
 from fedgranger.client.augment import AugmentState
+from fedgranger.client.params import LocalModel
+from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
 from fedgranger.linalg.jax_arrays import jax_array
@@ -127,3 +134,14 @@ def _unpack(arrays: dict[str, np.ndarray]) -> tuple[Snapshot, list[TraceRow]]:
 
 def _state(augmentation: np.ndarray, granger: np.ndarray) -> RoundState:
     return RoundState(AugmentState(jax_array(augmentation)), ServerState(jax_array(granger)))
+
+
+def fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel]) -> str:
+    """Tell a run by its data, options, declared models and version from others."""
+    digest = hashlib.sha256(f"{__version__} {data_hash}".encode())
+    digest.update(json.dumps(config.to_mapping(), sort_keys=True).encode())
+    for name, model in sorted(models.items()):
+        digest.update(name.encode())
+        for leaf in jax.tree.leaves(model):
+            digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
