@@ -15,14 +15,14 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
+from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
 from fedgranger.federation.codec import decode
 from fedgranger.federation.coordinator import Coordinator
 from fedgranger.federation.driving import drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import Store

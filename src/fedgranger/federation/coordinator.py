@@ -11,11 +11,12 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
+from fedgranger.federation.agreed_options import Plan
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.federation.edge_fields import no_sensors
 from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.store import Store
 from fedgranger.federation.training_rounds import BudgetSpent
 from fedgranger.federation.validation import check_answer, check_length, check_sender

@@ -30,8 +30,7 @@ from fedgranger.federation.outcome import reading_facts
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare
-from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
-from fedgranger.flare.session import OUTCOME
+from fedgranger.flare.job_files import OUTCOME, SYNC_SECONDS, job_settings
 from fedgranger.flare.settings import (
     SIMULATED,
     SIMULATED_CONFIG,

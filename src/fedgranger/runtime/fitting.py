@@ -26,10 +26,10 @@ from fedgranger.data.align import regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel, step_lengths
 from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, Plan
 from fedgranger.federation.direct import LocalClient, run_direct
 from fedgranger.federation.preparation import prepare_local
-from fedgranger.federation.protocol import EngineHooks, Plan, ServerResult, server_protocol
+from fedgranger.federation.protocol import EngineHooks, ServerResult, server_protocol
 from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.edge_tables import EdgeInference

@@ -37,8 +37,9 @@ from fedgranger.data.time_axis import TimeRange, agree, interval_text
 from fedgranger.data.unused_steps import unused_notes
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.flare.session import connect, run_job
+from fedgranger.flare.session import connect
 from fedgranger.flare.settings import read_members
+from fedgranger.flare.submission import run_job
 from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
