@@ -16,8 +16,8 @@ from fedgranger.data.time_axis import LocalSeries, on_grid
 from fedgranger.federation import watch_session
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
+from fedgranger.federation.ledger import state_bytes
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.payload_bytes import state_bytes
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal

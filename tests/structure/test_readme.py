@@ -19,7 +19,7 @@ def test_example_prints_what_the_readme_says():
 
 
 def test_message_table_lists_every_message():
-    from fedgranger.federation.payload_bytes import (
+    from fedgranger.federation.ledger import (
         PASS_REPORT_BYTES,
         hello_bytes,
         message_bytes,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedgranger.federation.payload_bytes import hello_bytes, message_bytes, state_bytes
+from fedgranger.federation.ledger import hello_bytes, message_bytes, state_bytes
 from fedgranger.messages import (
     ClientHello,
     ClientMessage,

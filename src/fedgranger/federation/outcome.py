@@ -15,7 +15,6 @@ import pandas as pd
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
 from fedgranger.convergence import CRITERION, NOT_TRAINED
-from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import period_facts
 from fedgranger.federation.coordinator import Coordinator
 from fedgranger.federation.protocol import ServerResult
@@ -26,7 +25,6 @@ from fedgranger.manifest_types import (
     InferenceFacts,
     Manifest,
     NormalFacts,
-    ReadingFacts,
     TrainingFacts,
 )
 from fedgranger.results import Result
@@ -122,18 +120,6 @@ def run_manifest(
         "config": config.to_mapping(),
         "inference": cast("InferenceFacts", {}),
         "normal": {},
-    }
-
-
-def reading_facts(panel: Panel) -> ReadingFacts:
-    """What reading did to the data and found in them: between parties a site's own business."""
-    return {
-        "notes": list(panel.notes),
-        "findings": [
-            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
-            for finding in panel.findings or ()
-        ],
-        "reading": dict(panel.reading),
     }
 
 

@@ -17,7 +17,7 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.federation.payload_bytes import hello_bytes, state_bytes
+from fedgranger.federation.ledger import hello_bytes, state_bytes
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of

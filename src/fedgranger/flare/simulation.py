@@ -26,7 +26,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.outcome import reading_facts
+from fedgranger.federation.direct import reading_facts
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare

@@ -19,7 +19,7 @@ from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import write_atomically
+from fedgranger.run_folder import save_arrays, write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState
 
@@ -60,12 +60,7 @@ class Checkpoints:
         arrays = {"fingerprint": np.array(self._fingerprint)}
         if snapshot is not None:
             arrays |= _arrays(snapshot, self.trace)
-
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        write_atomically(self._folder / FILE_NAME, write)
+        write_atomically(self._folder / FILE_NAME, lambda path: save_arrays(path, arrays))
 
     def file(self, name: str) -> Path | None:
         """A file of the run folder, if there is one."""

@@ -15,8 +15,9 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import period_facts
 from fedgranger.data.units import with_unit
-from fedgranger.federation.outcome import reading_facts, run_manifest, training_facts
-from fedgranger.federation.payload_bytes import run_bytes
+from fedgranger.federation.direct import reading_facts
+from fedgranger.federation.ledger import run_bytes
+from fedgranger.federation.outcome import run_manifest, training_facts
 from fedgranger.federation.protocol import ServerResult
 from fedgranger.manifest_types import (
     DataFacts,
