@@ -30,7 +30,7 @@ from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.settings import with_alarm
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.new_data import require_normal
 from tests.federation.attacker import Memory
 

@@ -26,11 +26,10 @@ from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
-from fedgranger.rca.alarms import Alarm
+from fedgranger.rca.alarms import Alarm, strength_matrix
 from fedgranger.rca.excursions import Levels, find_excursions, joined
 from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.joined_alarms import join_alarms
-from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import panel_for, surprising_sensors
 from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report

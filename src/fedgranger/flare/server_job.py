@@ -23,7 +23,7 @@ from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
 from fedgranger.flare.job_files import OUTCOME, PROGRESS
 from fedgranger.flare.settings import kept_result, state_folder
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 

@@ -14,8 +14,8 @@ from fedgranger.data.panel import Panel, segment_starts
 from fedgranger.errors import DataError, RunError
 from fedgranger.inference.reference import Reference
 from fedgranger.messages import MonitorMessage
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.evidence import Evidence, combine, stack_reports
-from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.scorers import HORIZON
 from fedgranger.results import Result
 

@@ -10,8 +10,7 @@ import numpy as np
 from fedgranger.client.own_normal import CHECKED_STEPS, PAST_STEPS, check_interval
 from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns
 from fedgranger.errors import DataError
-from fedgranger.rca.alarms import Alarm, Alarms
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import Alarm, Alarms, knowledge_of
 from fedgranger.rca.new_data import (
     check_clients,
     panel_for,
