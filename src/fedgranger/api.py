@@ -19,7 +19,8 @@ from fedgranger.fit_keywords import FitKeywords, ReadingKeywords
 from fedgranger.option_fields import unknown_key
 from fedgranger.results import Result
 from fedgranger.runtime.bars import patient_bars
-from fedgranger.runtime.data_check import DataCheck, check_data
+from fedgranger.runtime.check_result import DataCheck
+from fedgranger.runtime.data_check import check_data
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.text import kind_of
 

@@ -43,13 +43,8 @@ class RunFolder:
         self.write(name, lambda path: without_formulas(table).to_csv(path, index=False))
 
     def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write arrays as .npz; the path's own name stays, to which np.savez would append .npz."""
-
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        self.write(name, write)
+        """Write arrays as .npz and note the file's hash."""
+        self.write(name, lambda path: save_arrays(path, arrays))
 
     def remove_others(self, *names: str) -> None:
         """Remove files of an earlier run that this one did not write."""
@@ -91,6 +86,12 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 def plain_cell(text: str) -> str:
     """A name that a spreadsheet would compute, such as "=1+1", behind an apostrophe."""
     return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as .npz; the path's own name stays, to which np.savez would append .npz."""
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -345,3 +345,44 @@ def test_a_calm_window_names_nobody(folders):
     assert window["evidence"][0].startswith("No client left its normal range in this window")
     assert "<meter" not in (run / "report.html").read_text().split('id="root-cause"')[1]
     assert "nobody: all calm" in invoke(run, "--history").output
+
+
+def with_short_client(folder):
+    """New data of which client a has an empty column and lacks the last rows."""
+    made_panel(400, seed=1).write(folder)
+    table = pd.read_csv(folder / "a.csv").iloc[:-7]
+    table.assign(empty=np.nan).to_csv(folder / "a.csv", index=False)
+
+
+@pytest.mark.parametrize("words", [(), ("--window", "200:300"), ("--json",)])
+def test_what_reading_leaves_out_of_new_data_is_said(folders, tmp_path, words):
+    """As `fit` says it: beside the answer."""
+    with_short_client(tmp_path / "new")
+    outcome = invoke(folders / "run", "--data", tmp_path / "new", *words)
+    assert outcome.exit_code == 0, outcome.output
+    said = " ".join(outcome.stderr.split())
+    assert "note: client 'b': 7 of 400 rows" in said
+    assert "sensor 'empty' has no sample" in said
+    assert "note:" not in outcome.stdout
+
+
+def test_what_reading_leaves_out_is_said_once_while_files_are_followed(
+    folders, tmp_path, monkeypatch
+):
+    new = tmp_path / "new"
+    turns = iter((300, 350, 400))
+
+    def next_turn(_seconds):
+        stop = next(turns, None)
+        if stop is None:
+            raise KeyboardInterrupt
+        made_panel(stop, seed=1).write(new)
+        table = pd.read_csv(new / "a.csv").iloc[: -stop // 50]
+        table.assign(empty=np.nan).to_csv(new / "a.csv", index=False)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(folders / "run", "--data", new, "--follow", "--every", "0.5")
+    said = " ".join(outcome.stderr.split())
+    assert said.count("client 'b': ") == 1
+    assert said.count("sensor 'empty' has no sample") == 1

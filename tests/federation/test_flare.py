@@ -45,6 +45,8 @@ def test_the_simulator_finds_what_one_process_finds(tmp_path):
     read = read_models(tmp_path / "models.json")
     found = same_as_alone(panel, tmp_path / "run", "newton", read, seed=3, period="none")
     assert found.manifest["runtime"] == "flare"
+    assert found.manifest["data"]["notes"][: len(panel.notes)] == list(panel.notes)
+    assert found.manifest["data"]["reading"] == panel.reading
 
 
 @pytest.mark.slow

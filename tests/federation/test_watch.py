@@ -16,14 +16,14 @@ from fedgranger.data.time_axis import LocalSeries, on_grid
 from fedgranger.federation import watch_session
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
+from fedgranger.federation.ledger import state_bytes
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal
-from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.excursions import find_excursions
-from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import panel_for, require_normal, surprising_sensors
 from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking

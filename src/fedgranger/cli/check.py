@@ -32,7 +32,8 @@ def check(
     """
     options = PanelOptions.from_mapping(given)
     with busy(f"reading {data}"):
-        from fedgranger.runtime.data_check import check_data, screen_lines
+        from fedgranger.runtime.check_result import screen_lines
+        from fedgranger.runtime.data_check import check_data
 
     with progress_report() as report, followed(report, data):
         found = check_data(data, **asdict(options))

@@ -152,6 +152,20 @@ class FederationOptions(ExchangeOptions):
 
 
 @dataclass(frozen=True)
+class Plan:
+    """A run: its name, its clients, its options, and a word no earlier start has used."""
+
+    run: str
+    clients: tuple[str, ...]
+    options: FederationOptions
+    nonce: str
+
+    def __post_init__(self) -> None:
+        """Check the name, which becomes a folder."""
+        check_run_name(self.run)
+
+
+@dataclass(frozen=True)
 class ClientOptions:
     """What a client is told of a run.
 

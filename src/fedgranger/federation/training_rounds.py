@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,7 +131,7 @@ def train(
         for name, loss in zip(names, losses[1:], strict=True)
     ]
     trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
-    granger = _with_diagonal(trainer.granger, rows)
+    granger = with_diagonal(trainer.granger, rows.transitions)
     return Training(
         granger, trace_table, rounds, trainer.distance, note=note, jacobian=trainer.jacobian
     )
@@ -233,9 +233,10 @@ def _messages(
     return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
 
 
-def _with_diagonal(granger: np.ndarray, rows: Rows) -> np.ndarray:
+def with_diagonal(granger: np.ndarray, transitions: Iterable[np.ndarray]) -> np.ndarray:
+    """Â with every client's A_mm in its place."""
     out, place = granger.copy(), 0
-    for A in rows.transitions:
+    for A in transitions:
         out[place : place + len(A), place : place + len(A)] = A
         place += len(A)
     return out

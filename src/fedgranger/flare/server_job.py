@@ -13,16 +13,17 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError, RunError
-from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
+from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
+from fedgranger.federation.coordinator import Asking, Coordinator
+from fedgranger.federation.driving import Engine, ask_first, drive
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
-from fedgranger.flare.session import OUTCOME, PROGRESS
+from fedgranger.flare.job_files import OUTCOME, PROGRESS
 from fedgranger.flare.settings import kept_result, state_folder
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 
@@ -60,7 +61,7 @@ class FlareServer:
                 _publish_progress(coordinator, lines)
                 engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
                 if given["mode"] == "check":
-                    outcome["ranges"] = coordinator.ask_first(engine)
+                    outcome["ranges"] = ask_first(coordinator, engine)
                 elif given["mode"] == "watch":
                     _watch(coordinator, engine, given, folder)
                 else:

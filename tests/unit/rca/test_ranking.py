@@ -11,8 +11,8 @@ import fedgranger as fg
 from fedgranger.client.own_normal import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
+from fedgranger.rca.alarms import strength_matrix
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import surprising_sensors
 from fedgranger.rca.ranking import onsets, with_sensors
 from tests.anomalies import NAMES, made_panel, made_run

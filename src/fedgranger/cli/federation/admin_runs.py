@@ -37,9 +37,10 @@ from fedgranger.data.common_axis import agree, unused_notes
 from fedgranger.data.time_axis import TimeRange, interval_text
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.flare.session import connect, run_job
+from fedgranger.flare.session import connect
 from fedgranger.flare.settings import read_members
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.flare.submission import run_job
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
