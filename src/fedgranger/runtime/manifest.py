@@ -15,7 +15,12 @@ from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import period_facts
 from fedgranger.data.units import with_unit
-from fedgranger.federation.outcome import reading_facts, run_manifest, training_facts
+from fedgranger.federation.outcome import (
+    EXACT_SIZES,
+    reading_facts,
+    run_manifest,
+    training_facts,
+)
 from fedgranger.federation.payload_bytes import run_bytes
 from fedgranger.federation.protocol import ServerResult
 from fedgranger.manifest_types import (
@@ -103,7 +108,7 @@ def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> No
     ]
     sizes = zip(setup.client_data, setup.client_step_sizes, setup.server_step_sizes, strict=True)
     if config.training_solver == "newton":
-        reason = "only feedback_step_size / local_step_size matters to exact solves"
+        reason = EXACT_SIZES
     elif chosen:
         reason = (
             f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
