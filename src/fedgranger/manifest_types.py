@@ -220,3 +220,4 @@ class Manifest(TypedDict):
     left_out: NotRequired[list[str]]
     command: NotRequired[str]
     files: NotRequired[dict[str, str]]
+    sha256: NotRequired[str]

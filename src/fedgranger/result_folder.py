@@ -22,7 +22,7 @@ from fedgranger.result_arrays import (
     other_tables,
     read_inference,
 )
-from fedgranger.run_folder import MANIFEST, RunFolder, check_files
+from fedgranger.run_folder import MANIFEST, RESTORE, RunFolder, read_manifest, with_formulas
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
@@ -108,15 +108,14 @@ def read_run(folder: Path) -> dict[str, Any]:
     except RunError:
         raise
     except (OSError, EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise RunError(f"{folder}: damaged run folder ({error}); run the fit again") from None
+        what = f"{type(error).__name__}: {error}"
+        raise RunError(f"{folder}: damaged run folder ({what}); {RESTORE}") from None
 
 
 def _fields(folder: Path) -> dict[str, Any]:
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    parts = {name: manifest.get(name, {}) for name in PARTS} if isinstance(manifest, dict) else {}
-    if not parts or not all(isinstance(part, dict) for part in parts.values()):
-        raise RunError(f"{folder / MANIFEST}: is not what a run wrote; restore it or fit again")
-    check_files(folder, manifest)
+    manifest = read_manifest(folder)
+    if not all(isinstance(manifest.get(name, {}), dict) for name in PARTS):
+        raise RunError(f"{folder / MANIFEST}: is not what the run wrote; {RESTORE}")
     with np.load(folder / "estimate.npz", allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     clients = tuple(arrays["clients"].tolist())
@@ -152,7 +151,7 @@ def _save_uncertainty(run: RunFolder, found: Propagation) -> None:
     arrays["clients"] = np.array(found.clients)
     arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
     run.write_arrays("uncertainty.npz", arrays)
-    run.write("uncertainty.csv", lambda path: found.table.to_csv(path, index=False))
+    run.write_table("uncertainty.csv", found.table)
 
 
 def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
@@ -175,7 +174,13 @@ def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | N
         paths = {client: arrays[f"granger_path_{m}"] for m, client in enumerate(names)}
         prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
     return Propagation(
-        names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
+        names,
+        manifest["config"]["uncertainty"],
+        with_formulas(table, names),
+        final,
+        means,
+        paths,
+        prior_time,
     )
 
 

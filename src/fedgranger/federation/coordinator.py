@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
+from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation.agreed_options import Plan
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.federation.edge_fields import no_sensors
@@ -171,8 +172,15 @@ class Coordinator:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
         if code == "budget" and self.phase in ("train", "step"):
-            self._log(f"client '{client}': {sentence}")
-            self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence}")))
+            self._end_rounds(BudgetSpent(f"client '{client}': {sentence}"))
+            return
+        if code == "data" and self.phase == "step":  # it was ready: its parameters ran away
+            self._end_rounds(
+                UnstableRecursionError(
+                    f"client '{client}' stopped FedGC's rounds, which diverged or met data that "
+                    "changed; its own log says which. Use smaller step sizes or solver='newton'"
+                )
+            )
             return
         if self.phase == "translate" and code in ("data", "policy", "budget", "invalid"):
             self._log(f"client '{client}' says nothing of its sensors: {sentence}")
@@ -194,6 +202,11 @@ class Coordinator:
         self._log(f"client '{client}' cannot answer: {sentence}")
         if code in ("unavailable", "unknown"):
             self._restart()
+
+    def _end_rounds(self, error: Exception) -> None:
+        """Tell the protocol, which goes on with the tests."""
+        self._log(str(error))
+        self._send(self._protocol.throw(error))
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""

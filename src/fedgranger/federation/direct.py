@@ -80,11 +80,6 @@ class LocalClient:
         memory = learner.initial() if self._memory is None else self._memory
         if values["learn_piece"] >= 0:
             memory = learner.learn(memory, round_index, [arrays["gradients"]])
-            if not np.isfinite(memory.augmentation).all():
-                raise UnstableRecursionError(
-                    f"client '{self.name}': its parameters diverged; use smaller step sizes or "
-                    "'auto'"
-                )
         self._memory = memory
         filtered = bool(values["want_filtered"])
         return answers.round_message(learner, memory, round_index, 0, want_filtered=filtered)

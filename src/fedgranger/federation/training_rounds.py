@@ -15,6 +15,7 @@ from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
+from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.trainer import Trainer, make_trainer
@@ -178,6 +179,11 @@ def _exchange_rounds(
         if gradients is None:
             return round_index
         gradients = gradients if protect is None else protect(round_index, gradients)
+        if not all((np.abs(own) <= LARGEST_NUMBER).all() for own in gradients):  # also NaN
+            raise UnstableRecursionError(
+                f"the server's gradients grew beyond {LARGEST_NUMBER:g}; use smaller step sizes or "
+                "solver='newton'"
+            )
         round_index += 1
 
 

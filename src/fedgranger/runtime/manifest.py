@@ -16,7 +16,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import period_facts
 from fedgranger.federation.direct import reading_facts
 from fedgranger.federation.ledger import run_bytes
-from fedgranger.federation.outcome import run_manifest, training_facts
+from fedgranger.federation.outcome import EXACT_SIZES, run_manifest, training_facts
 from fedgranger.federation.protocol import ServerResult
 from fedgranger.manifest_types import (
     DataFacts,
@@ -104,7 +104,7 @@ def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> No
     ]
     sizes = zip(setup.client_data, setup.client_step_sizes, setup.server_step_sizes, strict=True)
     if config.training_solver == "newton":
-        reason = "only feedback_step_size / local_step_size matters to exact solves"
+        reason = EXACT_SIZES
     elif chosen:
         reason = (
             f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
