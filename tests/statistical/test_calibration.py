@@ -71,7 +71,7 @@ def test_p_values_are_not_grossly_off():
     assert summarise(records).edge_power > 0.95
 
 
-@pytest.mark.slow  # 18 fits; test_inference_estimate.py has the formulas and their limit without E
+@pytest.mark.slow  # 18 fits; inference/test_estimate.py has the formulas, their limit without E
 def test_measurement_error_must_be_taken_out(monkeypatch):
     """Noise of the size of the signal: without the correction a third of the null edges appear."""
     monkeypatch.setitem(
