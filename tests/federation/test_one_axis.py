@@ -17,6 +17,7 @@ from tests.configs import formula_config
 from tests.federation.gapped_files import write_tables
 from tests.federation.loopback_run import Federation
 
+# slow: a fit and a federation each
 MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8)]
 """Random tables of the same four ways of declaring models; one set of each is fast."""
 
