@@ -435,7 +435,7 @@ def test_blockwise_vs_joint_with_what_lies_between_causes_dropped():
             )
 
 
-@pytest.mark.slow  # 80 single rounds with full covariances
+@pytest.mark.slow  # 160 single rounds, joint and blockwise
 def test_blockwise_differs_from_joint_with_two_causes():
     """Unrelated causes, 40 rounds: tr Σ_A is 0.81 and 0.94 of what it should be."""
     params, state, windows = two_rows(rounds=40)
