@@ -53,7 +53,7 @@ def made_manifest(names, facts=None, *, inference=None, data=None, **more):
     }
 
 
-def made_tables(names, seed=0, size=2, *, all_tested=False):
+def made_tables(names, seed=0, size=2):
     """Edges and entries with p-values from 1e-12 to 1, one of more than two not testable."""
     rng = np.random.default_rng(seed)
     rows, entries = [], []
@@ -69,7 +69,7 @@ def made_tables(names, seed=0, size=2, *, all_tested=False):
                 ends = (value - 0.2, value + 0.2)
                 entries.append((cause, effect, i, j, value, 0.1, *ends, rng.random()))
     edges = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:8]))
-    if len(names) > 2 and not all_tested:
+    if len(names) > 2:
         edges.loc[1, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
     return decide(edges, 0.05, "bh"), pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
 

@@ -66,13 +66,14 @@ def bezier(curve, share):
 
 def complete(names, strengths=None):
     """Every pair is an edge."""
-    return table_of(
+    by_effect = table_of(
         names,
         strength=0.5 if strengths is None else strengths,
         p_value=1e-9,
         q_value=1e-9,
         is_edge=True,
     )
+    return by_effect.rename(columns={"cause": "effect", "effect": "cause"})  # the first name first
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 
 from fedgranger.config import RunConfig
+from fedgranger.inference.decision import decide
 from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.uncertainty.record import Propagation
-from tests.fake_runs import made_result, made_tables, made_trace
+from tests.fake_runs import made_result, made_tables, made_trace, pairs_of, table_of
 
 mpl.use("Agg")
 
@@ -24,6 +25,23 @@ HOSTILE = (
 
 def plants(count):
     return tuple(f"plant{index:02d}" for index in range(count))
+
+
+def edge_table(clients, seed):
+    """Strengths within one decade, all of them tested."""
+    rng, size = np.random.default_rng(seed), len(pairs_of(clients))
+    strength = rng.uniform(0.05, 1.0, size)
+    table = table_of(
+        clients,
+        strength=strength,
+        ci_low=np.maximum(strength - 0.2, 0.0),
+        ci_high=strength + 0.2,
+        statistic=1.0,
+        df=4,
+        p_value=rng.uniform(size=size) ** 6,
+        delay=1,
+    )
+    return decide(table, 0.05, "bh")[list(EDGE_COLUMNS)]
 
 
 def covariances(clients):
@@ -47,8 +65,7 @@ def build(clients=None, *, has_tests=True, has_uncertainty=True, seed=0, **optio
     size = 2 * len(clients)
     edges = entries = None
     if has_tests:
-        edges, entries = made_tables(clients, seed, all_tested=True)
-        edges = edges.assign(delay=1)[list(EDGE_COLUMNS)]
+        edges, (_, entries) = edge_table(clients, seed), made_tables(clients, seed)
     return made_result(
         clients,
         edges,
