@@ -19,10 +19,10 @@ def without_reason(text):
     lines = text.splitlines()
     found = []
     for number, line in enumerate(lines, 1):
-        own, above = (comments.get(k, "") for k in (number, number - 1))
-        if above and lines[number - 2].strip() != above and "# slow: " not in above:
-            above = ""  # it speaks of what is before it
-        if MARK in line and all(not text or NO_REASON.match(text) for text in (own, above)):
+        own, above = (comments.get(k, "#") for k in (number, number - 1))
+        if lines[number - 2].strip() != above and "# slow: " not in above:
+            above = "#"  # it speaks of what is before it
+        if MARK in line and NO_REASON.match(own) and NO_REASON.match(above):
             found.append(number)
     return found
 
