@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.results import Result
-from tests.anomalies import made_panel, made_run, slow_panel, slow_run
+from tests.anomalies import made_panel, slow_panel
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(normal_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("rca")
-    made_run().save(root / "run")
+    normal_run.save(root / "run")
     made_panel(400, seed=1, shocked="b", at=200).write(root / "new")
     made_panel(300, seed=2).write(root / "calm")
     return root
@@ -60,10 +60,10 @@ def test_alarms_without_a_window(folders):
     assert outcome.exit_code == 0
 
 
-def test_a_slow_shift_is_no_all_clear(tmp_path):
+def test_a_slow_shift_is_no_all_clear(slow_run, tmp_path):
     """A lasting shift that comes slowly: no alarm, but it is said, written and on the page."""
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     slow_panel(600, seed=2, shift=-4.0, at=300).write(new)
     outcome = invoke(run, "--data", new)
     assert outcome.exit_code == 0, outcome.output
@@ -99,9 +99,9 @@ def let_grow(monkeypatch, folder, panel, stops):
     monkeypatch.setattr("time.sleep", next_turn)
 
 
-def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
+def test_a_slow_shift_is_said_once_while_files_are_followed(slow_run, tmp_path, monkeypatch):
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     let_grow(monkeypatch, new, slow_panel(600, seed=2, shift=-4.0, at=300), (400, 500, 600))
     outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
     assert outcome.exit_code == 0, outcome.output
@@ -110,10 +110,10 @@ def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatc
 
 
 @pytest.fixture
-def slow_fault(tmp_path):
+def slow_fault(slow_run, tmp_path):
     """A shift of 8 s.d. over 60 rows raises three alarms, hundreds of calm rows apart."""
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     slow_panel(1000, seed=2, shift=-8.0, at=300).write(new)
     return run, new
 

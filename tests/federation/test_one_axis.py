@@ -19,7 +19,8 @@ from tests.federation.loopback_run import Federation
 
 FAST = (0, 2, 5, 7)
 """One of each of the four ways of declaring models; the last two lack single cells."""
-MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3, 4, 6)]  # four more of them
+# slow: a fit and a federation each
+MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3, 4, 6)]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -50,6 +50,7 @@ def tested(panel, tmp_path_factory):
         formula_config(window=10, passes=2, tolerance=0.0),
         formula_config(solver="newton"),
         formula_config(solver="newton", couplings=(("client1", "client2"),)),
+        # slow: up to 40 passes, message by message
         pytest.param(formula_config(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow),
     ],
     ids=["sgd", "newton", "couplings", "sgd until it has converged"],
