@@ -16,7 +16,7 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from tests.browser.pages import made_report
+from tests.fake_runs import made_report
 
 LIMITS = {2: 2e6, 6: 2e6, 64: 6e6}
 REPEATS = 7

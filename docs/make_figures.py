@@ -73,7 +73,7 @@ def make_root_cause(source: Path) -> None:
     from matplotlib.figure import Figure
 
     from fedgranger import rca
-    from fedgranger.rca.knowledge import strength_matrix
+    from fedgranger.rca.alarms import strength_matrix
 
     with tempfile.TemporaryDirectory() as folder:
         for words in (

@@ -187,3 +187,32 @@ def _factor_analyses_are_made_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loadings, "analyse_factors", remembered)
         yield
+
+
+# Fits that several files read; none of them writes to one.
+
+
+@pytest.fixture(scope="session")
+def small_run():
+    """Two clients, trained in two passes."""
+    import fedgranger as fg
+    from tests.configs import formula_config
+
+    panel, _ = fg.simulate(2, 600, seed=3)
+    return fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0))
+
+
+@pytest.fixture(scope="session")
+def normal_run():
+    """The three clients of `tests.anomalies` in normal operation."""
+    from tests.anomalies import made_run
+
+    return made_run()
+
+
+@pytest.fixture(scope="session")
+def slow_run():
+    """Its two slow clients."""
+    from tests import anomalies
+
+    return anomalies.slow_run()

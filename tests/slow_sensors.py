@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 
 
 def make(values, observed=None):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fedgranger.client.nonlinear_client import fit_nonlinear_client
     from fedgranger.client.params import LocalModel
     from fedgranger.config import RunConfig
-    from fedgranger.data.panel import ClientData, Panel
+    from fedgranger.data.client_data import ClientData
+    from fedgranger.data.panel import Panel
     from fedgranger.data.synthetic import simulate
     from fedgranger.data.truth import Truth
     from fedgranger.results import Result
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClientData": "data.panel",
+    "ClientData": "data.client_data",
     "LocalModel": "client.params",
     "NonlinearModel": "client.extended_kalman",
     "Panel": "data.panel",

@@ -10,16 +10,17 @@ import numpy as np
 
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.frames import as_panel
+from fedgranger.data.any_data import as_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_progress import followed
 from fedgranger.errors import ConfigError
 from fedgranger.fit_keywords import FitKeywords, ReadingKeywords
-from fedgranger.option_fields import did_you_mean
+from fedgranger.option_fields import unknown_key
 from fedgranger.results import Result
 from fedgranger.runtime.bars import patient_bars
-from fedgranger.runtime.data_check import DataCheck, check_data
+from fedgranger.runtime.check_result import DataCheck
+from fedgranger.runtime.data_check import check_data
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.text import kind_of
 
@@ -124,5 +125,5 @@ def _shared_out(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     known = (*RunConfig.names(), *PanelOptions.names())
     unknown = next((name for name in running if name not in known), None)
     if unknown is not None:
-        raise ConfigError(f"unknown option '{unknown}'{did_you_mean(unknown, known)}")
+        raise ConfigError(unknown_key(unknown, known))
     return reading, running

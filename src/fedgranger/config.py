@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fedgranger.edge_test_kinds import EDGE_TESTS
+from fedgranger.edge_test_kinds import EdgeTestOptions
 from fedgranger.errors import ConfigError
 from fedgranger.learning_options import (
     AUTO,
@@ -19,95 +19,11 @@ from fedgranger.learning_options import (
     PriorOptions,
     TrainingOptions,
 )
-from fedgranger.option_fields import Options, choice, flag, number, text, whole
+from fedgranger.option_fields import choice, number, whole
+from fedgranger.option_sets import Options
 
 if TYPE_CHECKING:
     from fedgranger.privacy.terms import PrivacyTerms
-
-
-@dataclass(frozen=True)
-class EdgeTestOptions(Options):
-    """Which edges are reported."""
-
-    subject = "edge_tests"
-    test: str = choice(
-        "auto",
-        ("auto", *EDGE_TESTS, "none"),
-        "which question is put to the clients' states. \"debiased\": does the cause's latent state "
-        "drive the effect's, measurement error taken out; \"readings\": do the cause's past states "
-        "help to predict the effect beyond its own past, with p-values from copies whose clocks "
-        'were shifted; "auto": the first where its model passes every check, else the second; '
-        '"nonlinear": is there any linear, quadratic or interacting influence. '
-        "\"asymptotic\" tests FedGC's own estimate with its steady-state covariance (the paper's "
-        'test, which does not control false edges); "none" does not test',
-        everyday=True,
-    )
-    alpha: float = number(
-        0.05,
-        "an edge is reported when its adjusted p-value is at most this",
-        above=0,
-        below=1,
-        everyday=True,
-    )
-    correction: str = choice(
-        "bh", ("bh", "by", "holm", "none"), "for testing many edges: bh, by, holm or none"
-    )
-    confidence: float = number(0.95, "level of the entries' intervals", above=0, below=1)
-    lags: int | Auto = whole(
-        "auto",
-        'how many lags of the causes are tested, or "auto": by an information criterion '
-        "(debiased), or up to the last one at which something arrives (readings)",
-        least=1,
-        words=AUTO,
-    )
-    max_lags: int = whole(10, 'largest number "auto" may choose', least=1)
-    copies: int = whole(60, "copies with shifted clocks, for all tests but debiased", least=20)
-    nonlinear_regression: str = choice(
-        "features",
-        ("features", "boosting", "network"),
-        "what the nonlinear test predicts states with: products and random features by ridge, "
-        "gradient-boosted trees, or a small network",
-    )
-    covariance: str = choice(
-        "sandwich",
-        ("sandwich", "homoskedastic"),
-        '"sandwich", or "homoskedastic" (right only without measurement noise)',
-    )
-    noise_correction: bool = flag(
-        True,
-        "take the measurement error of the states out of the debiased estimate. False tests the "
-        "states as they are, which is for data whose noise cannot be told from the states: clients "
-        "that share a signal can then come out as edges",
-    )
-    hac: str = choice(
-        "model",
-        ("model", "newey-west", "andrews"),
-        "lags of the sandwich: model, newey-west or andrews",
-    )
-    weighting: str = choice(
-        "none",
-        ("none", "ewma", "window", "periodic", "regime"),
-        "for data that drift, which time steps count in the latent test: none (all alike), ewma "
-        "(less and less back in time), window (the last ones), periodic (those at the same phase "
-        "of a cycle as the last one, such as the same hour of the day) or regime (those since the "
-        "last change)",
-    )
-    weighting_span: int = whole(
-        0,
-        "in steps: half-life of ewma, length of window, period of periodic; of regime the "
-        "half-life of what was before the change (0: it does not count)",
-    )
-    regime_start: str = text(
-        "auto",
-        'when the present regime began: a time of the data, or "auto": the last change that the '
-        "clients' states show",
-    )
-    time_windows: int = whole(
-        0,
-        "also follow every edge through so many stretches of the record, each overlapping half of "
-        "the next, for 'fedgranger edges RUN --over-time'; 0 does not",
-        below=1000,
-    )
 
 
 @dataclass(frozen=True)

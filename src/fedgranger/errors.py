@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fedgranger.text import as_flags
+
 
 class FedGrangerError(ValueError):
     """Base of every error that a user can fix."""
@@ -29,6 +31,11 @@ class ReadingError(DataError):
         """Keep the options that would help beside the message."""
         super().__init__(message)
         self.proposal = proposal
+
+    @classmethod
+    def proposing(cls, fact: str, proposal: Mapping[str, str]) -> ReadingError:
+        """What is wrong, and the options that would help."""
+        return cls(f"{fact}; pass {as_flags(proposal)}", proposal)
 
 
 class ConfigError(FedGrangerError):

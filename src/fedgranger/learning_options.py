@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, flag, number, special, text, whole
+from fedgranger.option_fields import choice, flag, number, special, text, whole
+from fedgranger.option_sets import Options
 from fedgranger.periods import Period, read_period
 from fedgranger.text import listed
 

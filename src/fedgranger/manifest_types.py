@@ -33,17 +33,22 @@ class ClientFacts(TypedDict):
     hash: NotRequired[str]
 
 
-class DataFacts(TypedDict):
+class ReadingFacts(TypedDict):
+    """What reading did to the data, what is odd in them, and the options; not between parties."""
+
+    notes: list[str]
+    findings: NotRequired[list[dict[str, Any]]]
+    reading: NotRequired[dict[str, Any]]
+
+
+class DataFacts(ReadingFacts):
     """The data and where they come from."""
 
     hash: str
     num_steps: int
     num_segments: int
     period: NotRequired[dict[str, Any]]
-    notes: list[str]
     clients: dict[str, ClientFacts]
-    findings: NotRequired[list[dict[str, Any]]]
-    reading: NotRequired[dict[str, Any]]
 
 
 class TrainingFacts(TypedDict):
@@ -215,3 +220,4 @@ class Manifest(TypedDict):
     left_out: NotRequired[list[str]]
     command: NotRequired[str]
     files: NotRequired[dict[str, str]]
+    sha256: NotRequired[str]

@@ -71,12 +71,9 @@ LARGEST_NUMBER = 1e9
 
 
 class Content(NamedTuple):
-    """Fields of one kind of message.
+    """Fields of one kind of message: scalars by type, arrays by type and number of axes.
 
-    Attributes:
-        values: names of its scalars and their types.
-        arrays: names of its arrays, their type (`f8` float64, `i8` int64, `u1` flag) and number of
-            axes.
+    `f8` is float64, `i8` int64 and `u1` a flag.
     """
 
     values: Mapping[str, type]
@@ -124,8 +121,7 @@ CONTENTS: Mapping[str, Content] = {
     "follow": Content({"epoch": int, **_TIME_AXIS, "steps": int}, {"stretches": ("i8", 2)}),
     "report": Content({"epoch": int, "piece": int}),
     "monitor": Content(
-        {"piece": int},
-        {"states": ("f8", 2), "surprise": ("f8", 1), "is_observed": ("u1", 1)},
+        {"piece": int}, {"states": ("f8", 2), "surprise": ("f8", 1), "is_observed": ("u1", 1)}
     ),
     "alarm": Content({"epoch": int, "alarm": str}),
     "done": Content({}),
@@ -264,37 +260,3 @@ class MonitorMessage(eqx.Module):
     states: Float[Array, "time state_dim"]
     surprise: Float[Array, " time"]
     is_observed: Bool[Array, " time"]
-
-
-def message_bytes(state_dim: int) -> tuple[int, int]:
-    """Payload bytes per time step: (up, down) for one client with that many states.
-
-    Example:
-        >>> message_bytes(2)
-        (33, 16)
-    """
-    return 2 * 8 * state_dim + 1, 8 * state_dim
-
-
-def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
-    """Payload bytes of a `ClientHello` and of a `StateHello`.
-
-    Example:
-        >>> hello_bytes(2)
-        (40, 89)
-    """
-    return 8 * (state_dim**2 + 1), 8 * (2 * state_dim**2 + 3 + num_periods) + 1
-
-
-PASS_REPORT_BYTES = 16
-"""Root mean squares of (θ − θ before the pass) y and of θ y."""
-
-
-def state_bytes(state_dim: int) -> int:
-    """Payload bytes per time step of a `StateMessage`; a `MonitorMessage` has 8 more.
-
-    Example:
-        >>> state_bytes(2)
-        17
-    """
-    return 8 * state_dim + 1

@@ -1,26 +1,12 @@
-"""Options declared once: default, bounds and words give validation, files, command line and docs.
-
->>> from dataclasses import dataclass
->>> @dataclass(frozen=True)
-... class Oven(Options):
-...     '''Options of an oven.'''
-...     subject = "oven"
-...     minutes: int = whole(30, "how long to bake", least=1)
->>> Oven.from_mapping({"minuts": 3})
-Traceback (most recent call last):
-fedgranger.errors.ConfigError: unknown option 'minuts'; did you mean 'minutes'?
->>> Oven(minutes=0)
-Traceback (most recent call last):
-fedgranger.errors.ConfigError: minutes is 0; it must be a whole number of at least 1
-"""
+"""One option: its default, bounds and words, declared once; `option_sets` puts them together."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any, NamedTuple
 
 from fedgranger.errors import ConfigError
 from fedgranger.text import listed
@@ -53,102 +39,13 @@ class Option(NamedTuple):
     value: str = "TEXT"
 
 
-Own = TypeVar("Own", bound="Options")
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of one subject, or of several that it inherits from.
-
-    A file may hold them one by one or in tables by subject.
-    """
-
-    subject: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        """Check every value; the sentence names the option, the value and what is allowed."""
-        for one in fields(self):
-            if "option" in one.metadata:
-                value = option_of(one).check(one.name, getattr(self, one.name))
-                object.__setattr__(self, one.name, value)
-        self.check_together()
-
-    def check_together(self) -> None:
-        """Check what concerns several options."""
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The options that a file or a command line may set."""
-        return [one.name for one in fields(cls) if "option" in one.metadata]
-
-    @classmethod
-    def known_names(cls) -> dict[str, str]:
-        """The options by their names and second names."""
-        declared = {name: name for name in cls.names()}
-        own = (one for one in fields(cls) if one.name in declared and option_of(one).also)
-        return declared | {option_of(one).also: one.name for one in own}
-
-    @classmethod
-    def subjects(cls) -> dict[str, list[str]]:
-        """The options of every subject; several classes may speak of one."""
-        known = set(cls.names())
-        found: dict[str, list[str]] = {}
-        for base in reversed(cls.__mro__):
-            if base.__dict__.get("subject"):
-                own = [name for name in base.__annotations__ if name in known]
-                found.setdefault(base.__dict__["subject"], []).extend(own)
-        return found
-
-    @classmethod
-    def flat(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Names and values without the tables by subject.
-
-        Raises:
-            ConfigError: an option is unknown, in the table of another subject, or there twice.
-        """
-        subjects, known = cls.subjects(), cls.known_names()
-        out: dict[str, Any] = {}
-        for key, value in values.items():
-            table = subjects.get(key) if isinstance(value, Mapping) else None
-            for written, one in [(key, value)] if table is None else value.items():
-                if written not in known:
-                    raise ConfigError(unknown_key(written, cls.names()))
-                name = known[written]
-                if table is not None and name not in table:
-                    home = next(part for part, own in subjects.items() if name in own)
-                    raise ConfigError(f"{name} is in table [{key}]; it belongs to [{home}]")
-                if name in out:
-                    raise ConfigError(f"{name} is given twice; leave one of them out")
-                out[name] = one
-        return out
-
-    @classmethod
-    def from_mapping(cls: type[Own], values: Mapping[str, Any]) -> Own:
-        """Build from names and values; an unknown name is an error that names the nearest one."""
-        return cls(**cls.flat(values))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain values for TOML and JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.names()}
-
-    def to_tables(self) -> dict[str, dict[str, Any]]:
-        """The same in tables by subject."""
-        values = self.to_mapping()
-        return {
-            subject: {name: values[name] for name in names}
-            for subject, names in self.subjects().items()
-        }
-
-
 def option_of(declared: Any) -> Option:
     """The declaration behind a dataclass field."""
     return declared.metadata["option"]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return dict(value) if isinstance(value, Mapping) else value
+def _declared(default: Any, option: Option) -> Any:
+    return field(default=default, metadata={"option": option})
 
 
 def whole(
@@ -173,8 +70,8 @@ def whole(
             raise ConfigError(f"{name} is {value}; it must be below {below}")
         return value
 
-    option = Option(help, check, word=word, everyday=everyday, value=f"N{_bar(words)}")
-    return field(default=default, metadata={"option": option})
+    value = f"N{_bar(words)}"
+    return _declared(default, Option(help, check, word=word, everyday=everyday, value=value))
 
 
 def number(
@@ -199,8 +96,8 @@ def number(
             raise ConfigError(f"{name} is {value!r}; it must {_bounds(least, above, below)}")
         return float(value)
 
-    option = Option(help, check, everyday=everyday, value=f"NUMBER{_bar(words)}")
-    return field(default=default, metadata={"option": option})
+    value = f"NUMBER{_bar(words)}"
+    return _declared(default, Option(help, check, everyday=everyday, value=value))
 
 
 def _or(words: tuple[str | None, ...]) -> str:
@@ -227,8 +124,7 @@ def flag(default: bool, help: str) -> Any:
             raise ConfigError(f"{name} is {value!r}; it must be true or false")
         return value
 
-    option = Option(help, check, allowed=("true", "false"), value="true|false")
-    return field(default=default, metadata={"option": option})
+    return _declared(default, Option(help, check, allowed=("true", "false"), value="true|false"))
 
 
 def choice(default: str, allowed: tuple[str, ...], help: str, *, everyday: bool = False) -> Any:
@@ -238,8 +134,8 @@ def choice(default: str, allowed: tuple[str, ...], help: str, *, everyday: bool 
         check_choice(name, value, allowed)
         return value
 
-    option = Option(help, check, everyday=everyday, allowed=allowed, value="|".join(allowed))
-    return field(default=default, metadata={"option": option})
+    value = "|".join(allowed)
+    return _declared(default, Option(help, check, everyday=everyday, allowed=allowed, value=value))
 
 
 def text(
@@ -259,8 +155,7 @@ def text(
             raise ConfigError(f"{name} is {value!r}; it must be text")
         return value
 
-    option = Option(help, check, str, also=also, everyday=everyday)
-    return field(default=default, metadata={"option": option})
+    return _declared(default, Option(help, check, str, also=also, everyday=everyday))
 
 
 def special(
@@ -272,11 +167,10 @@ def special(
     everyday: bool = False,
 ) -> Any:
     """Whatever its own check accepts."""
-    option = Option(help, check, parse, everyday=everyday, value="VALUE")
-    return field(default=default, metadata={"option": option})
+    return _declared(default, Option(help, check, parse, everyday=everyday, value="VALUE"))
 
 
-def unknown_key(key: str, known: list[str]) -> str:
+def unknown_key(key: str, known: Sequence[str]) -> str:
     """Sentence for an unknown option, with the nearest known one."""
     return f"unknown option '{key}'{did_you_mean(key, known)}"
 
@@ -286,6 +180,12 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         hint = did_you_mean(str(value), allowed)
         raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(allowed)}{hint}")
+
+
+def check_level(name: str, alpha: float | None) -> None:
+    """Refuse a level of the tests that is none; None: the run's own."""
+    if alpha is not None and not 0 < alpha < 1:
+        raise ConfigError(f"{name} is {alpha}; it must lie between 0 and 1 (exclusive)")
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from fedgranger.errors import RunError
 MANIFEST = "manifest.json"
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
+OWN_HASH = "sha256"
+"""Key of the manifest: SHA-256 of all else in it, as JSON with sorted keys."""
+RESTORE = "restore it or run the fit again"
+NAME_COLUMNS = ("cause", "effect", "client")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet computes a cell that begins like this."""
 
@@ -40,16 +44,12 @@ class RunFolder:
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table for people and spreadsheets."""
-        self.write(name, lambda path: without_formulas(table).to_csv(path, index=False))
+        write_table(self._path / name, table)
+        self._hashes[name] = _hash(self._path / name)
 
     def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write arrays as .npz; the path's own name stays, to which np.savez would append .npz."""
-
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        self.write(name, write)
+        """Write arrays as .npz and note the file's hash."""
+        self.write(name, lambda path: save_arrays(path, arrays))
 
     def remove_others(self, *names: str) -> None:
         """Remove files of an earlier run that this one did not write."""
@@ -59,31 +59,47 @@ class RunFolder:
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest with the hashes; only then the folder is a run."""
-        whole = {**manifest, FILES: self._hashes}
+        whole = json.loads(json.dumps({**manifest, FILES: self._hashes}))
+        whole[OWN_HASH] = _own_hash(whole)
         self.write_text(MANIFEST, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
 
 
-def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare every file that the manifest lists with its hash; earlier versions list none.
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, once it and every file that it lists are what the run wrote.
+
+    Earlier versions wrote no hash of the manifest, the first ones none at all.
 
     Raises:
-        RunError: one is missing or not what the run wrote.
+        RunError: the manifest or a file is missing or was changed.
     """
-    for name, known in manifest.get(FILES, {}).items():
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # no JSON, or no text
+        manifest = None
+    if not isinstance(manifest, dict) or not manifest:
+        raise RunError(f"{path}: is not what the run wrote; {RESTORE}")
+    if OWN_HASH in manifest and manifest[OWN_HASH] != _own_hash(manifest):
+        raise RunError(f"{path}: is not what the run wrote; {RESTORE}")
+    hashes = manifest.get(FILES, {})
+    for name, known in hashes.items() if isinstance(hashes, dict) else ():
         path = folder / name
         if not path.is_file():
-            raise RunError(f"{path}: is missing; restore it or run the fit again")
+            raise RunError(f"{path}: is missing; {RESTORE}")
         if _hash(path) != known:
-            raise RunError(
-                f"{path}: is not what the run wrote (its SHA-256 is another one than in "
-                f"{MANIFEST}); restore it or run the fit again"
-            )
+            raise RunError(f"{path}: is not what the run wrote; {RESTORE}")
+    return manifest
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table for people and spreadsheets."""
+    write_atomically(path, lambda file: without_formulas(table).to_csv(file, index=False))
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """The names of a table as plain cells."""
     out = table.copy()
-    for name in [name for name in out.columns if name in ("cause", "effect", "client")]:
+    for name in [name for name in out.columns if name in NAME_COLUMNS]:
         out[name] = [plain_cell(str(cell)) for cell in out[name]]
     return out
 
@@ -91,6 +107,20 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 def plain_cell(text: str) -> str:
     """A name that a spreadsheet would compute, such as "=1+1", behind an apostrophe."""
     return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as .npz; the path's own name stays, to which np.savez would append .npz."""
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def with_formulas(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Undo `without_formulas`, for clients with these names."""
+    out, known = table.copy(), {plain_cell(name): name for name in names}
+    for name in [name for name in out.columns if name in NAME_COLUMNS]:
+        out[name] = [known.get(cell, cell) for cell in out[name]]
+    return out
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -116,6 +146,11 @@ def flush_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _own_hash(manifest: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in manifest.items() if name != OWN_HASH}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _hash(path: Path) -> str:

@@ -4,10 +4,12 @@ import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from shlex import quote
 from typing import Any
 
 SMALLEST_SHOWN = 1e-99
 LONGEST_LINE = 16
+MOST_NAMES = 8
 # Characters that XML 1.0 forbids, and lone surrogates, which UTF-8 cannot write.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e]")
@@ -52,6 +54,12 @@ def without_unit(sensor: str) -> str:
     return _UNIT_AT_END.sub("", sensor)
 
 
+def with_unit(sensor: str, units: Mapping[str, str]) -> str:
+    """A sensor's name with its unit in brackets, where one is known and not there already."""
+    unit = units.get(sensor, "")
+    return f"{sensor} [{unit}]" if unit and not unit_of(sensor) else sensor
+
+
 def enumerated(words: Sequence[str]) -> str:
     """Words in a sentence.
 
@@ -62,6 +70,14 @@ def enumerated(words: Sequence[str]) -> str:
     return " and ".join((*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]))
 
 
+def quoted_list(names: Iterable[str]) -> str:
+    """Quote names one after the other, the first eight of many."""
+    quoted = [f"'{name}'" for name in names]
+    if len(quoted) > MOST_NAMES:
+        return f"{', '.join(quoted[:MOST_NAMES])} and {len(quoted) - MOST_NAMES} more"
+    return ", ".join(quoted)
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun, which has an s where there is not one of it; or with `many`.
 
@@ -70,6 +86,16 @@ def counted(number: int, one: str, many: str | None = None) -> str:
         ('1 row', '3 rows', '2 lines hold')
     """
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def as_flags(options: Mapping[str, str]) -> str:
+    """Options by name as the command line takes them.
+
+    Example:
+        >>> as_flags({"skip_rows": "2", "leave_out": "status text"})
+        "--skip-rows 2 --leave-out 'status text'"
+    """
+    return " ".join(f"--{name.replace('_', '-')} {quote(one)}" for name, one in options.items())
 
 
 def kind_of(value: object) -> str:

@@ -111,7 +111,7 @@ def test_false_edges_on_recordings_are_printed_with_refusals():
     assert "4 panels of each kind" in lines[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # one item twice, with processes that import everything
 def test_two_processes_give_what_one_gives(tmp_path):
     item = causal_discovery_item(2, ["granger-pairs"])
     one, two = (reproduce(item, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))

@@ -44,9 +44,11 @@ def central(design, **options):
     return dynotears.learn(design, {**dynotears.DEFAULTS, **options})
 
 
-# the other four of six networks are slow: half a second each
 @pytest.mark.parametrize(
-    "seeds", [(201, 202), pytest.param(range(200, 206), marks=pytest.mark.slow)], ids=["two", "six"]
+    "seeds",
+    # the other four of six networks are slow: half a second each
+    [(201, 202), pytest.param(range(200, 206), marks=pytest.mark.slow)],
+    ids=["two", "six"],
 )
 def test_both_recover_a_dynamic_network(seeds):
     federated, pooled = [], []

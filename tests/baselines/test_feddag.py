@@ -22,9 +22,11 @@ def learned(design, **options):
     return feddag.learn(design, {**feddag.DEFAULTS, **options}, post), post
 
 
-# two further graphs of the same kind are slow: a second each
 @pytest.mark.parametrize(
-    "seeds", [(100,), pytest.param(range(100, 103), marks=pytest.mark.slow)], ids=["one", "three"]
+    "seeds",
+    # two further graphs of the same kind are slow: a second each
+    [(100,), pytest.param(range(100, 103), marks=pytest.mark.slow)],
+    ids=["one", "three"],
 )
 def test_six_clients_recover_a_linear_graph(seeds):
     scores = []

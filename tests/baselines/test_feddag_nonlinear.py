@@ -18,7 +18,7 @@ def learned(design, shares_all, **options):
     return feddag_nonlinear.learn(design, given, post, shares_all=shares_all), post
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # six fits of networks
 @pytest.mark.parametrize("shares_all", [False, True])
 def test_three_clients_recover_a_nonlinear_graph(shares_all):
     scores = []

@@ -33,9 +33,9 @@ def samples(seed, num_samples=6000):
     return linear_samples(rng, random_weights(rng, edges), num_samples), edges, order
 
 
-# the other three of five graphs are slow: a third of a second each
 @pytest.mark.parametrize(
     "seeds",
+    # the other three of five graphs are slow: a third of a second each
     [(100, 101), pytest.param(range(100, 105), marks=pytest.mark.slow)],
     ids=["two", "five"],
 )
@@ -64,7 +64,7 @@ def test_one_client_equals_notears_when_the_order_is_known():
         np.testing.assert_allclose(found.weights, central.weights, atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # penalties that grow slowly take a thousand iterations
 def test_one_client_equals_notears_when_penalties_grow_slowly():
     """Not convex: to 0.01 where both end in the same minimum, in about two cases of three.
 

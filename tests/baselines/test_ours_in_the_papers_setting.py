@@ -24,7 +24,7 @@ def means():
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # `means` fits 20 data sets by two methods
 @pytest.mark.parametrize(
     ("name", "level"), [("debiased", "clients"), ("debiased-pairs", "entries")]
 )
@@ -34,7 +34,7 @@ def test_edges_are_found(means, name, level):
     assert means[name, level, "shd"] <= 4
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # `means` fits 20 data sets by two methods
 def test_entries_one_by_one(means):
     """Small entries of true blocks are missed: 0.947 and 0.980 were measured."""
     assert means["debiased", "entries", "f1"] >= 0.93

@@ -23,7 +23,7 @@ def problems():
     return [paper_columns(seed) for seed in range(NUM_SEEDS)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # eight data sets of six clients for each method
 @pytest.mark.parametrize("name", RANGES)
 def test_vertical_scores_are_the_papers(name, problems):
     scores = [f1_score(fit_method(name, columns).is_edge, true) for columns, true in problems]
@@ -31,7 +31,7 @@ def test_vertical_scores_are_the_papers(name, problems):
     assert low <= np.mean(scores) <= high
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # every vertical method learns six clients
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].mode == "vertical"])
 def test_no_vertical_method_exceeds_its_cap(name, problems):
     columns, true = problems[0]
@@ -39,7 +39,7 @@ def test_no_vertical_method_exceeds_its_cap(name, problems):
     assert f1_score(fit_method(name, columns).is_edge, true) <= 48 / 84
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # each method learns six clients twice
 @pytest.mark.parametrize("name", ["fdbnl", "notears-admm", "feddag"])
 def test_horizontal_scores_are_higher(name, problems):
     columns, true = problems[0]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fedgranger.report.html import write_report
 from fedgranger.text import shorten, wrap
-from tests.browser.pages import made_manifest, made_report
+from tests.fake_runs import full_manifest, made_report, table_of
 
 EDGES = """return [...document.querySelectorAll('#graph .fg-edge')].map(edge => ({
   cause: +edge.dataset.cause, effect: +edge.dataset.effect,
@@ -66,17 +66,14 @@ def bezier(curve, share):
 
 def complete(names, strengths=None):
     """Every pair is an edge."""
-    pairs = [(c, e) for c in names for e in names if c != e]
-    return pd.DataFrame(
-        {
-            "cause": [c for c, _ in pairs],
-            "effect": [e for _, e in pairs],
-            "strength": 0.5 if strengths is None else strengths,
-            "p_value": 1e-9,
-            "q_value": 1e-9,
-            "is_edge": True,
-        }
+    by_effect = table_of(
+        names,
+        strength=0.5 if strengths is None else strengths,
+        p_value=1e-9,
+        q_value=1e-9,
+        is_edge=True,
     )
+    return by_effect.rename(columns={"cause": "effect", "effect": "cause"})  # the first name first
 
 
 @pytest.fixture
@@ -172,7 +169,7 @@ def test_graph_is_named_in_words_and_follows_the_choice(full_report, open_page):
 
 def test_clients_without_edges_are_drawn(open_graph):
     for names in (["a"], ["a", "b"]):
-        page = open_graph(complete(["a", "b"]).iloc[:0], made_manifest(names))
+        page = open_graph(complete(["a", "b"]).iloc[:0], full_manifest(names))
         assert page.script("return document.querySelectorAll('.fg-client').length") == len(names)
         assert page.drawn() == set()
         assert page.messages() == []

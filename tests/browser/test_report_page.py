@@ -12,7 +12,7 @@ from fedgranger.cli.app import app
 from fedgranger.inference.answer import count_edges, counts_text
 from fedgranger.inference.decision import decide
 from fedgranger.report.html import write_report
-from tests.browser.pages import made_manifest, made_report, made_tables
+from tests.fake_runs import full_manifest, made_report, made_tables
 
 NAMES = {
     2: ["north", "south"],
@@ -135,7 +135,7 @@ def test_a_pair_without_a_test_says_why_in_table_matrix_and_tip(made, open_page)
 
 def test_without_a_test_the_page_draws_nothing_until_the_ranking_is_chosen(tmp_path, open_page):
     edges, _ = made_tables(NAMES[6])
-    manifest = made_manifest(NAMES[6])
+    manifest = full_manifest(NAMES[6])
     manifest["inference"] = {
         "test": "auto",
         "reason": "38 rows for 45 coefficients",
@@ -167,7 +167,7 @@ def test_without_a_test_the_page_draws_nothing_until_the_ranking_is_chosen(tmp_p
 def test_the_other_tests_answer_can_be_chosen(tmp_path, open_page):
     edges, entries = made_tables(NAMES[6])
     other = edges.assign(p_value=edges["p_value"].to_numpy()[::-1])
-    manifest = made_manifest(NAMES[6])
+    manifest = full_manifest(NAMES[6])
     beside = {"test": "readings", "test_reason": "it was asked for", "reasons": {}}
     manifest["inference"] |= {"beside": beside, "test_reason": "the latent model passes"}
     path = tmp_path / "r.html"

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import fedgranger as fg
 from fedgranger.cli import console, interrupts
 from fedgranger.cli.app import COMMANDS, app
+from fedgranger.cli.console import plain
 from fedgranger.cli.export import FORMATS
-from fedgranger.cli.json_output import plain
 from fedgranger.cli.lazy import load_command
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import edge_table
 from fedgranger.data import reading_progress, text_tables
 from fedgranger.export.formats import FORMATS as WRITERS
@@ -177,7 +177,7 @@ def test_cause_and_effect_are_never_cut(columns):
 
 def test_names_that_do_not_fit_at_all_are_folded():
     name = "".join(chr(97 + k % 26) for k in range(50))
-    text = shown(make_table(("client", "size", "share"), [(name, "1", "2")]), 40)
+    text = shown(NarrowTable(("client", "size", "share"), [(name, "1", "2")]), 40)
     lines = [line for line in text.splitlines()[1:] if "not shown" not in line]
     assert "".join(line[1:].split(" ")[0] for line in lines) == name
 

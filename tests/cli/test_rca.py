@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from fedgranger.cli.app import app
 from fedgranger.results import Result
-from tests.anomalies import made_panel, made_run, slow_panel, slow_run
+from tests.anomalies import made_panel, slow_panel
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
+def folders(normal_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("rca")
-    made_run().save(root / "run")
+    normal_run.save(root / "run")
     made_panel(400, seed=1, shocked="b", at=200).write(root / "new")
     made_panel(300, seed=2).write(root / "calm")
     return root
@@ -60,10 +60,10 @@ def test_alarms_without_a_window(folders):
     assert outcome.exit_code == 0
 
 
-def test_a_slow_shift_is_no_all_clear(tmp_path):
+def test_a_slow_shift_is_no_all_clear(slow_run, tmp_path):
     """A lasting shift that comes slowly: no alarm, but it is said, written and on the page."""
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     slow_panel(600, seed=2, shift=-4.0, at=300).write(new)
     outcome = invoke(run, "--data", new)
     assert outcome.exit_code == 0, outcome.output
@@ -99,9 +99,9 @@ def let_grow(monkeypatch, folder, panel, stops):
     monkeypatch.setattr("time.sleep", next_turn)
 
 
-def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatch):
+def test_a_slow_shift_is_said_once_while_files_are_followed(slow_run, tmp_path, monkeypatch):
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     let_grow(monkeypatch, new, slow_panel(600, seed=2, shift=-4.0, at=300), (400, 500, 600))
     outcome = invoke(run, "--data", new, "--follow", "--every", "0.5")
     assert outcome.exit_code == 0, outcome.output
@@ -110,10 +110,10 @@ def test_a_slow_shift_is_said_once_while_files_are_followed(tmp_path, monkeypatc
 
 
 @pytest.fixture
-def slow_fault(tmp_path):
+def slow_fault(slow_run, tmp_path):
     """A shift of 8 s.d. over 60 rows raises three alarms, hundreds of calm rows apart."""
     run, new = tmp_path / "run", tmp_path / "new"
-    slow_run().save(run)
+    slow_run.save(run)
     slow_panel(1000, seed=2, shift=-8.0, at=300).write(new)
     return run, new
 
@@ -345,3 +345,44 @@ def test_a_calm_window_names_nobody(folders):
     assert window["evidence"][0].startswith("No client left its normal range in this window")
     assert "<meter" not in (run / "report.html").read_text().split('id="root-cause"')[1]
     assert "nobody: all calm" in invoke(run, "--history").output
+
+
+def with_short_client(folder):
+    """New data of which client a has an empty column and lacks the last rows."""
+    made_panel(400, seed=1).write(folder)
+    table = pd.read_csv(folder / "a.csv").iloc[:-7]
+    table.assign(empty=np.nan).to_csv(folder / "a.csv", index=False)
+
+
+@pytest.mark.parametrize("words", [(), ("--window", "200:300"), ("--json",)])
+def test_what_reading_leaves_out_of_new_data_is_said(folders, tmp_path, words):
+    """As `fit` says it: beside the answer."""
+    with_short_client(tmp_path / "new")
+    outcome = invoke(folders / "run", "--data", tmp_path / "new", *words)
+    assert outcome.exit_code == 0, outcome.output
+    said = " ".join(outcome.stderr.split())
+    assert "note: client 'b': 7 of 400 rows" in said
+    assert "sensor 'empty' has no sample" in said
+    assert "note:" not in outcome.stdout
+
+
+def test_what_reading_leaves_out_is_said_once_while_files_are_followed(
+    folders, tmp_path, monkeypatch
+):
+    new = tmp_path / "new"
+    turns = iter((300, 350, 400))
+
+    def next_turn(_seconds):
+        stop = next(turns, None)
+        if stop is None:
+            raise KeyboardInterrupt
+        made_panel(stop, seed=1).write(new)
+        table = pd.read_csv(new / "a.csv").iloc[: -stop // 50]
+        table.assign(empty=np.nan).to_csv(new / "a.csv", index=False)
+
+    next_turn(0)
+    monkeypatch.setattr("time.sleep", next_turn)
+    outcome = invoke(folders / "run", "--data", new, "--follow", "--every", "0.5")
+    said = " ".join(outcome.stderr.split())
+    assert said.count("client 'b': ") == 1
+    assert said.count("sensor 'empty' has no sample") == 1

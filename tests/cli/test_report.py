@@ -3,16 +3,13 @@
 import pytest
 from typer.testing import CliRunner
 
-import fedgranger as fg
 from fedgranger.cli.app import app
-from tests.configs import formula_config
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory):
+def run_folder(small_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "run"
-    panel, _ = fg.simulate(2, 600, seed=3)
-    fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0)).save(folder)
+    small_run.save(folder)
     return folder
 
 

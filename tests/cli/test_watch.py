@@ -143,7 +143,7 @@ def test_a_running_fit_until_it_is_killed(data, tmp_path, monkeypatch):
     assert "if it was killed, try again 30 s later" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a real fit and a real watch, as processes
 def test_interrupting_a_fit_leaves_a_checkpoint_and_its_log(data, tmp_path):
     folder = tmp_path / "run"
     process = start_fit(data, folder)
@@ -480,7 +480,7 @@ def test_newton_and_python_fits(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == KEPT
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles the recursion of variances
 def test_variances_are_followed_while_they_are_propagated(tmp_path):
     follower = Follower(tmp_path / progress.FILE_NAME)
     follower.write(**HEAD)

@@ -4,12 +4,12 @@ from dataclasses import replace
 from functools import partial
 
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
+from fedgranger.federation.coordinator import Coordinator
+from fedgranger.federation.driving import drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan
 from fedgranger.federation.questions import Site
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watcher import Watcher

@@ -15,13 +15,14 @@ import numpy as np
 
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
-from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
+from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
 from fedgranger.federation.codec import decode
-from fedgranger.federation.coordinator import Coordinator, drive
+from fedgranger.federation.coordinator import Coordinator
+from fedgranger.federation.driving import drive
 from fedgranger.federation.party import Party
 from fedgranger.federation.policy import UNLIMITED, SitePolicy
 from fedgranger.federation.preparation import seeded_preparation
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.questions import Site
 from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import Store
@@ -29,7 +30,7 @@ from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.federation.watcher import Watcher
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.settings import with_alarm
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.new_data import require_normal
 from tests.federation.attacker import Memory
 

@@ -167,7 +167,7 @@ def test_mutated_messages_are_refused(data):
     check_mutated(data)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 1500 examples
 @MANY
 @given(st.data())
 def test_many_mutated_messages_are_refused(data):
@@ -200,7 +200,7 @@ def test_any_bytes_are_refused(content, is_sealed):
     check_bytes(content, is_sealed)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 1500 examples
 @MANY
 @given(st.binary(max_size=400), st.booleans())
 def test_many_bytes_are_refused(content, is_sealed):
@@ -227,7 +227,7 @@ def test_sealed_headers_with_other_values_give_a_message_or_a_refusal(kind, data
     check_header(kind, data)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 1500 examples
 @MANY
 @given(st.sampled_from(sorted(CONTENTS)), st.data())
 def test_many_sealed_headers_give_a_message_or_a_refusal(kind, data):

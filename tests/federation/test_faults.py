@@ -31,13 +31,12 @@ def test_schedules_end_with_the_identical_result():
     assert len({case_of(seed) for seed in seeds}) == 8  # all there are
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a minute of 980 further seeds of the same
 def test_more_schedules_end_with_the_identical_result():
-    """Slow: a minute of further seeds of the same."""
     run_schedules(20, 980)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 10 000 schedules
 @pytest.mark.parametrize("chunk", range(10))
 def test_many_schedules_end_with_the_identical_result(chunk):
     run_schedules(1000 + chunk * 1000, 1000)

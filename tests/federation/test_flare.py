@@ -25,7 +25,7 @@ ROUNDS = "rounds = 100_000\nquestions = 9\n"
 """A site that takes part in FedGC's rounds."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # FLARE's simulator starts a process for each client
 def test_the_simulator_finds_what_one_process_finds(tmp_path):
     """On files with gaps, missing rows and empty cells, with declared local models."""
     (tmp_path / "data").mkdir()
@@ -45,9 +45,11 @@ def test_the_simulator_finds_what_one_process_finds(tmp_path):
     read = read_models(tmp_path / "models.json")
     found = same_as_alone(panel, tmp_path / "run", "newton", read, seed=3, period="none")
     assert found.manifest["runtime"] == "flare"
+    assert found.manifest["data"]["notes"][: len(panel.notes)] == list(panel.notes)
+    assert found.manifest["data"]["reading"] == panel.reading
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # seven real FLARE processes
 def test_six_clients_check_run_and_status(tmp_path):
     panel = fg.simulate(
         clients=demo.CLIENTS, num_steps=demo.NUM_STEPS, edges=demo.NUM_EDGES, seed=demo.SEED
@@ -63,7 +65,7 @@ def test_six_clients_check_run_and_status(tmp_path):
         assert done.stdout.count("connected") == 6
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; three runs
 def test_two_hosts_are_two_loopback_addresses(tmp_path):
     """The server listens on 127.0.0.2 only; its certificate names that address."""
     panel = fg.simulate(2, 301, seed=0)[0]
@@ -86,7 +88,7 @@ def test_two_hosts_are_two_loopback_addresses(tmp_path):
             other.connect(("127.0.0.1", federation.port))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; waits 40 s for a refused client
 def test_foreign_certificates_and_plain_text_are_refused(tmp_path):
     panel = fg.simulate(3, 301, seed=0)[0]
     with RealFederation(panel, tmp_path / "ours") as federation:

@@ -51,7 +51,7 @@ class SiteFederation(RealFederation):
         self.start(party)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; two runs and a restart
 def test_a_federation_of_keys_made_at_the_sites_runs_and_one_client_renews(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]
     with SiteFederation(panel, tmp_path) as parties:
@@ -71,7 +71,7 @@ def test_a_federation_of_keys_made_at_the_sites_runs_and_one_client_renews(tmp_p
         assert sorted((kits["client1"] / "startup").iterdir()) == startup  # it can be read-only
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; waits until they notice
 def test_a_revoked_client_is_cut_off_while_it_runs_and_comes_back_with_a_new_certificate(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]
     with SiteFederation(panel, tmp_path) as parties:

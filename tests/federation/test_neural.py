@@ -79,7 +79,7 @@ class Crashing(LoopbackEngine):
 @pytest.mark.parametrize("calls", [6, 11])
 def test_a_restart_from_the_disks_ends_with_the_same_bits(panel, alone, tmp_path, calls):
     """Crashes in a round that learns and in one that reads."""
-    from fedgranger.federation.coordinator import drive
+    from fedgranger.federation.driving import drive
 
     first = Federation(panel, tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):

@@ -17,12 +17,14 @@ from tests.configs import formula_config
 from tests.federation.gapped_files import write_tables
 from tests.federation.loopback_run import Federation
 
-MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8)]
-"""Random tables of the same four ways of declaring models; one set of each is fast."""
+FAST = (0, 2, 5, 7)
+"""One of each of the four ways of declaring models; the last two lack single cells."""
+# slow: a fit and a federation each
+MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3, 4, 6)]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("seed", [*range(4), *MORE])
+@pytest.mark.parametrize("seed", [*FAST, *MORE])
 def test_a_folder_and_separate_sites_find_the_same_bits(tmp_path, seed):
     data = tmp_path / "data"
     data.mkdir()

@@ -24,7 +24,7 @@ def status(federation):
     return done.returncode, json.loads(done.stdout) if done.stdout else {}
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes, started and killed in turn
 def test_an_operator_is_told_what_happens(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]
     federation = RealFederation(panel, tmp_path)
@@ -74,7 +74,7 @@ def test_an_operator_is_told_what_happens(tmp_path):
         federation.__exit__()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes
 def test_processes_end_when_a_supervisor_is_killed(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]
     with RealFederation(panel, tmp_path) as federation:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedgranger as fg
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import MessageError, Packet, decode, encode
 from fedgranger.federation.edge_fields import (

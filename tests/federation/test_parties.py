@@ -6,7 +6,8 @@ import pytest
 import fedgranger as fg
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.federation.codec import Packet, decode, digest, encode
-from fedgranger.federation.coordinator import LONGEST_SENTENCE, PAUSE_SECONDS, drive
+from fedgranger.federation.coordinator import LONGEST_SENTENCE
+from fedgranger.federation.driving import PAUSE_SECONDS, ask_first, drive
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.requests import refuse
@@ -49,6 +50,7 @@ def tested(panel, tmp_path_factory):
         formula_config(window=10, passes=2, tolerance=0.0),
         formula_config(solver="newton"),
         formula_config(solver="newton", couplings=(("client1", "client2"),)),
+        # slow: up to 40 passes, message by message
         pytest.param(formula_config(window=40, passes=40, tolerance=0.5), marks=pytest.mark.slow),
     ],
     ids=["sgd", "newton", "couplings", "sgd until it has converged"],
@@ -400,7 +402,7 @@ def test_the_first_answers_are_checked_before_they_are_read(panel, tmp_path, mon
         "fedgranger.federation.coordinator.decode",
         lambda payload: read.append(len(payload)) or decode(payload),
     )
-    found = federation.coordinator().ask_first(LoopbackEngine(federation.handlers()))
+    found = ask_first(federation.coordinator(), LoopbackEngine(federation.handlers()))
     assert found["client1"]["kind"] == found["client2"]["kind"] == "wrong"
     assert "it has 1048576 bytes, more than" in found["client1"]["sentence"]
     assert found["client2"]["sentence"].startswith("its answer is refused: ")
@@ -422,7 +424,7 @@ def test_first_answers_of_others_or_to_others_are_not_taken(panel, tmp_path):
             yield from (("stranger", right["client1"]), ("client1", right["client1"]))
             yield from (("client1", b"no message"), ("client2", other), ("client3", said))
 
-    found = federation.coordinator().ask_first(Mixed(handlers))
+    found = ask_first(federation.coordinator(), Mixed(handlers))
     assert set(found) == {"client1", "client2", "client3"}
     assert found["client1"]["kind"] == "range"
     assert found["client2"]["sentence"] == "it answers something that it was not asked"

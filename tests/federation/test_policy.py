@@ -7,10 +7,10 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.errors import ConfigError, DataError, RunError
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, Plan
 from fedgranger.federation.policy import (
     UNLIMITED,
     PolicyError,
@@ -18,7 +18,7 @@ from fedgranger.federation.policy import (
     policy_text,
     read_policy,
 )
-from fedgranger.federation.protocol import Plan, RunStopped
+from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.questions import ALLOWED, WAITING, Questions, WaitingError
 from fedgranger.federation.requests import read_edges
 from fedgranger.federation.secret import draw_start, keyed_hash, read_secret
@@ -149,7 +149,7 @@ def test_pieces_that_do_not_exist_take_no_memory():
         for rows in (0, NUM_STEPS - 1):
             answer = server.ask("step", {**values, **told}, {"gradients": np.ones((rows, 2))})
             assert answer.values["code"] == "invalid"
-    assert not server.party._pieces
+    assert not server.party._rounds._pieces
     assert server.ask("upload", {"epoch": 1, "piece": -1}).values["code"] == "invalid"
 
 

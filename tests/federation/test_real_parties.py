@@ -41,7 +41,11 @@ def quiet(federation):
 
 # every client more is two processes of four seconds each
 @pytest.mark.parametrize(
-    "panel", [2, pytest.param(3, marks=pytest.mark.slow)], indirect=True, scope="module"
+    "panel",
+    # slow: a third real FLARE client
+    [2, pytest.param(3, marks=pytest.mark.slow)],
+    indirect=True,
+    scope="module",
 )
 def test_clients_as_processes_find_what_one_process_finds(federation, panel, quiet):
     out, said = quiet

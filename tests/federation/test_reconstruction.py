@@ -108,7 +108,7 @@ def draw_request(server, rng, epochs):
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(50), pytest.param(range(50, 1000), marks=pytest.mark.slow)],
+    "seeds", [range(50), pytest.param(range(50, 1000), marks=pytest.mark.slow)],  # 950 sequences
     ids=["first 50", "950 more"],
 )  # fmt: skip
 def test_random_sequences_give_one_row_of_states_per_time_step(seeds):

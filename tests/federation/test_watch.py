@@ -11,19 +11,19 @@ import fedgranger as fg
 from fedgranger.client.own_normal import OwnNormal
 from fedgranger.data.align import regular_panel
 from fedgranger.data.panel_files import read_client, read_panel
-from fedgranger.data.reading_options import ReadingOptions, as_measured
+from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, ReadingOptions, as_measured
 from fedgranger.data.time_axis import LocalSeries, on_grid
 from fedgranger.federation import watch_session
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
+from fedgranger.federation.ledger import state_bytes
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal
-from fedgranger.messages import state_bytes
 from fedgranger.rca import gather
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.excursions import find_excursions
-from fedgranger.rca.knowledge import knowledge_of
 from fedgranger.rca.new_data import panel_for, require_normal, surprising_sensors
 from tests.anomalies import NAMES, made_panel, slow_panel
 from tests.federation.loopback_run import Federation, Ticking
@@ -110,7 +110,7 @@ def test_files_with_gaps_and_missing_rows_give_the_same_bits(tmp_path, seed):
     panel = fg.Panel.read(training, missing="mask")
     config = replace(CONFIG, period="60")  # steps of 10 s
     result = fg.fit(panel, config)
-    later = regular_panel(read_panel(new, None, as_measured())).panel
+    later = regular_panel(read_panel(new, PanelOptions(**AS_MEASURED))).panel
     later = replace(later, time_zone="UTC")  # as which sites take stamps without a zone
     assert later.segment_starts.sum() > 1
     wanted = in_process(result, later)

@@ -40,7 +40,7 @@ def shared(text):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # FLARE's simulator, twice
 def test_the_simulator_finds_the_root_cause_that_one_process_finds(tmp_path):
     TRAINING.write(tmp_path / "data")
     NEW.write(tmp_path / "new")
@@ -49,7 +49,7 @@ def test_the_simulator_finds_the_root_cause_that_one_process_finds(tmp_path):
     assert shared(command(*one, "--runtime", "flare")) == shared(command(*one))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; a run and two watches
 def test_provisioned_sites_watch_their_new_data_and_are_told_the_alarm(tmp_path):
     NEW.write(tmp_path / "new")
     with RealFederation(TRAINING, tmp_path, policy=WATCHED) as federation:

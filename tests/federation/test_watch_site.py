@@ -16,7 +16,7 @@ from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import load_normal
 from fedgranger.flare.settings import add_alarm, read_alarms
 from fedgranger.messages import OLDEST_PROTOCOL, PROTOCOL_VERSION
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from tests.federation.watched import NEW, assert_same, give, trained
 
 LIMITED = SitePolicy(**{**UNLIMITED, "largest_message_steps": 100, "runs_per_day": 3})

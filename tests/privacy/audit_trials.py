@@ -21,7 +21,7 @@ from fedgranger.client.prepared_client import prepare_client
 from fedgranger.client.private_learner import PrivateLearner
 from fedgranger.client.private_states import protect_states, state_unit
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import NO_TREATMENT
 from fedgranger.privacy.sensitivity import Neighbours
 from fedgranger.privacy.terms import PrivacyTerms

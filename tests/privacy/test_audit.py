@@ -88,9 +88,8 @@ def test_half_of_the_noise_is_found(few):
     assert epsilon_bound(mu_bound(*few["half"]), DELTA) > 8.0
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 500 trials
 def test_half_of_the_noise_is_found_in_rounds(tmp_path):
-    """Slow: it takes 500 trials."""
     case = {"epsilon": 8.0, "trials": 5 * FEW, "server": "spying", "factor": 0.5}
     found = scores_of(tmp_path, {"half": case})["half"]
     assert epsilon_bound(mu_bound(*found), DELTA) > epsilon_of(
@@ -113,19 +112,17 @@ def check_theta(found, epsilon):
     assert bound > reported
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 20 000 trials of each record: half a minute
 @pytest.mark.parametrize(("name", "epsilon", "changed"), STATES)
 def test_states_tell_what_is_reported_and_no_more(tmp_path, name, epsilon, changed):
-    """Slow: 20 000 trials of each record take half a minute."""
     case = {"epsilon": epsilon, "changed": changed, "trials": 2 * MANY}
     check_states(scores_of(tmp_path, {name: case})[name], epsilon)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 10 000 trials of each record: one to two minutes
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 @pytest.mark.parametrize(("server", "changed"), [("spying", 1), ("honest", 1), ("spying", 5)])
 def test_many_rounds_tell_no_more_than_is_reported(tmp_path, server, changed, epsilon):
-    """Slow: 10 000 trials of each record take one to two minutes."""
     case = {"epsilon": epsilon, "server": server, "changed": changed, "trials": MANY}
     near = {"neighbours": "window", "neighbour_steps": changed} if changed > 1 else {}
     share = check_rounds(scores_of(tmp_path, {"it": case})["it"], rounds_config(epsilon, **near))
@@ -133,9 +130,8 @@ def test_many_rounds_tell_no_more_than_is_reported(tmp_path, server, changed, ep
         assert share > 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # differences are small there: 10 000 trials for each leak
 def test_leaks_are_found_at_a_small_epsilon(tmp_path):
-    """Slow: differences are small there, so many trials are needed."""
     cases = {
         "half": {"epsilon": 0.5, "trials": MANY, "factor": 0.5},
         "quarter": {"epsilon": 0.5, "trials": MANY, "server": "spying", "factor": 0.25},

@@ -13,7 +13,7 @@ from fedgranger.federation.outcome import to_result
 from fedgranger.federation.release_ledger import ReleaseLedger
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.privacy.accounting import epsilon_of
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from tests.federation.loopback_run import OPEN
 from tests.federation.watched import give
 from tests.privacy.private_parties import MODELS, PANEL, answers, federation, private_config

@@ -15,7 +15,7 @@ from fedgranger.federation.outcome import to_result
 from fedgranger.messages import CONTENTS
 from fedgranger.privacy.accounting import epsilon_of
 from fedgranger.privacy.release import SecretNoise
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from tests.federation.loopback_run import OPEN
 from tests.federation.watched import give
 from tests.privacy.private_parties import (

@@ -5,7 +5,7 @@ import pytest
 
 from fedgranger.client.kalman import filter_data, steady_gain
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.privacy.noise import clip_rows
 from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered
 from tests.filter_changes import response, run, worst_change

@@ -14,7 +14,7 @@ from fedgranger.client import private_learner
 from fedgranger.client.client_side import set_up_client, with_learner
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import Treatment, treat_columns
 from tests.privacy.audit_trials import remembered
 from tests.privacy.auditing import Replayed, Tapped
@@ -180,10 +180,9 @@ def test_no_neighbour_moves_a_message_by_more_than_its_size(kind, is_differenced
     check(seed, kind, is_differenced=is_differenced, has_gaps=has_gaps, tries=2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # climbs from the worst of 40 starts, for every message
 @pytest.mark.parametrize("kind", NEIGHBOURS)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_search_moves_a_message_by_more_than_its_size(kind, seed):
-    """Slow: climbs from the worst of many starts, for every message."""
     options = {"is_differenced": bool(seed % 2), "has_gaps": seed % 3 > 0}
     print(kind, {k: round(v, 3) for k, v in check(seed, kind, tries=40, **options).items()})

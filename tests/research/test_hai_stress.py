@@ -219,7 +219,7 @@ def test_real_recording_at_100_s_moves_more_per_row_than_at_1_hz(real, tmp_path)
     assert 0.9998 < max(fast) < 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles and runs the recursion twice
 def test_run_vs_propagate_and_limits(regime):
     table = regime.run().assign(value=regime.noise_var)
     with jax.enable_x64(True):
@@ -247,7 +247,7 @@ def test_run_vs_propagate_and_limits(regime):
     assert first["P1", "P2", "granger_cov"] == pytest.approx(4 * 1e-2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a quick run of all sweeps on a recording
 def test_quick_run_on_real_data_writes_and_resumes(real, tmp_path, monkeypatch):
     write_recording(real / SLOW_HAI, tmp_path / "data" / "hai")
     item = hai_stress_item(tmp_path / "data")

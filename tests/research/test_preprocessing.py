@@ -7,7 +7,8 @@ import pytest
 
 from fedgranger.client.params import read_models
 from fedgranger.client.state_noise import state_message
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError, ModelError
 from fedgranger_research.datasets.preprocessing import (
     Preprocessing,

@@ -33,7 +33,10 @@ COMPILED = ("qq", "communicated", "l2-error")
     [
         *(
             pytest.param(
-                "figure", name, marks=[pytest.mark.slow] if name in LONG + COMPILED else []
+                "figure",
+                name,
+                # slow: more than ten seconds, or two of compiling; see above
+                marks=[pytest.mark.slow] if name in LONG + COMPILED else [],
             )
             for name in FIGURES
         ),

@@ -249,7 +249,7 @@ def test_qq_quantiles_and_power():
     assert "the 100 entries of absent blocks" in text
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # the quick figure is made twice
 def test_resumes_to_identical_files(tmp_path, monkeypatch):
     """An interrupted run keeps its finished settings; files are those of an undisturbed run."""
     item = FIGURES["qq"]

@@ -24,15 +24,15 @@ from fedgranger_research.reproduction.root_cause_methods import (
     find_graphs,
     graph_rows,
 )
-from tests.anomalies import made_panel, made_run
+from tests.anomalies import made_panel
 
 CHAIN = np.array([[False, False, False], [True, False, False], [False, True, False]])
 FAST = ("debiased", "fedpc", "fedpc-horizontal", "fdbnl-horizontal")
 
 
 @pytest.fixture(scope="module")
-def run():
-    return made_run()
+def run(normal_run):
+    return normal_run
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def test_a_folder_without_data_is_refused(tmp_path):
     assert "root-cause needs --data" in outcome.output
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # every method learns TEP and ranks its test runs
 def test_tep_test_runs_reach_the_targets(tmp_path):
     write_tep(development_data() / "tep", tmp_path / "tep")
     table = reproduce(root_cause_item(tmp_path), tmp_path / "out")

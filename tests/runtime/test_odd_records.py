@@ -51,7 +51,7 @@ def odd_options(rng):
     return options
 
 
-@pytest.mark.slow  # 20 shapes compile and 150 fits are made
+@pytest.mark.slow  # slow: 150 fits of many shapes
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("first", range(0, 150, 25))
 def test_odd_records_are_answered_or_refused(first):

@@ -117,7 +117,7 @@ def test_not_converged_warns(panel):
         fg.fit(panel, formula_config(state_dim=2, passes=2))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # five real processes; 60 passes over 20 000 steps
 def test_real_interrupt_of_the_command(tmp_path):
     """SIGINT to the real process, then --resume: same files as an uninterrupted run."""
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}

@@ -71,7 +71,7 @@ def test_p_values_are_not_grossly_off():
     assert summarise(records).edge_power > 0.95
 
 
-@pytest.mark.slow  # 18 fits; test_inference_estimate.py has the formulas and their limit without E
+@pytest.mark.slow  # 18 fits; inference/test_estimate.py has the formulas, their limit without E
 def test_measurement_error_must_be_taken_out(monkeypatch):
     """Noise of the size of the signal: without the correction a third of the null edges appear."""
     monkeypatch.setitem(
@@ -109,7 +109,7 @@ def test_added_noise_must_be_taken_out(monkeypatch):
     assert (p <= 0.05).mean() > 2 * limit
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 40 fits for each size of noise
 @pytest.mark.parametrize("added_noise", [0.1, 0.3, 1.0])
 def test_size_with_added_noise(added_noise):
     """Within 3 standard errors of 3.5 % to 6.5 %, up to noise as large as the signal."""
@@ -122,7 +122,7 @@ def test_size_with_added_noise(added_noise):
     assert found.edge_power > 0.94
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 60 fits for each length
 @pytest.mark.parametrize("num_steps", [500, 2000])
 def test_size_of_edge_and_entry_tests(num_steps):
     """Within 3 Monte Carlo standard errors of 3.5 % to 6.5 %, C and R identified."""
@@ -136,7 +136,7 @@ def test_size_of_edge_and_entry_tests(num_steps):
     assert found.edge_power > 0.97
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 40 fits for each scenario
 @pytest.mark.parametrize("scenario", ["missing10", "student4", "correlated"])
 def test_size_in_harder_scenarios(scenario):
     records = [run_data_set(Setting(scenario, 2000), seed) for seed in range(40)]
@@ -145,7 +145,7 @@ def test_size_in_harder_scenarios(scenario):
     assert found.edge_power > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 40 fits for each scenario
 @pytest.mark.parametrize("scenario", ["base", "missing10"])
 def test_coverage_of_true_values(scenario):
     """Models known: intervals of all entries, also of the edges that exist."""

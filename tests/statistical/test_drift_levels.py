@@ -10,7 +10,7 @@ from fedgranger.inference.shifts import tabulate
 from tests.configs import formula_config
 from tests.state_sources import source_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # 100 or 150 data sets each
 DIMS, ACROSS = (2, 1, 1), ~np.eye(3, dtype=bool)
 COVS = (0.3 * np.eye(2), 0.3 * np.eye(1), 0.3 * np.eye(1))
 

@@ -188,7 +188,7 @@ def report(study, rows):
 FAST = Study(0.3, 0.1, num_steps=201, replicas=1000, rate=5e-4, marks=(100, 200))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 1000 replicas are trained
 def test_recursion_vs_small_ensemble():
     rows = compare(FAST)
     report(FAST, rows)
@@ -206,7 +206,7 @@ STUDIES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 16 000 replicas of each study are trained
 @pytest.mark.parametrize("study", STUDIES, ids=str)
 def test_recursion_vs_ensemble(study):
     rows = compare(study)
@@ -214,7 +214,7 @@ def test_recursion_vs_ensemble(study):
     check(study, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_propagate_table_vs_matrices_at_its_rounds():
     """The driver reports the sizes of the same matrices, whatever its threads."""
     setup, config, covs, _ = inputs(FAST)

@@ -175,21 +175,21 @@ def check(rows):
         assert abs(np.log1p(row.excess)) <= max(np.log1p(LIMIT), k * error), row
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # trains on 64 data sets with two ridges
 def test_variance_over_64_data_sets():
     """Larger steps, shorter data, fewer of them: a factor of two would show, 15 % would not."""
     study = Study(num_steps=2400, num_sets=64, num_predictions=8, sensor_dims=4)
     check(study.run([configuration((1e-3, 1e-3, 1e-3), ridge) for ridge in (0.0, 0.3)]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # trains on 240 data sets of 18 000 steps
 def test_variance_over_240_data_sets():
     """The slowest mode takes 5700 steps at the smallest step sizes, so three times that many."""
     study = Study(num_steps=18_000, num_sets=240, num_predictions=4)
     check(study.run([configuration(sizes, ridge) for sizes in STEP_SIZES for ridge in RIDGES]))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # trains on 240 data sets of 18 000 steps
 @pytest.mark.xfail(strict=True, reason="gain noise that remembers is treated as white")
 def test_variance_near_the_stability_limit():
     study = Study(num_steps=18_000, num_sets=240, num_predictions=4)

@@ -188,10 +188,10 @@ def test_partition_models_and_options_are_read(tmp_path):
     assert (config.passes, config.lags, config.alpha) == (100, 2, 0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # training with uncertainty takes a minute
 @pytest.mark.filterwarnings("ignore::fedgranger.errors.InferenceWarning")
 def test_the_gallery_runs(monkeypatch, tmp_path):
-    """With four data sets instead of forty; slow: training with uncertainty takes a minute."""
+    """With four data sets instead of forty."""
     from fedgranger_research.studies import calibration_trials
 
     records = {}
@@ -218,7 +218,7 @@ def test_the_gallery_runs(monkeypatch, tmp_path):
     plt.close("all")
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # writes and prepares whole recordings
 def test_data_sets_from_python_run(monkeypatch, tmp_path):
     """On the development data, written as their publishers do."""
     source = published_files.development_data()
@@ -233,7 +233,7 @@ def test_data_sets_from_python_run(monkeypatch, tmp_path):
         exec(code, names)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # fits TEP and ranks its root causes
 def test_root_causes_of_tep_are_what_the_page_prints(monkeypatch, tmp_path):
     source = published_files.development_data()
     published_files.write_tep(source / "tep", tmp_path / "TEP")

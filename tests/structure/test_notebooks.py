@@ -58,7 +58,7 @@ def test_own_data_gives_the_edges_that_it_shows(tmp_path, monkeypatch):
     assert any("boiler -> turbine, 2 min" in one for one in said)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # writes and fits a whole recording
 def test_tep_gives_the_answer_that_it_shows(tmp_path, monkeypatch):
     write_tep(development_data() / "tep", tmp_path / "tep")
     monkeypatch.setenv("FEDGRANGER_TEP", str(tmp_path / "tep"))

@@ -19,7 +19,12 @@ def test_example_prints_what_the_readme_says():
 
 
 def test_message_table_lists_every_message():
-    from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+    from fedgranger.federation.ledger import (
+        PASS_REPORT_BYTES,
+        hello_bytes,
+        message_bytes,
+        state_bytes,
+    )
 
     p = 3
     up, down = message_bytes(p)

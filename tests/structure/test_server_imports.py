@@ -13,7 +13,7 @@ AT_SITES = {
     *("answers", "direct", "party", "policy", "preparation", "preview", "questions", "requests"),
     *("secret", "client_job", "simulation", "watcher", "watch_records", "watch_session"),
     *("excursions", "followed_run", "joined_alarms", "new_data", "own_data", "own_edges"),
-    "release_ledger",
+    *("online", "release_ledger"),
 }
 """Modules of federation, flare and rca for a site's process, or one process with every party."""
 ENTRIES = ("entry", "components", "guarded", "revocation", "server_job")

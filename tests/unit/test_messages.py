@@ -6,15 +6,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from fedgranger.federation.ledger import hello_bytes, message_bytes, state_bytes
 from fedgranger.messages import (
     ClientHello,
     ClientMessage,
     ServerMessage,
     StateHello,
     StateMessage,
-    hello_bytes,
-    message_bytes,
-    state_bytes,
 )
 
 

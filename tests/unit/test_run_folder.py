@@ -10,7 +10,7 @@ import fedgranger as fg
 from fedgranger.errors import RunError
 from fedgranger.export import to_csv
 from fedgranger.results import Result
-from fedgranger.run_folder import without_formulas
+from fedgranger.run_folder import with_formulas, without_formulas
 
 CONFIG = fg.RunConfig(solver="none", copies=20, lags=1)
 
@@ -50,11 +50,23 @@ def test_what_is_loaded_is_what_was_found(result, folder):
     pd.testing.assert_frame_equal(Result.load(folder).edges(), result.edges())
 
 
-@pytest.mark.parametrize("wrong", ["[]", "{}", '{"data": 5}'])
+@pytest.mark.parametrize("wrong", ["", "\0", "[]", "{}", '{"data": 5}', '{"data": {}'])
 def test_a_manifest_of_other_things_is_refused(folder, wrong):
     (folder / "manifest.json").write_text(wrong)
-    with pytest.raises(RunError, match=r"manifest\.json|damaged run folder"):
+    with pytest.raises(RunError, match=r"manifest\.json: is not what the run wrote; restore it"):
         Result.load(folder)
+
+
+def test_a_changed_manifest_is_refused(folder):
+    """Before, another alpha in it gave "false discovery rate 0.9" without a word."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["config"]["alpha"] = 0.9
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match=r"manifest\.json: is not what the run wrote"):
+        Result.load(folder)
+    manifest["config"]["alpha"] = 0.05
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=7))
+    Result.load(folder)  # the same facts, however they are laid out
 
 
 def test_half_a_file_and_an_empty_one_are_refused(folder):
@@ -75,7 +87,7 @@ def test_half_a_file_and_an_empty_one_are_refused(folder):
 def test_folders_that_list_no_files_are_read_from_their_tables(result, folder):
     """As version 0.1.0 wrote them; damage is a sentence there too."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["files"]
+    del manifest["files"], manifest["sha256"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with np.load(folder / "estimate.npz") as file:
         arrays = {name: file[name] for name in file.files if "edges." not in name}
@@ -94,6 +106,16 @@ def test_no_cell_of_a_table_is_a_formula(folder):
             cells = pd.read_csv(folder / name, dtype=str)
             assert not cells[["cause", "effect"]].stack().str.match(r"[=+\-@]").any()
             assert set(cells["cause"]) == {"'=1+1", "'@sum"}
+
+
+def test_names_come_back_from_plain_cells():
+    names = ["=1+1", "'-b", "-b", "c"]
+    table = pd.DataFrame({"client": names, "value": [1.0, 2.0, 3.0, 4.0]})
+    written = without_formulas(table)
+    assert not written["client"].str.match(r"[=+\-@]").any()
+    pd.testing.assert_frame_equal(
+        with_formulas(written, ["=1+1", "-b", "c"]).iloc[[0, 2, 3]], table.iloc[[0, 2, 3]]
+    )
 
 
 def test_plain_names_stay():

@@ -8,11 +8,9 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Json, Run, busy
-from fedgranger.cli.friendly import friendly
 
 
 @examples("fedgranger audit run", "fedgranger audit run --json > audit.json")
-@friendly
 def audit(
     run: Run,
     top: Annotated[

@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import NarrowTable, make_table
+from fedgranger.cli.console import out, print_json, print_line
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import RunError
 from fedgranger.inference.answer import nothing_tested
 from fedgranger.inference.audit_words import (
@@ -41,7 +40,7 @@ def show_audit(result: Result, run: Path, top: int, *, json_output: bool) -> Non
     if json_output:
         print_json([_plain(part) for part in found])
         return
-    out.print(f"[bold]{TITLE}[/] {escape(verdict(facts))}\n", soft_wrap=True)
+    print_line(f"{verdict(facts)}\n", f"[bold]{TITLE}[/] ")
     for part in found:
         _print_part(part, top)
 
@@ -70,7 +69,7 @@ def _by_client(found: dict[str, Any]) -> NarrowTable:
         cause = found["by_cause"].get(client, [None, None])
         words = [escape(traits_in_words(traits.get(client, {})) or "–")] if traits else []
         rows.append((escape(client), share(effect), share(cause), *words))
-    return make_table(columns, rows, left=("client", "its record"))
+    return NarrowTable(columns, rows, left=("client", "its record"))
 
 
 def _by_pair(part: Mapping[str, Any], top: int) -> NarrowTable:
@@ -82,4 +81,4 @@ def _by_pair(part: Mapping[str, Any], top: int) -> NarrowTable:
         for one in shown
     )
     columns = ("pair", "smallest influence found", *([unit] if with_units else []))
-    return make_table(columns, rows, left=("pair", unit))
+    return NarrowTable(columns, rows, left=("pair", unit))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy, print_line
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import Data, Json, busy, print_json, print_line, progress_report
 from fedgranger.cli.options import with_options
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.reading_progress import followed
 
@@ -23,10 +19,9 @@ from fedgranger.data.reading_progress import followed
     "fedgranger check historian.csv --partition clients.toml",
     "fedgranger check plant/ --json | jq .command",
 )
-@friendly
 @with_options(PanelOptions)
 def check(
-    data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
+    data: Data,
     json_output: Json = False,
     *,
     given: dict[str, Any],
@@ -37,7 +32,8 @@ def check(
     """
     options = PanelOptions.from_mapping(given)
     with busy(f"reading {data}"):
-        from fedgranger.runtime.data_check import check_data, screen_lines
+        from fedgranger.runtime.check_result import screen_lines
+        from fedgranger.runtime.data_check import check_data
 
     with progress_report() as report, followed(report, data):
         found = check_data(data, **asdict(options))

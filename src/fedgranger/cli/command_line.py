@@ -16,15 +16,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fedgranger.cli.console import out, print_error, print_interrupted
+from fedgranger.cli.friendly import ALL, friendly
 from fedgranger.cli.interrupts import INTERRUPTED
-from fedgranger.cli.usage_errors import unknown_command, usage_sentence
+from fedgranger.option_fields import did_you_mean
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 OWN = ("Arguments", "Options")
-ALL = "fedgranger.help_all"
 VALUES = {"int": "N", "float": "NUMBER", "path": "PATH", "str": "TEXT", "bool": ""}
 KINDS = re.compile(r"(?:list\[)?<(?:list\[)?(int|float|path|str|bool)(?: range)?\]?>")
 """The parser's words for a value; the help has ours."""
+OUR_WORDS = (
+    ("Input should be", "it must be"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("a valid integer", "a whole number"),
+    ("a valid number", "a number"),
+)
+"""How the parser says what a value must be, and how all other errors do."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -97,7 +105,7 @@ class Group(TyperGroup):
         """Find a command; an unknown one is refused with the nearest."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(unknown_command(args[0], known))
+            ctx.fail(f"unknown command '{args[0]}'{did_you_mean(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -124,22 +132,14 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Register a command with its examples and the option for the long help."""
+        """Register a command with its examples; it becomes friendly, like all others."""
 
         def register(function: Any) -> Any:
             lines = "\n".join(getattr(function, "examples", ())) or None
             ours = {"cls": Command, "epilog": lines, "context_settings": SETTINGS, **settings}
-            return typer.Typer.command(self, name, **ours)(function)
+            return typer.Typer.command(self, name, **ours)(friendly(function))
 
         return register
-
-
-def show_all_help(ctx: typer.Context, value: bool) -> None:
-    """Print the long help and leave."""
-    if value and not ctx.resilient_parsing:
-        ctx.meta[ALL] = True
-        typer.echo(ctx.get_help())
-        raise typer.Exit
 
 
 def _status_of(error: Exception) -> int:
@@ -151,8 +151,45 @@ def _status_of(error: Exception) -> int:
         return INTERRUPTED
     if not hasattr(error, "format_message"):
         raise error
-    print_error(usage_sentence(error))
+    print_error(_usage_sentence(error))
     return 2
+
+
+def _usage_sentence(error: Any) -> str:
+    """One line for a parser's exception: what is wrong, what is near, where to read more."""
+    context = getattr(error, "ctx", None)
+    sentence = _refusal(error, context)
+    if context is None or "did you mean" in sentence:
+        return sentence
+    return f"{sentence}; see '{context.command_path} --help'"
+
+
+def _refusal(error: Any, context: Any) -> str:
+    name = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        if hasattr(context.command, "commands"):
+            path = context.command_path
+            return f"option '{name}' stands before a command; give it after one: '{path} … {name}'"
+        return f"unknown option '{name}'{did_you_mean(str(name), _option_words(context))}"
+    parameter = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and parameter is not None:
+        what = " ".join((getattr(parameter, "help", None) or "").split()).rstrip(".")
+        return f"{parameter.param_type_name} {parameter.get_error_hint()} is missing: {what}"
+    words = " ".join(error.format_message().split()).rstrip(".").partition(", unable to")[0]
+    given = getattr(error.__cause__ or error.__context__, "errors", list)()
+    if given and parameter is not None:
+        hint = parameter.get_error_hint().strip("'")
+        needed = words.rpartition(": ")[2]
+        for foreign, ours in OUR_WORDS:
+            needed = needed.replace(foreign, ours)
+        words = f"{hint} is {given[0]['input']!r}; {needed}"
+    return f"{words[:1].lower()}{words[1:]}"
+
+
+def _option_words(context: Any) -> list[str]:
+    """All options of the command of a context as they are typed."""
+    parameters = context.command.get_params(context)
+    return [word for one in parameters for word in (*one.opts, *one.secondary_opts) if "-" in word]
 
 
 def _heading(text: str) -> str:

@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Correction, Json, busy, check_level
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import Correction, Json, busy
 from fedgranger.errors import RunError
+from fedgranger.option_fields import check_level
 
 
 @examples(
     "fedgranger compare run-january run-june",
     "fedgranger compare run plant.graphml --all",
 )
-@friendly
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
     second: Annotated[
@@ -36,7 +35,7 @@ def compare(
     ] = False,
 ) -> None:
     """Say which edges appeared, disappeared or stayed between two runs, or against a graph."""
-    check_level(alpha)
+    check_level("--alpha", alpha)
     if first.is_file():
         raise RunError(f"{first}: is a file; give the run folder first, then the known graph")
     with busy(f"reading {first} and {second}"):

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
@@ -69,7 +68,7 @@ def _show(found: Comparison, first: Path, second: Path, all_pairs: bool) -> None
     if found.notes:
         out.print()
     for note in found.notes:
-        out.print(f"[dim]note:[/] {escape(note)}", soft_wrap=True)
+        print_line(note, "[dim]note:[/] ")
 
 
 def _shown(edges: pd.DataFrame, all_pairs: bool) -> pd.DataFrame:

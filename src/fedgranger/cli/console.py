@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -35,11 +36,19 @@ def make_console(*, stderr: bool = False) -> Console:
 
 out = make_console()
 err = make_console(stderr=True)
+MISSING = ("NAType", "NaTType")
+"""Types of pandas for what is not there."""
 MOMENT = 0.3
 """Seconds after which a command says what it is doing."""
 NOTHING_TESTED = 3
 """Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
 Run = Annotated[Path, typer.Argument(help="Run folder.")]
+Data = Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")]
+OutRun = Annotated[Path, typer.Option("--out", help="Run folder to write.")]
+Config = Annotated[Path | None, typer.Option(help="TOML file with options.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what the run folder holds.")]
+Suspects = Annotated[int, typer.Option(help="Suspects to show.", min=1)]
+RcaJson = Annotated[bool, typer.Option("--json", help="Print rca.json's text.")]
 Level = Annotated[float | None, typer.Option(help="Another level than the run's.")]
 Correction = Annotated[str | None, typer.Option(help="Another correction: bh, by, holm or none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
@@ -53,15 +62,33 @@ class Amount:
     is_verbose = False
 
 
-def print_line(sentence: str) -> None:
+def print_line(sentence: str, mark: str = "") -> None:
     """Print a sentence of the answer: never folded, and brackets in names are no markup."""
-    out.print(escape(sentence), soft_wrap=True)
+    out.print(f"{mark}{escape(sentence)}", soft_wrap=True)
 
 
-def print_more(sentence: str) -> None:
-    """Print a sentence that --quiet leaves out: where something was written, and the like."""
-    if not Amount.is_quiet:
-        print_line(sentence)
+def print_json(value: Any) -> None:
+    """Print a value as JSON; what is not a number is null."""
+    import json  # help does without
+
+    typer.echo(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """The same with JSON's own types; arrays are lists, times are text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Sequence | set) and not isinstance(value, str):
+        return [plain(one) for one in value]
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bool | int | str):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def print_beside(sentence: str, mark: str = "") -> None:
@@ -107,12 +134,6 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def check_level(alpha: float | None) -> None:
-    """Refuse a level of the tests that is none."""
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"--alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
-
-
 def check_new_file(path: Path | None, *, force: bool, option: str = "--out") -> None:
     """Refuse to replace a file that --force does not give up."""
     if path is not None and path.is_file() and not force:
@@ -148,3 +169,13 @@ def busy(what: str) -> Iterator[None]:
         if shown.is_set() and is_drawn:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
+
+
+@contextmanager
+def progress_report() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a (what, done, total) callback that draws one bar with time left per task."""
+    from fedgranger.runtime.bars import bars
+
+    is_shown = sys.stderr.isatty() and not Amount.is_quiet
+    with bars(err, is_shown=is_shown, is_kept=True, patience=0.0) as report:
+        yield report

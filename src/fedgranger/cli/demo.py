@@ -9,12 +9,10 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import RunError
 
 
 @examples("fedgranger demo --open")
-@friendly
 def demo(
     out_folder: Annotated[
         Path, typer.Option("--out", help="Folder for data, run and report.")

@@ -8,11 +8,9 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Json, Run, busy
-from fedgranger.cli.friendly import friendly
 
 
 @examples("fedgranger diagnose run", "fedgranger diagnose run --strength 0.3")
-@friendly
 def diagnose(
     run: Run,
     strength: Annotated[

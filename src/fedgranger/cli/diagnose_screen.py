@@ -8,19 +8,12 @@ from typing import Any
 
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.console import out, print_json, print_line
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import headline, untested_lines
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import RunError
-from fedgranger.evaluation.diagnosis import (
-    LEVELS,
-    check_sentences,
-    diagnosis,
-    edges_at,
-    powers,
-)
+from fedgranger.evaluation.diagnosis import LEVELS, check_sentences, diagnosis, edges_at, powers
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.results import Result
 
@@ -29,7 +22,7 @@ def show_diagnosis(result: Result, run: Path, strength: float | None, *, json_ou
     """All checks of the run's own test, in lines and tables or as JSON."""
     facts = result.manifest["inference"]
     for note in () if json_output else result.manifest["data"].get("notes", ()):
-        out.print(f"[dim]data:[/] {escape(note)}", soft_wrap=True)
+        print_line(note, "[dim]data:[/] ")
     if result.inference is None:
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
     if json_output:
@@ -75,7 +68,7 @@ def _print_all(result: Result, facts: Mapping[str, Any], strength: float | None)
         if note is not None:
             print_line(f"note: {cause} -> {effect}: {note}")
     for sentence in facts["warnings"]:
-        out.print(f"[yellow]warning:[/] {escape(sentence)}", soft_wrap=True)
+        print_line(sentence, "[yellow]warning:[/] ")
 
 
 def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
@@ -98,7 +91,7 @@ def _print_residual_checks(result: Result, facts: Mapping[str, Any]) -> None:
         if client in facts["portmanteau"]
     )
     columns = ("client", "residuals uncorrelated (p)", "unit root (p)", "effective samples")
-    out.print(make_table(columns, rows))
+    out.print(NarrowTable(columns, rows))
 
 
 def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
@@ -108,7 +101,7 @@ def _print_own_pasts(result: Result, facts: Mapping[str, Any]) -> None:
         for client in result.clients
         if client in facts["own_lags"]
     )
-    out.print(make_table(("client", "own lags", "unit root (p)"), rows))
+    out.print(NarrowTable(("client", "own lags", "unit root (p)"), rows))
 
 
 def _print_stability(facts: Mapping[str, Any]) -> None:
@@ -128,5 +121,5 @@ def _print_stability(facts: Mapping[str, Any]) -> None:
         for client, row in facts["stability"].items()
     )
     radii = ("radius, mean", "radius, mean square")
-    out.print(make_table(("client", *radii, "time constant", "step-size margin"), rows))
+    out.print(NarrowTable(("client", *radii, "time constant", "step-size margin"), rows))
     out.print("step-size margin: all three step sizes may be multiplied by less than this.")

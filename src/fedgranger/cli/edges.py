@@ -8,18 +8,9 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import (
-    Correction,
-    Force,
-    Json,
-    Level,
-    Run,
-    busy,
-    check_level,
-    check_new_file,
-)
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import Correction, Force, Json, Level, Run, busy, check_new_file
 from fedgranger.errors import ConfigError
+from fedgranger.option_fields import check_level
 
 
 @examples(
@@ -27,7 +18,6 @@ from fedgranger.errors import ConfigError
     "fedgranger edges run --json > edges.json",
     "fedgranger edges run --over-time --picture bands.svg",
 )
-@friendly
 def edges(
     run: Run,
     top: Annotated[int | None, typer.Option(help="Show only the first N.")] = None,
@@ -60,7 +50,7 @@ def edges(
     """List the edges of a run, most certain first."""
     if top is not None and top < 1:
         raise ConfigError(f"--top is {top}; it must be at least 1")
-    check_level(alpha)
+    check_level("--alpha", alpha)
     check_new_file(picture, force=force, option="--picture")
     if over_time and (bound or alpha is not None or correction is not None or estimate != "auto"):
         raise ConfigError(
@@ -72,12 +62,11 @@ def edges(
     if bound and json_output:
         raise ConfigError("--bound is a sentence; leave out --json to get it")
     with busy(f"reading {run}"):
-        from fedgranger.cli.edges_screen import Question, show_edges, show_edges_over_time
+        from fedgranger.cli.edges_screen import show_edges, show_edges_over_time
         from fedgranger.results import Result
 
         result = Result.load(run)
     if over_time:
         show_edges_over_time(result, top, picture, json_output=json_output)
     else:
-        question = Question(estimate, alpha, correction)
-        show_edges(result, question, top, bound=bound, json_output=json_output)
+        show_edges(result, estimate, alpha, correction, top, bound=bound, json_output=json_output)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
 from fedgranger.errors import ConfigError
-from fedgranger.inference.answer import (
-    RANKING_WORDS,
-    answer_sentence,
-    question_sentences,
-)
+from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
 from fedgranger.inference.response_words import edge_sentences
 from fedgranger.results import Result
 
 
-class Question(NamedTuple):
-    """Which test of a run is asked, at what level; None: the run's own."""
-
-    estimate: str
-    alpha: float | None
-    correction: str | None
-
-
 def show_edges(
-    result: Result, question: Question, top: int | None, *, bound: bool, json_output: bool
+    result: Result,
+    estimate: str,
+    alpha: float | None,
+    correction: str | None,
+    top: int | None,
+    *,
+    bound: bool,
+    json_output: bool,
 ) -> None:
-    """The answer in a sentence and a table, or as JSON."""
-    estimate, alpha, correction = question
+    """The answer of a test at a level, by default the run's own, in a sentence and a table."""
     is_tested = result.inference is not None and estimate != "fedgc"
     if not is_tested and (bound or alpha is not None or correction is not None):
         raise ConfigError("--alpha, --correction and --bound need a run with tests")
@@ -41,26 +33,20 @@ def show_edges(
         print_line(RANKING_WORDS)
         out.print(edge_table(table, top))
     else:
-        _show_answer(result, question, top)
+        facts = result.test_facts(estimate)
+        answer = answer_sentence(table, facts, alpha, correction)
+        print_line(" ".join([answer, *question_sentences(facts)]))
+        if result.inference is not None:
+            out.print(edge_table(table, top))
+            words = edge_sentences(facts, result.manifest["data"]).values()
+            for line in (*words, *untested_lines(table, facts)):
+                print_line(line)
     if bound:
         value = result.false_edge_bound(alpha=alpha, correction=correction)
         print_line(
             "\nAll reported edges pass Holm's test, which reports any false edge with probability "
             f"at most its level, at level {value:.3g}."
         )
-
-
-def _show_answer(result: Result, question: Question, top: int | None) -> None:
-    estimate, alpha, correction = question
-    table = result.edges(estimate=estimate, alpha=alpha, correction=correction, sort=True)
-    facts = result.test_facts(estimate)
-    sentences = [answer_sentence(table, facts, alpha, correction), *question_sentences(facts)]
-    print_line(" ".join(sentences))
-    if result.inference is not None:
-        out.print(edge_table(table, top))
-        words = edge_sentences(facts, result.manifest["data"]).values()
-        for line in (*words, *untested_lines(table, facts)):
-            print_line(line)
 
 
 def show_edges_over_time(

@@ -9,14 +9,12 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import Json, Run, busy
-from fedgranger.cli.friendly import friendly
 
 
 @examples(
     "fedgranger evaluate run --truth data/truth.json",
     "fedgranger evaluate run --truth known-edges.csv --json",
 )
-@friendly
 def evaluate(
     run: Run,
     truth: Annotated[

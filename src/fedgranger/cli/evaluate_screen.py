@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.cli.console import out, print_note
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import NarrowTable, make_table
+from fedgranger.cli.console import out, print_json, print_note
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import score_table
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.data.truth import Truth
@@ -75,4 +74,4 @@ def _edge_score_table(scores: dict[str, Any]) -> NarrowTable:
         for label, key in labels.items()
     )
     first = f"{edges['num_true']} of {edges['num_possible']} pairs are edges"
-    return make_table((first, *kinds), rows, left=(first,))
+    return NarrowTable((first, *kinds), rows, left=(first,))

@@ -8,19 +8,9 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import (
-    Correction,
-    Force,
-    Level,
-    Run,
-    busy,
-    check_level,
-    check_new_file,
-    print_beside,
-)
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import Correction, Force, Level, Run, busy, check_new_file, print_beside
 from fedgranger.errors import RunError
-from fedgranger.option_fields import check_choice
+from fedgranger.option_fields import check_choice, check_level
 
 FORMATS = ("graphml", "dot", "json", "csv")
 
@@ -29,7 +19,6 @@ FORMATS = ("graphml", "dot", "json", "csv")
     "fedgranger export run --format graphml --out graph.graphml",
     "fedgranger export run --format dot | dot -Tsvg > graph.svg",
 )
-@friendly
 def export(
     run: Run,
     format_name: Annotated[
@@ -52,7 +41,7 @@ def export(
 ) -> None:
     """Write the graph of a run for another tool."""
     check_choice("--format", format_name, FORMATS)
-    check_level(alpha)
+    check_level("--alpha", alpha)
     if out_file is not None and out_file.is_dir():
         raise RunError(f"{out_file}: is a folder; give --out a file")
     check_new_file(out_file, force=force)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import Config, Data, Json, OutRun, Overwrite, busy
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice
@@ -23,18 +21,15 @@ RARE = "Interrupted runs and simulated parties"
     "fedgranger fit historian.csv --partition clients.toml --missing mask --out run",
     "fedgranger fit plant/ --out run --config run.toml --alpha 0.01",
 )
-@friendly
 @with_options(FitOptions)
 def fit(
-    data: Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")],
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
-    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
+    data: Data,
+    out_folder: OutRun,
+    config: Config = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=RARE)
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what the run folder holds.")
-    ] = False,
+    overwrite: Overwrite = False,
     runtime: Annotated[
         str,
         typer.Option(
@@ -63,12 +58,7 @@ def fit(
         raise RunError("a simulated FLARE run has no checkpoints; leave --checkpoint-every out")
     data_options, run_config = merge(config, given)
     with busy(f"reading {data}"):
-        from fedgranger.cli.fit_screen import (
-            check_folder,
-            leave_if_untested,
-            run_fit,
-            show_fit,
-        )
+        from fedgranger.cli.fit_screen import check_folder, leave_if_untested, run_fit, show_fit
 
         check_folder(out_folder, resume=resume, overwrite=overwrite)
     result = run_fit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,17 @@ from fedgranger.cli.console import (
     Amount,
     leave_interrupted,
     out,
+    print_json,
     print_line,
-    print_more,
     print_note,
+    progress_report,
 )
-from fedgranger.cli.json_output import print_json
 from fedgranger.cli.options import DataOptions
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.cli.tables import bytes_table, edge_table, headline, ledger_table, untested_lines
 from fedgranger.client.params import read_models
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
+from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import RunError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.flare.simulation import fit_simulated
@@ -61,7 +60,7 @@ def show_fit(result: Result, folder: Path, *, json_output: bool) -> None:
     if Amount.is_verbose:
         for name, seconds in result.manifest["timings"].items():
             print_line(f"{name}: {seconds:.3g}")
-    print_more(f"\nwritten to {folder} (open report.html)")
+    print_line(f"\nwritten to {folder} (open report.html)")
 
 
 def plain_answer(result: Result, folder: Path) -> dict[str, Any]:
@@ -150,9 +149,8 @@ def leave_if_untested(result: Result) -> None:
 
 def read_data(source: Path, data: DataOptions) -> Panel:
     """Read the clients' files, with a bar where that takes longer than a moment."""
-    reading = {name: value for name, value in asdict(data).items() if name != "models"}
     with progress_report() as report:
-        return Panel.read(source, report=report, **reading)
+        return Panel.read(source, report=report, **data.values_of(PanelOptions))
 
 
 def run_fit(

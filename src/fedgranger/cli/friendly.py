@@ -12,15 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fedgranger.cli.command_line import show_all_help
-from fedgranger.cli.console import (
-    Amount,
-    err,
-    fail,
-    leave_interrupted,
-    print_beside,
-    print_warning,
-)
+from fedgranger.cli.console import Amount, err, fail, leave_interrupted, print_beside, print_warning
 from fedgranger.errors import (
     ConvergenceWarning,
     FedGrangerError,
@@ -28,6 +20,7 @@ from fedgranger.errors import (
     StabilityWarning,
 )
 
+ALL = "fedgranger.help_all"
 OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
 Function = TypeVar("Function", bound=Callable[..., Any])
 Quiet = Annotated[
@@ -36,6 +29,15 @@ Quiet = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print more: all rows, times, where errors arose.")
 ]
+
+
+def show_all_help(ctx: typer.Context, value: bool) -> None:
+    """Print the long help and leave."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[ALL] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
 
 HelpAll = Annotated[
     bool,

@@ -19,7 +19,8 @@ class NarrowTable:
     """Rows under a header, laid out when it is known how wide the terminal is.
 
     Attributes:
-        columns: names of the columns; those in `left` are of words, the others of numbers.
+        columns: names of the columns; those in `left` are of words, the others of numbers, on the
+            right.
         rows: cells, with markup.
         left: columns that are never left out.
         drop: which others are left out first; then those to the right. The last one stays.
@@ -30,7 +31,7 @@ class NarrowTable:
         self,
         columns: Iterable[str],
         rows: Iterable[Iterable[str]],
-        left: Collection[str],
+        left: Collection[str] = ("client",),
         drop: Sequence[str] = (),
         styles: Sequence[str | None] = (),
     ) -> None:
@@ -86,14 +87,3 @@ class NarrowTable:
 
 def _total(widths: dict[str, int]) -> int:
     return sum(width + PADDING for width in widths.values())
-
-
-def make_table(
-    columns: Iterable[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    left: Collection[str] = ("client",),
-    drop: Sequence[str] = (),
-) -> NarrowTable:
-    """A table without lines; columns are of numbers, on the right, but for those named."""
-    return NarrowTable(columns, rows, left, drop)

@@ -16,7 +16,8 @@ import typer
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Option, Options, option_of, text
+from fedgranger.option_fields import Option, option_of, text
+from fedgranger.option_sets import Options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +105,5 @@ def _parameter(name: str, option: Option, default: Any, *, subject: str) -> insp
         rich_help_panel=None if option.everyday else subject.replace("_", " ").capitalize(),
         autocompletion=(lambda: list(option.allowed)) if option.allowed else None,
     )
-    return _keyword(name, Annotated[str | None, declared], default=None)
-
-
-def _keyword(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
     only = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, only, default=default, annotation=annotation)
+    return inspect.Parameter(name, only, default=None, annotation=Annotated[str | None, declared])

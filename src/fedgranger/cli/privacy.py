@@ -10,7 +10,6 @@ import typer
 
 from fedgranger.cli.command_line import CommandGroup, Group, examples
 from fedgranger.cli.console import Json, busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.config import PrivacyOptions
 from fedgranger.errors import ConfigError
@@ -34,7 +33,6 @@ privacy = CommandGroup(
 
 @privacy.command()
 @examples("fedgranger privacy run", "fedgranger privacy kits/client-a --json")
-@friendly
 def show(
     folder: Annotated[Path, typer.Argument(help="Run folder, or a client's kit.")],
     json_output: Json = False,
@@ -59,7 +57,6 @@ class PlanOptions(PrivacyOptions):
     "fedgranger privacy plan --clients 6 --steps 10000",
     "fedgranger privacy plan --data plant/ --strength 0.3 --epsilons 1,2,4,8",
 )
-@friendly
 @with_options(PlanOptions)
 def plan(
     data: Annotated[

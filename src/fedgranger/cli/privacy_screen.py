@@ -8,10 +8,8 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import out, print_json, print_line, progress_report
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.config import PrivacyOptions
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.federation.policy import POLICY_FILE, read_policy
@@ -57,7 +55,7 @@ def _show_run(facts: PrivacyFacts) -> None:
         for line in client["not_covered"]:
             missing.setdefault(line, []).append(name)
     out.print(
-        make_table(("client", "message", "times", "μ", "ε"), rows, left=("client", "message"))
+        NarrowTable(("client", "message", "times", "μ", "ε"), rows, left=("client", "message"))
     )
     noisy = {name: c["added_noise"] for name, c in facts["clients"].items() if c["added_noise"]}
     for name, noise in noisy.items():
@@ -93,7 +91,7 @@ def _show_site(kit: Path, *, json_output: bool) -> None:
         cost = epsilon_of(entry.size, policy.delta)
         rows.append((when, escape(entry.run), entry.message, f"{entry.size:.3g}", f"{cost:.3g}"))
     left = ("charged", "run", "message")
-    out.print(make_table((*left, "μ", "ε alone"), rows, left=left))
+    out.print(NarrowTable((*left, "μ", "ε alone"), rows, left=left))
 
 
 def show_plan(
@@ -138,7 +136,7 @@ def _show_plan(
         )
         for row in rows
     ]
-    out.print(make_table(columns, cells))
+    out.print(NarrowTable(columns, cells))
     print_line(
         f"an influence of strength {strength:g} (Frobenius norm of its block), level 5 %, the "
         "median over pairs; 'steps needed' for 80 %; the latent test, one lag"

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import busy
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import RcaJson, Suspects, busy
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.errors import ConfigError
@@ -31,7 +30,6 @@ class NewDataOptions(FileOptions, WatchOptions):
     "fedgranger rca run --data live/ --follow --every 60",
     "fedgranger rca run --history",
 )
-@friendly
 @with_options(NewDataOptions)
 def rca(
     run: Annotated[Path, typer.Argument(help="Run folder, fitted on normal data.")],
@@ -46,7 +44,7 @@ def rca(
         ),
     ] = None,
     partition: Annotated[Path | None, typer.Option(help="Client -> columns of one table.")] = None,
-    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
+    top: Suspects = SHOWN_SUSPECTS,
     runtime: Annotated[
         str,
         typer.Option(
@@ -64,7 +62,7 @@ def rca(
     history: Annotated[
         bool, typer.Option("--history", help="List the incidents that were analysed before.")
     ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
+    json_output: RcaJson = False,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -74,7 +72,7 @@ def rca(
     level without an alarm are named, and the status is 0.
     """
     options = NewDataOptions.from_mapping(given)
-    asked = WatchOptions(**{name: getattr(options, name) for name in WatchOptions.names()})
+    asked = WatchOptions(**options.values_of(WatchOptions))
     check_choice("runtime", runtime, ("inprocess", "flare"))
     if data is None and not history:
         raise ConfigError("rca needs --data, the folder with the new data, or --history")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +12,15 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import out, print_line, print_note, print_warning
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import (
+    out,
+    print_json,
+    print_line,
+    print_note,
+    print_warning,
+    progress_report,
+)
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.rca_window import window_name, window_steps
 from fedgranger.cli.tables import print_rankings
 from fedgranger.data.align import regular_panel
@@ -25,11 +31,10 @@ from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
 from fedgranger.rca import OnlineAnalysis, Ranking, gather, rank
-from fedgranger.rca.alarms import Alarm
+from fedgranger.rca.alarms import Alarm, strength_matrix
 from fedgranger.rca.excursions import Levels, find_excursions, joined
 from fedgranger.rca.incidents import add_incidents, read_incidents
 from fedgranger.rca.joined_alarms import join_alarms
-from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import panel_for, surprising_sensors
 from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report
@@ -66,6 +71,7 @@ def show_suspects(
     result, asked = analysis.result, analysis.asked
     with progress_report() as report, followed(report, analysis.data):
         panel = analysis.read()
+    _print_notes(panel, set())
     levels = None
     if runtime == "flare":
         found = watch_simulated(result, panel, asked)
@@ -84,6 +90,15 @@ def show_suspects(
         print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE, sentences)
     if found and not window:
         raise typer.Exit(ALARM)
+
+
+def _print_notes(panel: Panel, noted: set[str]) -> None:
+    """What reading did to the data, each once: in files that grow, the counts in them grow."""
+    for note in panel.notes:
+        words = re.sub(r"\d+(\.\d+)?", "", note)
+        if words not in noted:
+            noted.add(words)
+            print_note(note)
 
 
 def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> str:
@@ -115,7 +130,7 @@ def print_history(run: Path, data: Path | None, *, json_output: bool) -> None:
         cells = (incident, first.get("client", nobody), first.get("sensors") or "–")
         rows.append([escape(str(cell)) for cell in (entry["analysed"], *cells, entry["data"])])
     columns = ("analysed", "incident", "first suspect", "its sensors", "data")
-    out.print(make_table(columns, rows, left=columns))
+    out.print(NarrowTable(columns, rows, left=columns))
 
 
 def follow_data(analysis: Analysis, every: float, top: int) -> None:
@@ -128,6 +143,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
     found: dict[int, Alarm] = {}
     suspects: dict[str, str] = {}
     strayed: set[str] = set()
+    noted: set[str] = set()
     incidents: list[Ranking] = []
     last, refused, zone = None, "", ""
     print_note(f"following {analysis.data}, read every {every:g} s; Ctrl-C ends it")
@@ -141,6 +157,7 @@ def follow_data(analysis: Analysis, every: float, top: int) -> None:
                     print_warning(f"not read this time: {error}")
                 time.sleep(every)
                 continue
+            _print_notes(panel, noted)
             first = 0 if last is None else int(np.searchsorted(panel.time, last, side="right"))
             stop = panel.num_steps - 1
             if first < stop:

@@ -16,15 +16,13 @@ from fedgranger.cli.console import (
     busy,
     check_new_file,
     print_beside,
+    print_json,
     print_line,
 )
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
 from fedgranger.errors import RunError
 
 
 @examples("fedgranger report run --open", "fedgranger report run --out for-the-plant.html")
-@friendly
 def report(
     run: Run,
     target: Annotated[

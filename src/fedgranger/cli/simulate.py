@@ -10,7 +10,6 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import busy, print_line
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import with_options
 from fedgranger.data.simulation_options import DECLARED_NOISE, SimulationOptions
 from fedgranger.errors import ConfigError, RunError
@@ -22,7 +21,6 @@ from fedgranger.text import counted
     "fedgranger simulate data --clients 4 --steps 2000 --seed 7",
     "fedgranger simulate data --edges 'client1->client2,client2->client3'",
 )
-@friendly
 @with_options(SimulationOptions)
 def simulate(
     out_folder: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.markup import escape
 
 from fedgranger.cli.console import out, print_line
-from fedgranger.cli.narrow_tables import NarrowTable, make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.answer import (
     absence,
@@ -80,7 +80,7 @@ def edge_table(edges: pd.DataFrame, limit: int | None) -> NarrowTable:
     for _, row in shown.iterrows():
         empty = "not tested" if _cell(row["p_value"]) == "" else ""
         rows.append([_cell(row[name], empty if name == "is_edge" else "") for name in columns])
-    return make_table(columns, rows, left=("cause", "effect"), drop=LESS_NEEDED)
+    return NarrowTable(columns, rows, left=("cause", "effect"), drop=LESS_NEEDED)
 
 
 def over_time_table(table: pd.DataFrame, limit: int | None) -> NarrowTable:
@@ -94,7 +94,7 @@ def over_time_table(table: pd.DataFrame, limit: int | None) -> NarrowTable:
         )
         for edge in followed_edges(table, limit)
     ]
-    return make_table((*names, "least", "most", "p_value"), lines, left=names)
+    return NarrowTable((*names, "least", "most", "p_value"), lines, left=names)
 
 
 def score_table(scores: dict[str, Any]) -> NarrowTable:
@@ -119,7 +119,7 @@ def score_table(scores: dict[str, Any]) -> NarrowTable:
             values = (_cell(score.get(key), "–") for key in columns.values())
             rows.append((kind, label, counts, *values))
     names = ("estimate", "level")
-    return make_table((*names, "true", *columns), rows, left=names)
+    return NarrowTable((*names, "true", *columns), rows, left=names)
 
 
 def bytes_table(sent: dict[str, dict[str, int]]) -> NarrowTable:
@@ -134,7 +134,7 @@ def bytes_table(sent: dict[str, dict[str, int]]) -> NarrowTable:
         )
         for client, row in sent.items()
     )
-    return make_table(("client", "up/step", "down/step", "up total", "down total"), rows)
+    return NarrowTable(("client", "up/step", "down/step", "up total", "down total"), rows)
 
 
 def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
@@ -150,7 +150,7 @@ def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
         )
         for client, row in totals.items()
     )
-    return make_table(("client", "messages", "up", "down", "refused", "repeated"), rows)
+    return NarrowTable(("client", "messages", "up", "down", "refused", "repeated"), rows)
 
 
 def print_rankings(
@@ -204,7 +204,7 @@ def _suspects(ranking: Ranking, top: int) -> NarrowTable:
             f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
         )
         rows.append(cells)
-    return make_table(("client", *columns), rows, left=("client", "mostly by"))
+    return NarrowTable(("client", *columns), rows, left=("client", "mostly by"))
 
 
 def _cell(value: Any, empty: str = "") -> str:

@@ -9,12 +9,10 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import busy
-from fedgranger.cli.friendly import friendly
 from fedgranger.errors import ConfigError
 
 
 @examples("fedgranger watch run", "fedgranger watch run --once --json")
-@friendly
 def watch(
     run: Annotated[Path, typer.Argument(help="Run folder of a fit that is going on.")],
     once: Annotated[bool, typer.Option("--once", help="Look once and leave.")] = False,

@@ -18,8 +18,7 @@ from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from fedgranger.cli.console import out, print_line
-from fedgranger.cli.json_output import print_json
+from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import headline
 from fedgranger.errors import RunError
 from fedgranger.results import Result
@@ -30,6 +29,8 @@ from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
 BARS = "▁▂▃▄▅▆▇█"
 STOPPED = 1
 CURVES = {"local loss": "local_loss", "server loss": "server_loss", "variance": "variance"}
+PARTS = ("seconds_per_round", "seconds_exchanges")
+"""Times that others hold."""
 Log = list[dict[str, Any]]
 
 
@@ -46,7 +47,7 @@ def show_run(run: Path, interval: float, *, once: bool) -> None:
     elif state == "finished":
         _show_result(run)
     else:
-        out.print(_stopped(run, log), soft_wrap=True)
+        print_line(_stopped(run, log))
         raise typer.Exit(STOPPED)
 
 
@@ -54,10 +55,9 @@ def show_once(run: Path) -> None:
     """The state of a run and the last line of its log, as JSON."""
     log = read_log(run)
     state, left = _state(run, log), seconds_left(log) if log else None
-    facts: dict[str, Any] = {"run": run, "state": state, "last": log[-1] if log else None}
-    facts["seconds_left"] = None if left is None else left[0]
-    facts["headline"] = headline(Result.load(run)) if state == "finished" else None
-    print_json(facts)
+    facts = {"run": run, "state": state, "last": log[-1] if log else None}
+    sentence = headline(Result.load(run)) if state == "finished" else None
+    print_json({**facts, "seconds_left": left[0] if left else None, "headline": sentence})
     if state == "stopped":
         raise typer.Exit(STOPPED)
 
@@ -225,28 +225,24 @@ def _stopped(run: Path, log: Log) -> str:
         remedy = "the earlier run in the folder is untouched"
     else:
         remedy = "nothing was kept, so start the fit again with --overwrite"
-    return f"{escape(str(run))}: {what}; {remedy}"
+    return f"{run}: {what}; {remedy}"
 
 
 def _show_result(run: Path) -> None:
     result = Result.load(run)
     print_line(headline(result))
-    seconds = sum(
-        value
-        for key, value in result.manifest.get("timings", {}).items()
-        if key.startswith("seconds_") and key not in ("seconds_per_round", "seconds_exchanges")
-    )
+    known = result.manifest.get("timings", {}).items()
+    seconds = sum(value for key, value in known if key.startswith("seconds_") and key not in PARTS)
     status = result.manifest["training"]["status"]
-    out.print(f"finished in {_duration(seconds)}; {escape(status)}", soft_wrap=True)
+    print_line(f"finished in {_duration(seconds)}; {status}")
     if result.uncertainty is not None:
         table = result.uncertainty.table
         of_pairs = table.loc[table["quantity"] == "granger_cov"]
         values = of_pairs.groupby("round")["total"].sum().tolist()
         chart = f" {sparkline(values)}" if _has_blocks() else ""
-        out.print(
+        print_line(
             f"covariance of Â along training (sum of traces): {values[0]:.3g} -> "
-            f"{values[-1]:.3g}{chart}",
-            soft_wrap=True,
+            f"{values[-1]:.3g}{chart}"
         )
 
 

@@ -19,7 +19,7 @@ from fedgranger.client.private_states import PrivateStates, protect_states
 from fedgranger.client.season import period_steps, take_out
 from fedgranger.client.state_noise import state_hello, state_message
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, step_lengths
+from fedgranger.data.client_data import ClientData, step_lengths
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import StateHello, StateMessage
 from fedgranger.normal_operation import Season

@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
-from fedgranger.data.units import with_unit
+from fedgranger.data.client_data import ClientData
 from fedgranger.messages import SHOWN_SENSORS, EdgeMessage, Sensor, ShownSensor
+from fedgranger.text import with_unit
 
 
 def shown_sensors(

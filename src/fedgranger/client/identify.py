@@ -11,7 +11,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.client.present_sensors import SensorModel, fill_rows
 from fedgranger.client.sensor_moments import MeasurementMoments, measurement_moments, with_pairs
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import ModelError
 from fedgranger.linalg.noise_floor import SMALLEST_SHARE
 from fedgranger.linalg.psd import is_positive_definite, project

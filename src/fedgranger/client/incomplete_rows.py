@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.present_sensors import missing_patterns
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.linalg.psd import project, symmetrise
 
 TOLERANCE = 1e-5

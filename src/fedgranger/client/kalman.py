@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedgranger.client.params import LocalModel
 from fedgranger.client.present_sensors import FilledRows, fill_rows, sensor_model
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import ModelError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise

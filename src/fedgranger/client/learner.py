@@ -42,6 +42,11 @@ class Learner(ABC):
         self._num_pairs = len(prepared.data.values) - 1
 
     @property
+    def name(self) -> str:
+        """The client's."""
+        return self._prepared.data.name
+
+    @property
     def num_windows(self) -> int:
         """How many windows of `size` time steps the record has."""
         return -(-self._num_pairs // self._size)

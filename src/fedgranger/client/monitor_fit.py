@@ -16,7 +16,7 @@ from fedgranger.client.present_sensors import (
 )
 from fedgranger.client.state_noise import state_readout
 from fedgranger.client.usual_levels import usual_levels
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.psd import project
 from fedgranger.linalg.smoothing import MEMORY, smooth, squared_norms

@@ -26,7 +26,7 @@ from fedgranger.client.transition_models import (
     fit_transition,
     transition_pairs,
 )
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import ConfigError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import project

@@ -25,7 +25,7 @@ from fedgranger.client.neural_learner import LinearPrediction
 from fedgranger.client.nonlinear_client import fit_nonlinear_client
 from fedgranger.client.prepared_client import PreparedClient
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientHello
 

@@ -33,7 +33,7 @@ from fedgranger.client.usual_levels import (
     moving_levels,
     unusual_stretches,
 )
-from fedgranger.data.panel import ClientData, sensor_columns, step_lengths
+from fedgranger.data.client_data import ClientData, sensor_columns, step_lengths
 from fedgranger.data.time_axis import interval_text
 from fedgranger.data.treatment import NO_TREATMENT, treat_columns
 from fedgranger.errors import DataError

@@ -27,7 +27,7 @@ from fedgranger.client.kalman import (
 )
 from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError, UnstableRecursionError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientHello

@@ -34,7 +34,7 @@ import scipy.linalg
 
 from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.linalg.psd import symmetrise
 
 LEAST_SHARE = 0.1

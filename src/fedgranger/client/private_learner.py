@@ -24,7 +24,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,24 +32,14 @@ import scipy.linalg
 from fedgranger.client import augmentation_solver
 from fedgranger.client.kalman import FilteredData, filter_data, state_moments, steady_gain
 from fedgranger.client.learner import ClientMemory, NewtonLearner
-from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import PreparedClient
-from fedgranger.client.private_states import clip_in_units, moved_steps, state_unit
+from fedgranger.client.private_states import above, clip_in_units, model_units, moved_steps
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
-from fedgranger.linalg.psd import symmetrise
+from fedgranger.data.client_data import ClientData
 from fedgranger.messages import ClientHello
 from fedgranger.privacy.release import Release, SecretNoise
 from fedgranger.privacy.sensitivity import Filter, Neighbours, filtered, memoryless
 from fedgranger.privacy.terms import Sizes
-
-
-class Units(NamedTuple):
-    """Cholesky factors of what the local model gives states, sensors and (CA)ᵀν for covariance."""
-
-    states: np.ndarray
-    sensors: np.ndarray
-    targets: np.ndarray
 
 
 class PrivateLearner(NewtonLearner):
@@ -169,8 +158,8 @@ class PrivateLearner(NewtonLearner):
         return augmentation_solver.prepare(
             CA.T @ CA,
             A.T @ A,
-            _above(noisy[:d], scale * np.sqrt(d)),
-            _above(noisy[d : 2 * d], scale * np.sqrt(d)),
+            above(noisy[:d], scale * np.sqrt(d)),
+            above(noisy[d : 2 * d], scale * np.sqrt(d)),
             unit @ noisy[2 * d :],
             local_step_size=sizes[0],
             feedback_step_size=sizes[1],
@@ -243,26 +232,3 @@ class PrivateLearner(NewtonLearner):
         noisy, _ = self._noise.add(f"feedback {round_index}", clean, scale)
         theta = memory.augmentation
         return ClientMemory(self._solve(theta, noisy), theta)
-
-
-def model_units(data: FilteredData, client: ClientData) -> Units:
-    """Of a declared model what it implies, else of the data (which ε then does not cover)."""
-    model: LocalModel = data.model
-    observed = data.is_observed
-    y = data.scaled(0, len(client.values))[observed]
-    C, CA = model.observation_matrix, model.predicted_observation
-    states = state_unit(data.filtered_states[observed], model)
-    if model.is_declared:
-        sensors = symmetrise(C @ model.state_cov @ C.T + model.measurement_cov)
-    else:
-        sensors = symmetrise(y.T @ y / max(len(y), 1))
-    sensors = _above(sensors, 1e-9 * float(np.trace(sensors)))
-    targets = symmetrise(CA.T @ sensors @ CA)
-    targets = _above(targets, 1e-9 * float(np.trace(targets)))
-    return Units(states, np.linalg.cholesky(sensors), np.linalg.cholesky(targets))
-
-
-def _above(matrix: np.ndarray, least: float) -> np.ndarray:
-    """The symmetric part, with no eigenvalue below a bound."""
-    values, vectors = np.linalg.eigh(symmetrise(matrix))
-    return symmetrise((vectors * np.maximum(values, least)) @ vectors.T)

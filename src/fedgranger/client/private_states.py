@@ -20,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from fedgranger.client.kalman import FilteredData
 from fedgranger.client.params import LocalModel
 from fedgranger.client.state_noise import state_readout
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import Treatment
 from fedgranger.linalg.psd import symmetrise
 from fedgranger.privacy.noise import clip_rows
@@ -114,3 +116,34 @@ def state_unit(states: np.ndarray, model: LocalModel) -> np.ndarray:
         return np.linalg.cholesky(symmetrise(cov))
     E = state_readout(model.observation_matrix, model.measurement_cov).error_cov
     return np.linalg.cholesky(symmetrise(model.state_cov + E))
+
+
+class Units(NamedTuple):
+    """Cholesky factors of what the local model gives states, sensors and (CA)ᵀν for covariance."""
+
+    states: np.ndarray
+    sensors: np.ndarray
+    targets: np.ndarray
+
+
+def model_units(data: FilteredData, client: ClientData) -> Units:
+    """Of a declared model what it implies, else of the data (which ε then does not cover)."""
+    model: LocalModel = data.model
+    observed = data.is_observed
+    y = data.scaled(0, len(client.values))[observed]
+    C, CA = model.observation_matrix, model.predicted_observation
+    states = state_unit(data.filtered_states[observed], model)
+    if model.is_declared:
+        sensors = symmetrise(C @ model.state_cov @ C.T + model.measurement_cov)
+    else:
+        sensors = symmetrise(y.T @ y / max(len(y), 1))
+    sensors = above(sensors, 1e-9 * float(np.trace(sensors)))
+    targets = symmetrise(CA.T @ sensors @ CA)
+    targets = above(targets, 1e-9 * float(np.trace(targets)))
+    return Units(states, np.linalg.cholesky(sensors), np.linalg.cholesky(targets))
+
+
+def above(matrix: np.ndarray, least: float) -> np.ndarray:
+    """The symmetric part, with no eigenvalue below a bound."""
+    values, vectors = np.linalg.eigh(symmetrise(matrix))
+    return symmetrise((vectors * np.maximum(values, least)) @ vectors.T)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.client.kalman import FilteredData, steady_gain
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 
 MOST_STEPS = 20_000
 NUM_QUANTILES = 41

@@ -22,7 +22,7 @@ import numpy as np
 from fedgranger.client.clock import Clock, clock_of, period_ticks, whole_steps
 from fedgranger.client.lines import find_periods, num_harmonics
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, sensor_columns
+from fedgranger.data.client_data import ClientData, sensor_columns
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
 from fedgranger.text import enumerated
@@ -49,7 +49,7 @@ def pattern(season: Season, time: np.ndarray) -> np.ndarray:
         g = (
             _waves(part, season.lengths) @ season.weights
             if season.kind == "harmonics"
-            else sum(season.weights[rows] for rows in _phases(part, season.lengths))
+            else sum(season.weights[rows] for rows in _phases(part, season.lengths)[0])
         )
         out[k : k + CHUNK_STEPS] = g - season.offset
     return out
@@ -79,10 +79,7 @@ def season_fact(season: Season, client: str) -> str:
     """One sentence for people; empty when nothing was taken out."""
     if not season.lengths:
         return ""
-    return (
-        f"of the scatter among {client}'s sensors {_percent(season.share)} repeats every "
-        f"{_in_steps(season)} and was removed"
-    )
+    return f"of the scatter among {client}'s sensors {_percent(season.share)} {_removed(season)}"
 
 
 def season_note(season: Season) -> str:
@@ -91,14 +88,14 @@ def season_note(season: Season) -> str:
     how = f"{most} harmonics" if season.kind == "harmonics" else "mean per phase"
     hint = "" if season.is_stamped else "; rows are the clock, so new data must go on counting"
     return (
-        f"{_percent(season.share)} of the scatter of its sensors repeats every "
-        f"{_in_steps(season)} and was removed ({how}; period='none' leaves it in{hint})"
+        f"{_percent(season.share)} of the scatter of its sensors {_removed(season)} "
+        f"({how}; period='none' leaves it in{hint})"
     )
 
 
-def _in_steps(season: Season) -> str:
+def _removed(season: Season) -> str:
     lengths = [f"{length / season.interval:.6g}" for length in season.lengths]
-    return f"{enumerated(lengths)} steps"
+    return f"repeats every {enumerated(lengths)} steps and was removed"
 
 
 def fit_season(
@@ -143,14 +140,14 @@ def _waves(clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
     return np.hstack(columns)
 
 
-def _phases(clock: Clock, lengths: tuple[float, ...]) -> list[np.ndarray]:
-    """Row of the weights that holds a sample's phase, per period."""
+def _phases(clock: Clock, lengths: tuple[float, ...]) -> tuple[list[np.ndarray], int]:
+    """Row of the weights that holds a sample's phase, per period, and how many rows there are."""
     out, first = [], 0
     for length in lengths:
         count = max(2, round(length / clock.interval))
         out.append(first + np.rint(clock.phase(length) * count).astype(np.int64) % count)
         first += count
-    return out
+    return out, first
 
 
 def _fit_waves(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
@@ -180,8 +177,7 @@ def _fit_waves(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> 
 
 def _fit_profile(client: ClientData, clock: Clock, lengths: tuple[float, ...]) -> np.ndarray:
     """Means per phase, one period after the other until they do not change."""
-    places = _phases(clock, lengths)
-    total = sum(max(2, round(length / clock.interval)) for length in lengths)
+    places, total = _phases(clock, lengths)
     out = np.zeros((total, client.num_sensors))
     for j, observed in enumerate(client.observed.T):
         if observed.sum() < 2 * total:

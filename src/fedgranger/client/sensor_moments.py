@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.client.incomplete_rows import own_means, row_moments, rows_together
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError
 
 CHUNK_STEPS = 65_536

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise, triangle
 from fedgranger.linalg.unbroken_steps import unbroken_steps

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgranger.data.clock_steps import duration_text
-from fedgranger.data.findings import quoted_list
+from fedgranger.data.common_axis import agree
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
     TimeRange,
-    agree,
     axis_range,
     grid_time,
     on_grid,
@@ -29,6 +28,7 @@ from fedgranger.data.time_zones import find_zone
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.text import quoted_list
 
 USES_ALL = "; --resample ", " uses them all"
 """How a note on rows that were left out ends, around the interval that would use them."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from fedgranger.data.file_format import FileFormat
+from fedgranger.data.reading_options import SIGNS
 
 NUMBER_LIKE = re.compile(r"\s*[+-]?(\d[\d., '\u00a0\u202f]*|[.,]\d+)([eE][+-]?\d+)?\s*")
 SMALL_DATE = re.compile(r"\s*(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?!\d)")
@@ -174,8 +175,5 @@ def is_known_date_format(date_format: str) -> bool:
 
 def sign_word(sign: str) -> str:
     """A sign as options write it, in words that need no quotes."""
-    names = {
-        ",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space", ".": "point",
-        "'": "apostrophe", "": "none",
-    }  # fmt: skip
-    return names[sign]
+    words = {sign: word for word, sign in SIGNS.items()} | {" ": "space", "": "none"}
+    return words[sign]

@@ -2,68 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fedgranger.data import input_checks
+from fedgranger.data.align import is_same_axis
 from fedgranger.data.client_tables import Table, load_table
 from fedgranger.data.clock_steps import move_to_full_steps
-from fedgranger.data.left_out import LeftOut
+from fedgranger.data.file_format import client_formats
 from fedgranger.data.long_tables import looks_long, spread
+from fedgranger.data.named_sensors import LeftOut
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.data.reading_remedies import (
     Source,
     date_and_clock,
     explained,
-    joined,
     long_format_error,
     text_column_error,
 )
 from fedgranger.data.time_stamps import check_order, order_rows, to_times
 from fedgranger.data.treatment import ClientTable
+from fedgranger.data.trial_reading import joined
 from fedgranger.errors import DataError, ReadingError
 
 
-class ReadTable(NamedTuple):
-    """The columns of a file as numbers."""
+def load_source(source: Source) -> Table:
+    """Load a client's own file."""
+    return load_table(source.where, source.path, source.written)
 
-    names: tuple[str, ...]
-    values: np.ndarray
-    time: np.ndarray | None
-    zone: str
-    notes: tuple[str, ...]
-    units: Mapping[str, str] = {}
+
+def read_clients(
+    paths: Mapping[str, Path],
+    options: FileOptions,
+    load: Callable[[Source], Table] = load_source,
+) -> tuple[list[ClientTable], list[str]]:
+    """Read every client's own table, and notes on them.
+
+    Raises:
+        ReadingError: one sentence, which proposes what all clients need.
+    """
+    formats, left_out = client_formats(options, sorted(paths)), LeftOut(options.leave_out)
+    tables: list[ClientTable] = []
+    notes: list[str] = []
+    refused: list[DataError] = []
+    for name in sorted(paths):
+        source = Source(f"client '{name}'", name, paths[name], formats[name])
+        try:
+            table, more = read_client_table(source, name, options, left_out, load)
+        except ReadingError as error:
+            refused.append(error)
+            continue
+        notes += more
+        shared = tables[0].time if tables else None
+        if table.time is not None and shared is not None and is_same_axis(table.time, shared):
+            table = table._replace(time=shared)
+        tables.append(table)
+    if refused:
+        raise joined(refused)
+    left_out.check()
+    return tables, notes
 
 
 def read_client_table(
-    source: Source, client: str, options: FileOptions, left_out: LeftOut
+    source: Source,
+    client: str,
+    options: FileOptions,
+    left_out: LeftOut,
+    load: Callable[[Source], Table] = load_source,
 ) -> tuple[ClientTable, list[str]]:
-    """Read one client's own file, and notes on it.
+    """Read one client's own table without the columns that are left out, and notes on it.
 
     Raises:
         ReadingError: other options may read it; they are proposed.
     """
     with explained(source):
-        table = load_table(source.where, source.path, source.written)
-        return client_table(source, client, table, options, left_out)
-
-
-def client_table(
-    source: Source, client: str, table: Table, options: FileOptions, left_out: LeftOut
-) -> tuple[ClientTable, list[str]]:
-    """Convert a loaded table, without the columns that are left out; and notes on it."""
-    dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
-    read = read_columns(source, table, options, dropped=dropped)
-    notes = list(read.notes)
+        table = load(source)
+        dropped = left_out.of_client(client, [n for n in table.names if n != table.time_name])
+        found, notes = read_columns(source, table, options, dropped=dropped)
     if dropped:
         listed = ", ".join(f"'{name}'" for name in sorted(dropped))
         notes.append(f"{source.where}: left out as asked for: {listed}")
-    found = ClientTable(client, read.names, read.values, read.time, read.zone, units=read.units)
-    return found, notes
+    return found._replace(name=client), notes
 
 
 def read_columns(
@@ -73,10 +96,10 @@ def read_columns(
     *,
     dropped: Collection[str] = (),
     owners: Mapping[str, str] | None = None,
-) -> ReadTable:
+) -> tuple[ClientTable, list[str]]:
     """Convert the columns of a loaded table, all but the `dropped`, or those that have `owners`.
 
-    The owner of a column is named in messages about it.
+    The owner of a column is named in messages about it. The result has no name yet, but notes.
     """
     where, written = source.where, source.written
     used = [n for n in table.names if n not in dropped and (owners is None or n in owners)]
@@ -106,10 +129,10 @@ def read_columns(
         check_order(where, table.time_name, time, has_zone=bool(zone))
         time, more = move_to_full_steps(where, time, options.align_tolerance)
         notes += more
-    return ReadTable(tuple(sensors), values, time, zone, tuple(notes), table.units)
+    return ClientTable("", tuple(sensors), values, time, zone, units=table.units), notes
 
 
-def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
+def _read_long(source: Source, table: Table, options: FileOptions) -> tuple[ClientTable, list[str]]:
     """A table with one row per sample."""
     where, written = source.where, source.written
     for option, name in (("tag", written.tag_column), ("value", written.value_column)):
@@ -129,7 +152,7 @@ def _read_long(source: Source, table: Table, options: FileOptions) -> ReadTable:
     time, zone = to_times(where, table.time_name, column, written)
     names, time, wide, notes = spread(where, tags, time, values, options.repeated)
     time, more = move_to_full_steps(where, time, options.align_tolerance)
-    return ReadTable(names, wide, time, zone, (*table.notes, *notes, *more))
+    return ClientTable("", names, wide, time, zone), [*table.notes, *notes, *more]
 
 
 def _numbers(

@@ -13,11 +13,12 @@ import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data import input_checks
 from fedgranger.data.excel_tables import read_sheet
-from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, table_suffix
+from fedgranger.data.file_format import Cells, FileFormat, table_suffix
 from fedgranger.data.reading_progress import add_bytes
+from fedgranger.data.text_structure import units_in
 from fedgranger.data.text_tables import name_columns, not_utf8, read_text
-from fedgranger.data.units import units_in, with_unit
 from fedgranger.errors import DataError
+from fedgranger.text import with_unit
 
 KINDS = {".parquet": "Parquet", ".xlsx": "Excel"}
 
@@ -51,11 +52,6 @@ def is_table(path: Path) -> bool:
     return bool(table_suffix(path.name)) and path.is_file()
 
 
-def is_text(path: Path) -> bool:
-    """Whether the file is text, compressed or not."""
-    return table_suffix(path.name) in TEXT_SUFFIXES
-
-
 @contextmanager
 def one_sentence(where: str, path: Path) -> Iterator[None]:
     """Turn whatever a broken file raises into one sentence."""
@@ -81,10 +77,9 @@ def load_table(where: str, path: Path, written: FileFormat) -> Table:
             raise DataError(f"{where}: '{path}' is empty; write a header and data rows")
         if suffix == ".parquet":
             table = _load_parquet(where, path, written)
-        elif suffix == ".xlsx":
-            table = _load_excel(where, path, written)
         else:
-            table = _load_text(where, path, written)
+            read = read_sheet if suffix == ".xlsx" else read_text
+            table = _named(where, path, written, read(where, path, written))
     add_bytes(path, path.stat().st_size)
     if table.num_rows == 0:
         raise DataError(f"{where}: '{path}' has a header but no data rows; add some")
@@ -146,40 +141,10 @@ def _not_the_time(where: str, name: str) -> str:
     return f"{where}: column '{name}' goes up and down, so it is a sensor and not the time"
 
 
-def _load_excel(where: str, path: Path, written: FileFormat) -> Table:
-    headers, columns, num_rows, unit_cells = read_sheet(where, path, written)
-    table = _finished(where, path, written, headers, dict(enumerate(columns)), num_rows, ())
-    return _with_units(where, table, headers, unit_cells)
-
-
-def _load_text(where: str, path: Path, written: FileFormat) -> Table:
-    headers, columns, num_rows, unit_cells, notes = read_text(where, path, written)
-    table = _finished(where, path, written, headers, columns, num_rows, notes)
-    return _with_units(where, table, headers, unit_cells)
-
-
-def _with_units(
-    where: str, table: Table, headers: Sequence[str], unit_cells: Sequence[Sequence[str]]
-) -> Table:
-    """The table with the units that stand between its header and its data."""
-    units = units_in(headers, unit_cells)
-    if not units:
-        return table
-    listed = ", ".join(with_unit(name, units) for name in units)
-    return table._replace(units=units, notes=(*table.notes, f"{where}: with units: {listed}"))
-
-
-def _finished(
-    where: str,
-    path: Path,
-    written: FileFormat,
-    headers: Sequence[str],
-    columns: dict[int, pa.ChunkedArray],
-    num_rows: int,
-    notes: tuple[str, ...],
-) -> Table:
+def _named(where: str, path: Path, written: FileFormat, cells: Cells) -> Table:
     """Name the columns; one without a name and without a cell is left out."""
-    names, unnamed = name_columns(headers)
+    columns, notes = cells.columns, cells.notes
+    names, unnamed = name_columns(cells.headers)
     empty = [
         k
         for k, name in enumerate(names)
@@ -202,4 +167,8 @@ def _finished(
     if _is_temperature(time_name, written, named):
         notes += (_not_the_time(where, str(time_name)),)
         time_name = None
-    return Table(path, names, time_name, num_rows, named, written, unnamed, notes)
+    units = units_in(cells.headers, cells.unit_rows)
+    if units:
+        listed = ", ".join(with_unit(name, units) for name in units)
+        notes += (f"{where}: with units: {listed}",)
+    return Table(path, names, time_name, cells.num_rows, named, written, unnamed, notes, units)

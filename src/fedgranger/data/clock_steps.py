@@ -140,18 +140,19 @@ def full_step(stamps: np.ndarray) -> int:
 def propose_for(stamps: np.ndarray) -> dict[str, str]:
     """The option that brings stamps without a grid to one: move them if they are near it."""
     step = full_step(stamps)
-    index = _nearest(stamps, step)
-    off = int(np.abs(stamps - index * step).max())
-    if round_up(off) <= WIDEST * step and (np.diff(index) > 0).all():
-        return {"align_tolerance": duration_text(round_up(off))}
-    return {"resample": duration_text(round_up(step))}
+    is_single = bool((np.diff(_nearest(stamps, step)) > 0).all())
+    return _proposal(stamps, step, can_move=is_single)
 
 
 def propose_between(firsts: Sequence[int], step: int) -> dict[str, str]:
     """The same for clients whose regular stamps are offset from each other."""
-    off = max(abs(first - (first + step // 2) // step * step) for first in firsts)
-    if round_up(off) <= WIDEST * step:
-        return {"align_tolerance": duration_text(round_up(off))}
+    return _proposal(np.array(firsts), step, can_move=True)
+
+
+def _proposal(stamps: np.ndarray, step: int, *, can_move: bool) -> dict[str, str]:
+    off = round_up(int(np.abs(stamps - _nearest(stamps, step) * step).max()))
+    if can_move and off <= WIDEST * step:
+        return {"align_tolerance": duration_text(off)}
     return {"resample": duration_text(round_up(step))}
 
 

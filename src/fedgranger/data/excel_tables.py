@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 
 import pyarrow as pa
 
-from fedgranger.data.file_format import FileFormat
+from fedgranger.data.file_format import Cells, FileFormat
 from fedgranger.errors import ConfigError, DataError
 
 
@@ -62,10 +62,8 @@ def _rows(sheet: Any) -> list[list[Any]]:
     return rows
 
 
-def read_sheet(
-    where: str, path: Path, written: FileFormat
-) -> tuple[list[str], list[pa.ChunkedArray], int, list[list[str]]]:
-    """Headers, columns, number of data rows and cells of the unit rows."""
+def read_sheet(where: str, path: Path, written: FileFormat) -> Cells:
+    """Read a sheet as its options say."""
     rows = sheet_rows(where, path, written.sheet)[written.skip_rows :]
     if not rows:
         raise DataError(
@@ -78,8 +76,8 @@ def read_sheet(
     )
     headers += [""] * (width - len(headers))
     data = [[*row, *[None] * (width - len(row))] for row in rows[1 + written.unit_rows :]]
-    columns = [_column([row[k] for row in data], written.missing_text) for k in range(width)]
-    return headers, columns, len(data), units
+    columns = {k: _column([row[k] for row in data], written.missing_text) for k in range(width)}
+    return Cells(headers, columns, len(data), units)
 
 
 def _column(cells: Sequence[Any], missing_text: Sequence[str]) -> pa.ChunkedArray:

@@ -1,10 +1,13 @@
-"""How one client's file is written, as the options say it: for all clients or for each."""
+"""How one client's file is written, as the options say it, for all clients or for each; cells."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from fedgranger.data.reading_options import PER_CLIENT, SIGNS, FileOptions
 from fedgranger.errors import ConfigError
@@ -38,6 +41,24 @@ class FileFormat(NamedTuple):
     time_zone: str = ""
     missing_text: tuple[str, ...] = ()
     is_point_sure: bool = True
+
+
+class Cells(NamedTuple):
+    """What stands in a text file or a sheet.
+
+    Attributes:
+        headers: cells of the header.
+        columns: by their places.
+        num_rows: of data.
+        unit_rows: cells of the rows between header and data.
+        notes: on lines that hold no data.
+    """
+
+    headers: Sequence[str]
+    columns: dict[int, pa.ChunkedArray]
+    num_rows: int
+    unit_rows: Sequence[Sequence[str]]
+    notes: tuple[str, ...] = ()
 
 
 def client_formats(options: FileOptions, clients: Sequence[str]) -> dict[str, FileFormat]:
@@ -86,7 +107,7 @@ def per_client(value: str, clients: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _format(own: Mapping[str, str]) -> FileFormat:
+def _format(own: Mapping[str, Any]) -> FileFormat:
     delimiter = _sign("delimiter", own["delimiter"], {"auto": "", "space": " "}, ",;\t| ")
     decimal = _sign("decimal", own["decimal"], {"auto": "."}, ".,")
     thousands = _sign("thousands", own["thousands"], {"none": "", "space": " "}, ",.' ")
@@ -94,22 +115,16 @@ def _format(own: Mapping[str, str]) -> FileFormat:
         raise ConfigError(
             f"decimal and thousands are both '{decimal}'; a sign can have one meaning only"
         )
-    zone = own["time_zone"]
-    return FileFormat(
-        own["time_column"],
-        delimiter,
-        decimal,
-        thousands,
-        own["encoding"],
-        _count("skip_rows", own["skip_rows"]),
-        _count("unit_rows", own["unit_rows"]),
-        own["sheet"],
-        own["tag_column"],
-        own["value_column"],
-        own["date_format"],
-        "" if zone == "none" else zone,
-        is_point_sure=own["decimal"] != "auto" or bool(thousands),
-    )
+    parsed = {
+        "delimiter": delimiter,
+        "decimal": decimal,
+        "thousands": thousands,
+        "skip_rows": _count("skip_rows", own["skip_rows"]),
+        "unit_rows": _count("unit_rows", own["unit_rows"]),
+        "time_zone": "" if own["time_zone"] == "none" else own["time_zone"],
+    }
+    is_sure = own["decimal"] != "auto" or bool(thousands)
+    return FileFormat(**{**own, **parsed}, is_point_sure=is_sure)
 
 
 def _sign(option: str, value: str, words: Mapping[str, str], allowed: str) -> str:
@@ -131,3 +146,8 @@ def table_suffix(file_name: str) -> str:
     """The ending that says of which kind a file is; "" when it is none that is read."""
     lower = file_name.lower()
     return max((end for end in SUFFIXES if lower.endswith(end)), key=len, default="")
+
+
+def delimiter_of(path: Path, written: FileFormat) -> str:
+    """What separates the cells of a text file."""
+    return written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ COSTLY = 0.05
 """A sensor is named when this share of its client's rows lacks some sensor."""
 DEAD = 0.5
 """A sensor that lacks a larger share of its samples is better left out."""
-MOST_NAMES = 8
 
 
 class Finding(NamedTuple):
@@ -234,25 +233,5 @@ def _finding(
 ) -> Finding:
     """A finding on all rows unless they are given."""
     count = len(table.values) if rows is None else rows
-    share, label = count / len(table.values), table.label(sensor)
-    return Finding(
-        kind,
-        table.name,
-        sensor,
-        count,
-        first_row + 1,
-        value,
-        share,
-        direction,
-        label,
-        sentence,
-        remedy,
-    )
-
-
-def quoted_list(names: Iterable[str]) -> str:
-    """Quote names one after the other, the first eight of many."""
-    quoted = [f"'{name}'" for name in names]
-    if len(quoted) > MOST_NAMES:
-        return f"{', '.join(quoted[:MOST_NAMES])} and {len(quoted) - MOST_NAMES} more"
-    return ", ".join(quoted)
+    found = (count, first_row + 1, value, count / len(table.values), direction)
+    return Finding(kind, table.name, sensor, *found, table.label(sensor), sentence, remedy)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fedgranger.data.align import align
-from fedgranger.data.findings import (
-    Finding,
-    examine,
-    lacking_sensor,
-    missing_counts,
-    quoted_list,
-)
-from fedgranger.data.left_out import LeftOut
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData, step_lengths
+from fedgranger.data.findings import Finding, examine, lacking_sensor, missing_counts
+from fedgranger.data.named_sensors import LeftOut
+from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.sensor_preparation import (
     SensorPlan,
@@ -24,8 +20,49 @@ from fedgranger.data.sensor_preparation import (
     plan_sensors,
     prepare,
 )
-from fedgranger.data.treatment import NO_TREATMENT, ClientTable
+from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment
+from fedgranger.data.trial_reading import joined
 from fedgranger.errors import DataError, ReadingError
+from fedgranger.text import counted, quoted_list
+
+
+def finished_panel(
+    tables: list[ClientTable],
+    notes: list[str],
+    options: ReadingOptions,
+    treatments: Mapping[str, Treatment],
+) -> Panel:
+    """Treat sensors, align the clients and check them; empties the list of tables."""
+    plan = plan_sensors(tables, options, treatments if _have_other_steps(tables) else {})
+    plan.notes.extend(notes)
+    found: list[DataError] = []
+    for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
+        try:
+            tables[k] = prepare(tables[k], plan)
+        except ReadingError as error:  # one sentence, but what all clients need
+            found.append(error)
+    if found:
+        raise joined(found)
+    panel = finish_panel(tables, plan)
+    num_gaps = int(panel.segment_starts.sum()) - 1
+    if not num_gaps:
+        return panel
+    note = (
+        f"the time axis has {counted(num_gaps, 'gap')}; no pair of time steps across a gap is used"
+    )
+    return replace(panel, notes=(*panel.notes, note))
+
+
+def _have_other_steps(tables: Sequence[ClientTable]) -> bool:
+    """Whether clients come at different steps, so that some of their rows will be left out.
+
+    Else new data stay as measured, and whoever uses them treats them on the common time axis.
+    """
+    axes = [one.time for one in tables if one.time is not None and len(one.time) > 1]
+    if len({axis.dtype.kind for axis in axes}) != 1:  # nothing to compare, or refused later
+        return False
+    steps = [float(np.median(step_lengths(axis))) for axis in axes]
+    return max(steps) > 1.001 * min(steps)
 
 
 def finish_panel(tables: list[ClientTable], plan: SensorPlan) -> Panel:

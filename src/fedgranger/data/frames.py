@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,14 +18,13 @@ import pandas as pd
 import pyarrow as pa
 
 from fedgranger.data import input_checks
-from fedgranger.data.client_reading import client_table
+from fedgranger.data.client_reading import read_clients
 from fedgranger.data.client_tables import Table
-from fedgranger.data.file_format import FileFormat, client_formats
-from fedgranger.data.left_out import LeftOut
+from fedgranger.data.file_format import FileFormat
+from fedgranger.data.finishing import finished_panel
 from fedgranger.data.panel import Panel
-from fedgranger.data.panel_files import client_names, finished_panel, read_panel
-from fedgranger.data.reading_options import AS_MEASURED, PanelOptions, kept_options
-from fedgranger.data.reading_remedies import Source, explained, joined
+from fedgranger.data.reading_options import PanelOptions, kept_options
+from fedgranger.data.reading_remedies import Source
 from fedgranger.data.sensor_preparation import NO_TREATMENTS
 from fedgranger.data.treatment import Treatment
 from fedgranger.data.trial_reading import Trial, read_or_propose, try_reading
@@ -37,73 +35,11 @@ from fedgranger.data.wide_frames import (
     with_index,
     with_named_index,
 )
-from fedgranger.errors import ConfigError, DataError, ReadingError
+from fedgranger.errors import DataError, ReadingError
 from fedgranger.text import counted, kind_of, listed
 
 FLAG = re.compile(r"--([a-z][a-z-]*) ('[^']*'|[^\s;)]+)")
 REPEATED_FLAG = re.compile(r"(\w+='[^']*') \(--[^)]*\)")
-
-
-def as_panel(
-    data: Any,
-    clients: Mapping[str, Iterable[str]] | None,
-    reading: Mapping[str, Any],
-    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
-) -> Panel:
-    """The panel of any data that `fit` takes.
-
-    Raises:
-        DataError: the data are of no such kind, or options do not fit them.
-    """
-    if isinstance(data, Panel):
-        if clients is not None or reading:
-            word = "clients" if clients is not None else next(iter(reading))
-            raise DataError(f"'{word}' is for data that are read; this is a panel already")
-        return data
-    if isinstance(data, str | Path):
-        if clients is not None:
-            raise DataError("clients= is for one wide frame; for a table use partition= or map=")
-        return read_panel(Path(data), None, PanelOptions.from_mapping(reading), treatments)
-    return frames_panel(data, clients, PanelOptions.from_mapping(reading), treatments)
-
-
-def new_panel(
-    data: Any,
-    reading: Mapping[str, Any],
-    kept: Mapping[str, Any],
-    treatments: Mapping[str, Treatment],
-) -> Panel:
-    """New data for a run that exists, not judged, and treated like its training data.
-
-    Args:
-        data: whatever `fit` takes.
-        reading: `clients` and options of reading, for data that are no panel.
-        kept: those of the training data (`Panel.reading`): they hold where nothing else is given
-            and data of the same kind can be read with them.
-        treatments: of the training data, by client.
-    """
-    options = dict(reading)
-    clients = options.pop("clients", None)
-    if isinstance(data, Panel):
-        return as_panel(data, clients, options)
-    same = dict(kept)
-    if same.pop("of", "") == ("files" if isinstance(data, str | Path) else "frames"):
-        shares = same.pop("clients", None)
-        try:
-            return as_panel(data, clients or shares, AS_MEASURED | same | options, treatments)
-        except (DataError, ConfigError) as error:
-            with suppress(DataError, ConfigError):
-                return as_panel(data, clients, AS_MEASURED | options, treatments)
-            raise error from None
-    return as_panel(data, clients, AS_MEASURED | options, treatments)
-
-
-def clients_before_reading(data: Any) -> list[str]:
-    """Clients of a folder's files, or of frames client by client; none where only reading tells."""
-    is_named = isinstance(data, Mapping) and not is_frame(data)
-    if is_named and all(is_frame(frame) for frame in data.values()):
-        return [client_name(name) for name in data]
-    return client_names(Path(data)) if isinstance(data, str | Path) else []
 
 
 def try_frames(named: Mapping[str, pd.DataFrame], options: PanelOptions) -> Trial[Panel]:
@@ -156,14 +92,15 @@ def frames_panel(
 
 def columns_listed(clients: Any) -> dict[str, Any] | None:
     """Every client's columns as a list, read once; what is none stays for the refusal."""
-    if clients is not None and not isinstance(clients, Mapping):
+    if clients is None:
+        return None
+    if not isinstance(clients, Mapping):
         raise DataError(
             f"clients= is {kind_of(clients)}; give the columns of every client, such as "
             "{'boiler': ['P1', 'P2'], ...}"
         )
-    found = {name: (own, listed(own)) for name, own in (clients or {}).items()}
-    listings = {name: own if columns is None else columns for name, (own, columns) in found.items()}
-    return None if clients is None else listings
+    found = {name: (own, listed(own)) for name, own in clients.items()}
+    return {name: own if columns is None else columns for name, (own, columns) in found.items()}
 
 
 def named_frames(
@@ -193,24 +130,15 @@ def _read(
     options: PanelOptions,
     treatments: Mapping[str, Treatment] = NO_TREATMENTS,
 ) -> Panel:
-    formats, left_out = client_formats(options, sorted(frames)), LeftOut(options.leave_out)
-    tables, notes, zones = [], [], set()
-    refused: list[DataError] = []
-    for name in sorted(frames):
-        source = Source(f"client '{name}'", name, Path(f"{name} (data frame)"), formats[name])
-        try:
-            loaded = _table(source, frames[name])
-            zones.add(_zone(loaded))
-            with explained(source):
-                table, more = client_table(source, name, loaded, options, left_out)
-        except ReadingError as error:  # one sentence, but what all clients need
-            refused.append(error)
-            continue
-        notes += more
-        tables.append(table)
-    if refused:
-        raise joined(refused)
-    left_out.check()
+    zones = set()
+
+    def load(source: Source) -> Table:
+        table = _table(source, frames[str(source.key)])
+        zones.add(_zone(table))
+        return table
+
+    paths = {name: Path(f"{name} (data frame)") for name in frames}
+    tables, notes = read_clients(paths, options, load)
     panel = finished_panel(tables, notes, options, treatments)
     zone = zones.pop() if len(zones) == 1 else ""
     return replace(panel, time_zone=zone) if zone else panel

@@ -134,9 +134,7 @@ class TextCellError(DataError):
         self.cells = cells
 
 
-def parse_numbers(
-    column: pa.ChunkedArray, written: FileFormat = PLAIN
-) -> tuple[np.ndarray, int | None]:
+def parse_numbers(column: pa.ChunkedArray, written: FileFormat) -> tuple[np.ndarray, int | None]:
     """Parse text cell by cell; return the numbers and the first row that holds none."""
     values = np.full(len(column), np.nan)
     for row, text in enumerate(column.to_pylist()):

@@ -24,8 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.disturbances import observed_steps
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.simulation_options import DYNAMICS, SimulationOptions
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError

@@ -11,69 +11,12 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
+from fedgranger.data.client_data import ClientData, from_array, segment_starts
 from fedgranger.data.findings import Finding
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions
 from fedgranger.data.reading_progress import Report, followed
-from fedgranger.data.treatment import NO_TREATMENT, Treatment
 from fedgranger.errors import DataError
 from fedgranger.fit_keywords import ReadingKeywords
-
-GAP_FACTOR = 1.5
-"""A step longer than this many median sampling intervals starts a new segment."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClientData:
-    """The sensors of one client.
-
-    Attributes:
-        name: the client's id.
-        sensors: one name per column.
-        values: float64, shape (time, sensor); 0 where not observed.
-        observed: bool, same shape; False marks a missing sample.
-        treatment: what was done to the measurements; new data must be treated alike.
-        units: of sensors whose unit the file tells beside their names.
-    """
-
-    name: str
-    sensors: tuple[str, ...]
-    values: np.ndarray
-    observed: np.ndarray
-    treatment: Treatment = NO_TREATMENT
-    units: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check shapes and types once, so that the inside need not."""
-        if self.values.dtype != np.float64:
-            raise DataError(
-                f"client '{self.name}': values are {self.values.dtype}, float64 is needed; "
-                "convert them with .astype('float64')"
-            )
-        if self.values.ndim != 2 or self.values.shape[1] != len(self.sensors):
-            raise DataError(
-                f"client '{self.name}': values have shape {self.values.shape}, "
-                f"(time, {len(self.sensors)}) is needed for {len(self.sensors)} sensor names"
-            )
-        if len(set(self.sensors)) != len(self.sensors):
-            raise DataError(
-                f"client '{self.name}': sensor names are not unique: {', '.join(self.sensors)}; "
-                "rename one of them"
-            )
-        if self.observed.shape != self.values.shape or self.observed.dtype != np.bool_:
-            raise DataError(
-                f"client '{self.name}': the mask has shape {self.observed.shape} and type "
-                f"{self.observed.dtype}, a bool array of shape {self.values.shape} is needed"
-            )
-
-    @property
-    def num_sensors(self) -> int:
-        """Number of sensors, d_m."""
-        return len(self.sensors)
-
-    @property
-    def row_observed(self) -> np.ndarray:
-        """Bool per time step: every sensor of this client was observed."""
-        return np.logical_and.reduce(self.observed, axis=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,41 +156,14 @@ class Panel:
         time: np.ndarray | None = None,
     ) -> Panel:
         """Build a panel from one (time, sensor) array per client; NaN marks a missing sample."""
-        clients = []
-        for name, array in arrays.items():
-            values = np.asarray(array)
-            if values.ndim != 2:
-                raise DataError(
-                    f"client '{name}': the array has {values.ndim} axes; give (time, sensor)"
-                )
-            if values.dtype.kind not in "iuf":
-                raise DataError(
-                    f"client '{name}': the array is {values.dtype}, float64 is needed; "
-                    "convert it with .astype('float64')"
-                )
-            if values.dtype.kind in "iu":
-                values = values.astype(np.float64)
-            if np.isinf(values).any():
-                row, column = np.argwhere(np.isinf(values))[0]
-                raise DataError(
-                    f"client '{name}': the value at row {row + 1}, column {column + 1} is "
-                    "infinite; replace it by NaN if it is missing"
-                )
-            columns = (sensors or {}).get(name)
-            if columns is None:
-                columns = [f"s{j + 1}" for j in range(values.shape[1])]
-            observed = ~np.isnan(values)
-            clients.append(
-                ClientData(
-                    name, tuple(map(str, columns)), np.where(observed, values, 0.0), observed
-                )
-            )
+        named = sensors or {}
+        clients = tuple(from_array(name, one, named.get(name)) for name, one in arrays.items())
         if not clients:
             raise DataError("no clients were given; at least two are needed")
         axis = np.arange(len(clients[0].values)) if time is None else np.asarray(time)
         if axis.dtype.kind == "M":  # one unit, so that the same data have the same hash
             axis = axis.astype("datetime64[ns]")
-        return cls(tuple(clients), axis)
+        return cls(clients, axis)
 
     @classmethod
     def from_frames(
@@ -300,9 +216,10 @@ class Panel:
         """
         from fedgranger.data.panel_files import read_panel
 
-        chosen = PanelOptions.from_mapping(options)
+        if partition is not None:
+            options["partition"] = str(Path(partition))
         with followed(report, Path(path)):
-            return read_panel(Path(path), None if partition is None else Path(partition), chosen)
+            return read_panel(Path(path), PanelOptions.from_mapping(options))
 
     def prepared(
         self,
@@ -319,51 +236,12 @@ class Panel:
         """
         from fedgranger.data.finishing import prepare_panel
 
-        options = {
-            "missing": missing,
-            "constant": constant,
-            "difference": difference,
-            "leave_out": leave_out,
-            "suspect": suspect,
-        }
+        options: dict[str, Any] = {"missing": missing, "constant": constant, "suspect": suspect}
+        options |= {"difference": difference, "leave_out": leave_out}
         return prepare_panel(self, ReadingOptions.from_mapping(options))
 
     def write(self, folder: str | Path, *, format: str = "csv") -> list[Path]:
         """Write one CSV or Parquet file per client with a `time` column; return the paths."""
-        from fedgranger.data.panel_files import write_panel
+        from fedgranger.data.panel_writing import write_panel
 
         return write_panel(self, Path(folder), format)
-
-
-def sensor_columns(client: ClientData, sensors: tuple[str, ...]) -> list[int]:
-    """Positions of the training data's sensors among the new data's.
-
-    Raises:
-        DataError: one of them is absent.
-    """
-    missing = [name for name in sensors if name not in client.sensors]
-    if missing:
-        raise DataError(
-            f"client '{client.name}': the new data lack sensor '{missing[0]}' (they have "
-            f"{', '.join(client.sensors)}); give all {len(sensors)} sensors of the training data"
-        )
-    return [client.sensors.index(name) for name in sensors]
-
-
-def segment_starts(time: np.ndarray, interval: float | None = None) -> np.ndarray:
-    """Steps of a time axis that do not follow their predecessor; see `Panel.segment_starts`.
-
-    The sampling interval is in the units of `step_lengths`; their median by default.
-    """
-    starts = np.zeros(len(time), dtype=np.bool_)
-    starts[:1] = True
-    if len(time) > 2 or interval is not None:
-        steps = step_lengths(time)
-        starts[1:] |= steps > GAP_FACTOR * (np.median(steps) if interval is None else interval)
-    return starts
-
-
-def step_lengths(time: np.ndarray) -> np.ndarray:
-    """From each step to the next, in units of the axis or, of time stamps, in nanoseconds."""
-    axis = time.astype("datetime64[ns]") if time.dtype.kind == "M" else time
-    return np.diff(axis).astype(np.float64)

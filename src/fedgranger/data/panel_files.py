@@ -1,4 +1,4 @@
-"""Read a `Panel` from files, and write one.
+"""Read a `Panel` from files.
 
 Rows are never dropped, filled or reordered without an error or a note. Cells are parsed by
 pyarrow, whose decimal conversion is exact, in blocks that keep one file in memory at a time.
@@ -6,58 +6,42 @@ pyarrow, whose decimal conversion is exact, in blocks that keep one file in memo
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as arrow_parquet
 
-from fedgranger.data.align import is_same_axis
-from fedgranger.data.client_reading import read_client_table, read_columns
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.client_reading import read_client_table, read_clients, read_columns
 from fedgranger.data.client_tables import is_table, load_table
 from fedgranger.data.file_format import client_formats, table_suffix
-from fedgranger.data.findings import quoted_list
-from fedgranger.data.finishing import finish_panel
-from fedgranger.data.left_out import LeftOut
-from fedgranger.data.panel import ClientData, Panel, step_lengths
+from fedgranger.data.finishing import finish_panel, finished_panel
+from fedgranger.data.named_sensors import LeftOut
+from fedgranger.data.panel import Panel
 from fedgranger.data.partitions import check_partition, propose_map, read_map, read_partition
 from fedgranger.data.reading_options import PanelOptions, ReadingOptions, kept_options
-from fedgranger.data.reading_remedies import Source, explained, joined, refuse_long
+from fedgranger.data.reading_remedies import Source, explained, refuse_long
 from fedgranger.data.sensor_preparation import NO_TREATMENTS, plan_sensors, prepare
 from fedgranger.data.text_structure import find_encoding, find_structure
 from fedgranger.data.treatment import ClientTable, Treatment
 from fedgranger.data.trial_reading import read_or_propose
 from fedgranger.errors import ConfigError, DataError, ReadingError
-from fedgranger.option_fields import check_choice
-from fedgranger.text import counted
+from fedgranger.text import quoted_list
 
-UNSAFE_NAME = re.compile(r'^$|^[.]|[\x00-\x1f/\\:*?"<>|]|[. ]$')
 FILE_KINDS = ".csv, .tsv, .txt, .xlsx or .parquet"
 DESCRIPTIONS = (".json", ".toml", ".md", ".html", ".py", ".yaml", ".yml", ".log", ".ini")
 """Endings of files that lie beside data and hold none."""
 
 
 def read_panel(
-    path: Path,
-    partition: Path | None,
-    options: ReadingOptions,
-    treatments: Mapping[str, Treatment] = NO_TREATMENTS,
+    path: Path, options: PanelOptions, treatments: Mapping[str, Treatment] = NO_TREATMENTS
 ) -> Panel:
     """Read, align and check the clients; see `Panel.read`, and `SensorPlan` for treatments."""
-    given = {name: getattr(options, name) for name in type(options).names()}
-    chosen = {name: value for name, value in given.items() if name in PanelOptions.names()}
-    if partition is not None:
-        chosen["partition"] = str(partition)
-    asked = PanelOptions(**chosen)
     read = partial(read_once, path, treatments=treatments)
-    panel = read_or_propose(read, asked, client_names(path))
-    return replace(panel, reading=kept_options(asked, "files"))
+    panel = read_or_propose(read, options, client_names(path))
+    return replace(panel, reading=kept_options(options, "files"))
 
 
 def client_names(path: Path) -> list[str]:
@@ -80,45 +64,6 @@ def read_once(
     return finished_panel(tables, notes, options, treatments)
 
 
-def finished_panel(
-    tables: list[ClientTable],
-    notes: list[str],
-    options: ReadingOptions,
-    treatments: Mapping[str, Treatment],
-) -> Panel:
-    """Treat sensors, align the clients and check them; empties the list of tables."""
-    plan = plan_sensors(tables, options, treatments if _have_other_steps(tables) else {})
-    plan.notes.extend(notes)
-    found: list[DataError] = []
-    for k in range(len(tables)):  # one by one, so that no client is in memory twice for long
-        try:
-            tables[k] = prepare(tables[k], plan)
-        except ReadingError as error:  # one sentence, but what all clients need
-            found.append(error)
-    if found:
-        raise joined(found)
-    panel = finish_panel(tables, plan)
-    num_gaps = int(panel.segment_starts.sum()) - 1
-    if not num_gaps:
-        return panel
-    note = (
-        f"the time axis has {counted(num_gaps, 'gap')}; no pair of time steps across a gap is used"
-    )
-    return replace(panel, notes=(*panel.notes, note))
-
-
-def _have_other_steps(tables: Sequence[ClientTable]) -> bool:
-    """Whether clients come at different steps, so that some of their rows will be left out.
-
-    Else new data stay as measured, and whoever uses them treats them on the common time axis.
-    """
-    axes = [one.time for one in tables if one.time is not None and len(one.time) > 1]
-    if len({axis.dtype.kind for axis in axes}) != 1:  # nothing to compare, or refused later
-        return False
-    steps = [float(np.median(step_lengths(axis))) for axis in axes]
-    return max(steps) > 1.001 * min(steps)
-
-
 def read_client(
     name: str, path: Path, options: ReadingOptions
 ) -> tuple[ClientData, np.ndarray, list[str]]:
@@ -131,7 +76,7 @@ def read_client(
         raise DataError(f"client '{name}': there is no file '{path}'; check its name and folder")
     if not is_table(path):
         raise DataError(f"client '{name}': '{path}' is not a {FILE_KINDS} file")
-    plain = ReadingOptions(**{key: getattr(options, key) for key in ReadingOptions.names()})
+    plain = ReadingOptions(**options.values_of(ReadingOptions))
 
     def read(tried: ReadingOptions) -> tuple[ClientData, np.ndarray, list[str]]:
         written = client_formats(tried, [name])[name]
@@ -195,25 +140,8 @@ def _read_folder(folder: Path, options: PanelOptions) -> tuple[list[ClientTable]
         )
     notes = [f"folder '{folder.resolve().name}': files that are no tables were left out: {listed}"]
     notes = notes if others else []
-    formats, left_out = client_formats(options, sorted(files)), LeftOut(options.leave_out)
-    tables: list[ClientTable] = []
-    refused: list[DataError] = []
-    for name in sorted(files):
-        source = Source(f"client '{name}'", name, files[name], formats[name])
-        try:
-            client, more = read_client_table(source, name, options, left_out)
-        except ReadingError as error:  # one sentence, but what all clients need
-            refused.append(error)
-            continue
-        notes += more
-        shared = tables[0].time if tables else None
-        if client.time is not None and shared is not None and is_same_axis(client.time, shared):
-            client = client._replace(time=shared)
-        tables.append(client)
-    if refused:
-        raise joined(refused)
-    left_out.check()
-    return tables, notes
+    tables, more = read_clients(files, options)
+    return tables, notes + more
 
 
 def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable], list[str]]:
@@ -243,9 +171,9 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
                 for name in (table.time_name, *columns)
                 if name is not None and name not in dropped[client]
             }
-        read = read_columns(source, table, options, owners=owners)
+        read, notes = read_columns(source, table, options, owners=owners)
     if is_long:
-        names = list(read.names)
+        names = list(read.sensors)
         assignment = assignment or _mapped(path, options.map, names)
         check_partition(assignment, names, None)
         dropped = {one: left_out.of_client(one, own) for one, own in assignment.items()}
@@ -253,11 +181,10 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
     assignment = assignment or {}
     used = {name for columns in assignment.values() for name in columns}
     unused = [name for name in names if name not in used]
-    notes = list(read.notes)
     if unused:
         listed = ", ".join(f"'{name}'" for name in unused)
         notes.append(f"{where}: not assigned to any client and left out: {listed}")
-    place = {name: k for k, name in enumerate(read.names)}
+    place = {name: k for k, name in enumerate(read.sensors)}
     tables = []
     for client, columns in assignment.items():
         if dropped[client]:
@@ -265,7 +192,7 @@ def _read_one_table(path: Path, options: PanelOptions) -> tuple[list[ClientTable
             notes.append(f"client '{client}': left out as asked for: {listed}")
         kept = tuple(name for name in columns if name not in dropped[client])
         values = read.values[:, [place[name] for name in kept]]
-        tables.append(ClientTable(client, kept, values, read.time, read.zone, units=read.units))
+        tables.append(read._replace(name=client, sensors=kept, values=values))
     return tables, notes
 
 
@@ -279,50 +206,3 @@ def _mapped(path: Path, tag_map: str, names: Sequence[str]) -> dict[str, list[st
     )
     proposed = propose_map(names)
     raise ReadingError(message, {"map": proposed}) if proposed else DataError(message)
-
-
-def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
-    """Write one file per client, `time` first; see `Panel.write`.
-
-    Numbers are written with as many digits as it takes to read the same float64 again. A file
-    appears under its name only when it is complete.
-    """
-    check_choice("format", format, ("csv", "parquet"))
-    for client in panel:
-        if UNSAFE_NAME.search(client.name) or len(client.name) > 100:
-            raise DataError(
-                f"client '{client.name}': the name cannot be a file name; rename the client with "
-                "letters, digits, '-' and '_'"
-            )
-        if "time" in client.sensors:
-            raise DataError(
-                f"client '{client.name}': sensor 'time' would clash with the time column of the "
-                "file; rename the sensor"
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for client in panel:
-        path = folder / f"{client.name}.{format}"
-        draft = folder / f".{path.name}.{os.getpid()}.tmp"
-        try:
-            _write_client(client, panel.time, draft, format)
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
-        paths.append(path)
-    return paths
-
-
-def _write_client(client: ClientData, time: np.ndarray, path: Path, format: str) -> None:
-    if format == "parquet":
-        arrays = [pa.array(time)]
-        arrays += [
-            pa.array(values, mask=~observed)
-            for values, observed in zip(client.values.T, client.observed.T, strict=True)
-        ]
-        arrow_parquet.write_table(pa.table(arrays, names=["time", *client.sensors]), path)
-        return
-    # pandas, not arrow: arrow writes -0.0 as -0 and 1.0 as 1, which are read back as integers.
-    frame = pd.DataFrame(np.where(client.observed, client.values, np.nan), columns=client.sensors)
-    frame.insert(0, "time", time)
-    frame.to_csv(path, index=False, lineterminator="\n")

@@ -6,11 +6,12 @@ proposed in the sentence that refuses it (`fedgranger.data.trial_reading`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, special, text
+from fedgranger.option_fields import choice, special, text
+from fedgranger.option_sets import Options
 from fedgranger.periods import read_duration
 
 SIGNS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "point": ".", "apostrophe": "'"}
@@ -205,6 +206,4 @@ def kept_options(options: FileOptions, of: str, **more: Any) -> dict[str, Any]:
 
 def as_measured(files: FileOptions | None = None) -> ReadingOptions:
     """How new data of these files are read."""
-    files = files or FileOptions()
-    written = {one.name: getattr(files, one.name) for one in fields(FileOptions)}
-    return ReadingOptions(**written, **AS_MEASURED)
+    return ReadingOptions(**(files or FileOptions()).values_of(FileOptions), **AS_MEASURED)

@@ -18,22 +18,7 @@ WHAT = "reading, MB"
 Report = Callable[[str, int, int], None]
 
 
-class Follower:
-    """Adds up what was read of each file."""
-
-    def __init__(self, report: Report, sizes: dict[Path, int]) -> None:
-        self._report, self._sizes = report, sizes
-        self._done = dict.fromkeys(sizes, 0)
-
-    def add(self, path: Path, count: int) -> None:
-        """So many bytes more of a file were read."""
-        if path in self._sizes:
-            self._done[path] = min(self._done[path] + count, self._sizes[path])
-            total = sum(self._sizes.values())
-            self._report(WHAT, sum(self._done.values()) // UNIT, total // UNIT)
-
-
-_follower: ContextVar[Follower | None] = ContextVar("follower", default=None)
+_follower: ContextVar[Callable[[Path, int], None] | None] = ContextVar("follower", default=None)
 
 
 @contextmanager
@@ -47,8 +32,14 @@ def followed(report: Report | None, path: Path | None) -> Iterator[None]:
         return
     files = [path] if path.is_file() else [*path.glob("*")] if path.is_dir() else []
     sizes = {one: one.stat().st_size for one in files if one.is_file()}
-    is_large = sum(sizes.values()) >= LEAST_BYTES
-    token = _follower.set(Follower(report, sizes) if is_large else None)
+    done, total = dict.fromkeys(sizes, 0), sum(sizes.values())
+
+    def add(one: Path, count: int) -> None:
+        if one in sizes:
+            done[one] = min(done[one] + count, sizes[one])
+            report(WHAT, sum(done.values()) // UNIT, total // UNIT)
+
+    token = _follower.set(add if total >= LEAST_BYTES else None)
     try:
         yield
     finally:
@@ -57,6 +48,6 @@ def followed(report: Report | None, path: Path | None) -> Iterator[None]:
 
 def add_bytes(path: Path, count: int) -> None:
     """So many bytes more of a file were read; nothing unless somebody follows."""
-    follower = _follower.get()
-    if follower is not None:
-        follower.add(path, count)
+    add = _follower.get()
+    if add is not None:
+        add(path, count)

@@ -20,15 +20,15 @@ from fedgranger.data.cell_text import (
     sign_word,
     to_number,
 )
-from fedgranger.data.client_tables import Table, is_text
+from fedgranger.data.client_tables import Table
 from fedgranger.data.excel_tables import sheet_rows
-from fedgranger.data.file_format import FileFormat, table_suffix
+from fedgranger.data.file_format import TEXT_SUFFIXES, FileFormat, delimiter_of, table_suffix
 from fedgranger.data.input_checks import TextCellError
 from fedgranger.data.long_tables import looks_long
 from fedgranger.data.reading_options import PER_CLIENT
 from fedgranger.data.text_structure import Structure, find_encoding, find_structure, place_table
 from fedgranger.errors import DataError, ReadingError
-from fedgranger.text import counted
+from fedgranger.text import as_flags, counted
 
 SIGN_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 
@@ -62,10 +62,9 @@ def long_format_error(source: Source, table: Table, name: str, fact: str) -> Rea
     others = [n for n in table.names if n not in (name, table.time_name)]
     value = "value" if "value" in others else next(iter(others), "value")
     proposal = {"tag_column": name} | ({"value_column": value} if value != "value" else {})
-    flags = " ".join(f"--{k.replace('_', '-')} {quote(v)}" for k, v in proposal.items())
     return ReadingError(
         f"{fact}; it looks like a table with one row per sample, in which it names the sensor; "
-        f"pass {flags}",
+        f"pass {as_flags(proposal)}",
         source.proposed(**proposal),
     )
 
@@ -80,9 +79,9 @@ def text_column_error(source: Source, table: Table, name: str, error: TextCellEr
                 f"{error.fact}: a comma in column '{name}' can group thousands or separate "
                 "decimals; pass the right one of --thousands comma and --decimal comma"
             )
-        flags = " ".join(f"--{option} {word}" for option, word in writing.items())
         return ReadingError(
-            f"{error.fact} as the options say; pass {flags}", source.proposed(**writing)
+            f"{error.fact} as the options say; pass {as_flags(writing)}",
+            source.proposed(**writing),
         )
     if all(is_time_like(cell) for cell in cells):
         if table.time_name is None and source.written.time_column == "auto":
@@ -135,26 +134,6 @@ def date_and_clock(
     return ""
 
 
-def joined(found: Sequence[DataError]) -> DataError:
-    """One error of several: the first sentence, and what all of them propose."""
-    proposals = [error.proposal for error in found if isinstance(error, ReadingError)]
-    if not proposals:
-        return found[0]
-    merged: dict[str, str | dict[str, str]] = {}
-    for proposal in proposals:
-        for option, value in proposal.items():
-            before = merged.get(option)
-            if isinstance(value, str):
-                lists = isinstance(before, str) and option in ("leave_out", "missing_text")
-                known = before.split(",") if lists and isinstance(before, str) else []
-                extra = [part for part in value.split(",") if part not in known]
-                merged[option] = ",".join([*known, *extra])
-            else:
-                merged[option] = {**(before if isinstance(before, dict) else {}), **value}
-    first = next((e for e in found if isinstance(e, ReadingError)), found[0])
-    return ReadingError(str(first), merged)
-
-
 @contextmanager
 def explained(source: Source) -> Iterator[None]:
     """Look at the file's first lines when it cannot be read, for where its table is."""
@@ -174,19 +153,18 @@ def explained(source: Source) -> Iterator[None]:
 
 def explain(source: Source, error: DataError) -> None:
     """Raise the reason behind an error when the table is not where the options say."""
-    path, written = source.path, source.written
-    if is_text(path):
+    path, written, suffix = source.path, source.written, table_suffix(source.path.name)
+    if suffix in TEXT_SUFFIXES:
         encoding = find_encoding(path) if written.encoding == "utf-8" else written.encoding
         found = None if encoding is None else find_structure(path, encoding)
-    elif table_suffix(path.name) == ".xlsx":
+    elif suffix == ".xlsx":
         found = _sheet_structure(source)
     else:
         return
     if found is None:
         return
-    default = "\t" if ".tsv" in table_suffix(path.name) else ","
     parts, proposal = [], {}
-    if found.delimiter and found.delimiter != (written.delimiter or default):
+    if found.delimiter and found.delimiter != delimiter_of(path, written):
         parts.append(f"cells are separated by {SIGN_NAMES[found.delimiter]}")
         proposal["delimiter"] = sign_word(found.delimiter)
     if found.skip_rows > written.skip_rows:
@@ -198,10 +176,9 @@ def explain(source: Source, error: DataError) -> None:
         proposal["unit_rows"] = str(found.unit_rows)
     if not parts:
         return
-    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in proposal.items())
     raise ReadingError(
         f"{source.where}: '{path.name}' looks like a table in which {', '.join(parts)}; pass "
-        f"{flags}",
+        f"{as_flags(proposal)}",
         source.proposed(**proposal),
     ) from error
 

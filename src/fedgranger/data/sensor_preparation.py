@@ -14,14 +14,15 @@ from shlex import quote
 
 import numpy as np
 
+from fedgranger.data.client_data import ClientData, segment_starts
 from fedgranger.data.clock_steps import resampled
 from fedgranger.data.columns import find_code
-from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine, quoted_list
-from fedgranger.data.input_checks import nearest
-from fedgranger.data.panel import ClientData, segment_starts
+from fedgranger.data.findings import DEAD, DIFFERENCED, Finding, examine
+from fedgranger.data.named_sensors import named_sensors
 from fedgranger.data.reading_options import ReadingOptions
 from fedgranger.data.treatment import NO_TREATMENT, ClientTable, Treatment, treat_columns
 from fedgranger.errors import ConfigError, ReadingError
+from fedgranger.text import quoted_list
 
 WANDERING = (*DIFFERENCED, "slow")
 NO_TREATMENTS: Mapping[str, Treatment] = {}
@@ -61,50 +62,13 @@ def plan_sensors(
         ConfigError: a name or word is unknown, or two contradict each other.
     """
     known = {client.name: client.sensors for client in clients}
-    words, differenced = _named_sensors("difference", options.difference, known, ("auto", "none"))
+    words, differenced = named_sensors("difference", options.difference, known, ("auto", "none"))
     if "none" in words and (len(words) > 1 or any(differenced.values())):
         raise ConfigError(
             f"difference='{options.difference}' contradicts itself; pass 'none' alone, or leave "
             "it out"
         )
     return SensorPlan(options, differenced, "auto" in words, treatments)
-
-
-def _named_sensors(
-    option: str, value: str, known: Mapping[str, Sequence[str]], words: Sequence[str]
-) -> tuple[set[str], dict[str, set[str]]]:
-    """Read a list such as "auto,boiler.energy,pump.hours": words, and sensors by client.
-
-    Of a single client sensors may also be given without its name.
-    """
-    labels: dict[str, tuple[str, str]] = {}
-    for client, sensors in known.items():
-        for sensor in sensors:
-            labels[f"{client}.{sensor}"] = (client, sensor)
-            if len(known) == 1:
-                labels.setdefault(sensor, (client, sensor))
-    named, found = set(), {client: set() for client in known}
-    parts = value.split(",") if value.strip() else []
-    while parts:
-        for end in range(len(parts), 0, -1):  # a name may hold a comma: the longest match counts
-            entry = ",".join(parts[:end]).strip()
-            if entry in words or entry in labels:
-                break
-        else:
-            entry, flag = parts[0].strip(), option.replace("_", "-")
-            allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")
-            example = next(iter(labels), "client.sensor")
-            raise ConfigError(
-                f"{option} (--{flag}) names '{entry}', which is no sensor{nearest(entry, labels)}; "
-                f"pass {allowed}sensors such as {example}"
-            )
-        if entry in labels:
-            client, sensor = labels[entry]
-            found[client].add(sensor)
-        else:
-            named.add(entry)
-        del parts[:end]
-    return named, found
 
 
 def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> ClientTable:
@@ -118,14 +82,14 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
     """
     options = plan.options
     is_new = options.constant == "keep"  # new data are not judged
-    check_early = options.missing == "error" and not may_lack and options.resample == "none"
-    if check_early:
-        table = _without_empty(table, plan)
-        check_missing(table)
+    is_resampled = options.resample != "none"
+    must_have_all = options.missing == "error" and not may_lack
+    if must_have_all and not is_resampled:
+        table = _with_all_samples(table, plan)
     found = [] if is_new else examine(table)
     _refuse_suspects(table, found, options)
     treatment = NO_TREATMENT if is_new else _treatment(table, found, plan)
-    if options.resample != "none":
+    if is_resampled:
         # codes first: a mean with -9999 in it is no number that anybody measured
         codes = treatment if not is_new else _codes(table)
         starts = np.zeros(len(table.values), dtype=np.bool_)
@@ -134,9 +98,8 @@ def prepare(table: ClientTable, plan: SensorPlan, *, may_lack: bool = False) -> 
         )
         table, notes = resampled(table, options.resample, options.resample_rule)
         plan.notes.extend(notes)
-        if options.missing == "error" and not may_lack:
-            table = _without_empty(table, plan)
-            check_missing(table)
+        if must_have_all:
+            table = _with_all_samples(table, plan)
     if is_new:
         treatment = plan.treatments.get(table.name, NO_TREATMENT)
     axis = np.arange(len(table.values)) if table.time is None else table.time
@@ -182,16 +145,17 @@ def _refuse_suspects(table: ClientTable, found: Sequence[Finding], options: Read
             )
 
 
-def _without_empty(table: ClientTable, plan: SensorPlan) -> ClientTable:
-    """Leave out sensors without any sample, when constant ones are dropped."""
+def _with_all_samples(table: ClientTable, plan: SensorPlan) -> ClientTable:
+    """Refuse missing samples; sensors without any are left out when constant ones are dropped."""
     is_empty = np.logical_and.reduce(np.isnan(table.values), axis=0)
-    if plan.options.constant != "drop" or not is_empty.any() or is_empty.all():
-        return table
-    names = [name for name, empty in zip(table.sensors, is_empty, strict=True) if empty]
-    listed = quoted_list(names)
-    plan.notes.append(f"client '{table.name}': without any sample and dropped: {listed}")
-    kept = tuple(name for name in table.sensors if name not in names)
-    return table._replace(sensors=kept, values=table.values[:, ~is_empty])
+    if plan.options.constant == "drop" and is_empty.any() and not is_empty.all():
+        names = [name for name, empty in zip(table.sensors, is_empty, strict=True) if empty]
+        listed = quoted_list(names)
+        plan.notes.append(f"client '{table.name}': without any sample and dropped: {listed}")
+        kept = tuple(name for name in table.sensors if name not in names)
+        table = table._replace(sensors=kept, values=table.values[:, ~is_empty])
+    check_missing(table)
+    return table
 
 
 def check_missing(table: ClientTable) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, flag, number, special, text, whole
+from fedgranger.option_fields import choice, flag, number, special, text, whole
+from fedgranger.option_sets import Options
 
 HUB: dict[str, Any] = {
     "num_clients": 4,

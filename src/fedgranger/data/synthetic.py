@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 from scipy.linalg import block_diag
 
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.disturbances import (
     COUNTER,
     add_counter,
@@ -32,7 +33,7 @@ from fedgranger.data.linear_system import (
     with_dead_time,
 )
 from fedgranger.data.nonlinear_systems import simulate_nonlinear
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.simulation_options import SCENARIOS, SimulationOptions
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError

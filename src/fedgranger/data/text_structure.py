@@ -1,6 +1,6 @@
 """What the first lines of a text file look like: encoding, delimiter, preamble, header, units.
 
-Only looked at when a file cannot be read as the options say; what is found is proposed.
+Where a table is, is only looked for when it cannot be read as the options say, and proposed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ import gzip
 import io
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedgranger.data.cell_text import is_number_like, is_time_like
+from fedgranger.text import unit_of
 
 NUM_LINES = 200
 DELIMITERS = (";", "\t", "|", ",")
 """In this order: a comma may be a decimal sign, the others hardly are anything else."""
 STEADY = 0.9
 """Share of lines that must have equally many cells."""
+
+STORAGE = frozenset(
+    ("real", "float", "double", "int", "dint", "bool", "string", "text", "number", "avg", "smp")
+)
+"""Words in such a line that say how a column is stored or made."""
 
 
 class Structure(NamedTuple):
@@ -29,7 +36,6 @@ class Structure(NamedTuple):
     delimiter: str
     skip_rows: int
     unit_rows: int
-    num_columns: int
 
 
 def find_encoding(path: Path) -> str | None:
@@ -88,7 +94,7 @@ def place_table(rows: list[list[str]], delimiter: str, width: int) -> Structure 
     if max(names, default=0) < width - 1:
         return None
     header = names.index(max(names))
-    return Structure(delimiter, header, first - header - 1, width)
+    return Structure(delimiter, header, first - header - 1)
 
 
 def _num_names(row: list[str]) -> int:
@@ -104,3 +110,31 @@ def _is_data(row: list[str]) -> bool:
 
 def _opened(path: Path) -> Any:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def units_in(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Units of columns, from the first line in which most of the cells can be units.
+
+    Example:
+        >>> units_in(["time", "P", "T"], [["Zeit", "Druck vor Ventil", "x y"], ["", "[bar]", "°C"]])
+        {'P': 'bar', 'T': '°C'}
+    """
+    for row in rows:
+        cells = {name: _bare(cell) for name, cell in zip(names, row, strict=False)}
+        filled = {name: cell for name, cell in cells.items() if cell}
+        units = {name: cell for name, cell in filled.items() if _is_unit(cell)}
+        if 2 * len(units) > len(filled):
+            return units
+    return {}
+
+
+def _bare(cell: str) -> str:
+    """A cell without the brackets around it, but with those inside, as of bar(g)."""
+    bare = cell.strip(" []()")
+    return bare + ")" * (bare.count("(") - bare.count(")"))
+
+
+def _is_unit(cell: str) -> bool:
+    is_short = unit_of(f"[{cell}]") == cell and not set(cell) & set(" \t")
+    has_letter = any(letter.isalpha() or letter in "%‰°" for letter in cell)
+    return is_short and has_letter and cell.lower() not in STORAGE and not is_number_like(cell)

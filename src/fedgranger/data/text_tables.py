@@ -13,7 +13,7 @@ import pyarrow.csv as arrow_csv
 
 from fedgranger.data import input_checks
 from fedgranger.data.cell_text import grouped_by_point
-from fedgranger.data.file_format import FileFormat, table_suffix
+from fedgranger.data.file_format import Cells, FileFormat, delimiter_of
 from fedgranger.data.reading_progress import add_bytes
 from fedgranger.data.text_structure import NUM_LINES, cells_of, find_encoding, first_lines
 from fedgranger.errors import DataError, ReadingError
@@ -32,13 +32,11 @@ still hold it while the interpreter ends, and letting go of it then aborts the p
 """
 
 
-def read_text(
-    where: str, path: Path, written: FileFormat
-) -> tuple[list[str], dict[int, pa.ChunkedArray], int, list[list[str]], tuple[str, ...]]:
-    """Headers, columns, number of rows, cells of the unit rows, notes on lines not read."""
+def read_text(where: str, path: Path, written: FileFormat) -> Cells:
+    """Read a text file as its options say."""
     if written.encoding == "utf-8" and _starts_as_utf16(path):
         raise not_utf8(where, "the file", "utf-16")
-    delimiter = written.delimiter or ("\t" if ".tsv" in table_suffix(path.name) else ",")
+    delimiter = delimiter_of(path, written)
     try:
         if delimiter == " ":
             data, headers = _read_by_spaces(path, written)
@@ -63,7 +61,7 @@ def read_text(
         count = len(above) + len(below)
         lines = counted(count, "line beside the header holds", "lines around it hold")
         notes.append(f"{where}: {lines} no data: {shown}")
-    return headers, columns, num_rows, cells_of(below, delimiter), tuple(notes)
+    return Cells(headers, columns, num_rows, cells_of(below, delimiter), tuple(notes))
 
 
 def _lines_around_header(path: Path, written: FileFormat) -> tuple[list[str], list[str]]:

@@ -13,16 +13,14 @@ clients' stretches, never their rows, and comes to the same axis as a run in one
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fedgranger.data.clock_steps import duration_text, propose_between, propose_for, round_up
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.clock_steps import propose_for
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
 MOST_STRETCHES = 10_000
-LARGEST_MULTIPLE = 60
-"""A common grid is at most so many times as coarse as the coarsest client's."""
 
 Stretches = tuple[tuple[int, int], ...]
 """First step and step after the last, in order, apart from each other."""
@@ -126,34 +122,6 @@ def axis_range(name: str, time: np.ndarray, declared: float | None = None) -> Ti
     return TimeRange(kind, first, _exact(numbers[-1]), interval, stretches)
 
 
-def agree(ranges: Mapping[str, TimeRange]) -> TimeGrid:
-    """The common axis of all clients.
-
-    Raises:
-        DataError: the clients do not sample alike or have no time in common.
-    """
-    names = sorted(ranges)
-    kind = ranges[names[0]].time_kind
-    for name in names[1:]:
-        if ranges[name].time_kind != kind:
-            raise DataError(
-                f"client '{names[0]}' has time in {kind} and client '{name}' in "
-                f"{ranges[name].time_kind}; use time stamps everywhere"
-            )
-    interval = _common_interval(ranges)
-    first = _common_first(ranges, interval)
-    last = min(ranges[name].last for name in names)
-    num_steps = math.floor((last - first) / interval + 2 * TOLERANCE) + 1
-    if num_steps < 2:
-        late = max(names, key=lambda name: ranges[name].first)
-        early = min(names, key=lambda name: ranges[name].last)
-        raise DataError(
-            f"the clients have no time in common: '{late}' begins after '{early}' ends, or nearly "
-            "so; use data of the same period"
-        )
-    return TimeGrid(kind, first, interval, _union(ranges.values(), first, interval, num_steps))
-
-
 def places_on(name: str, time: np.ndarray, grid: TimeGrid, interval: Fraction) -> np.ndarray:
     """Which step of the common axis each row of a client is, -1 where it is none.
 
@@ -171,18 +139,6 @@ def places_on(name: str, time: np.ndarray, grid: TimeGrid, interval: Fraction) -
     is_inside = (index >= starts[stretch]) & (index < stops[stretch]) & (between == 0)
     before = np.concatenate([[0], np.cumsum(stops - starts)[:-1]])
     return np.where(is_inside, before[stretch] + index - starts[stretch], -1)
-
-
-def is_covered(mine: TimeRange, grid: TimeGrid) -> bool:
-    """Whether a common axis has every step, from its first to its last, at which a client has rows.
-
-    So it may begin later and end earlier than the client's own, and be coarser.
-    """
-    whole = _union([mine], grid.first, grid.interval, grid.stretches[-1][1])
-    starts, stops = (np.array(side) for side in zip(*grid.stretches, strict=True))
-    place = np.searchsorted(starts, [start for start, _ in whole], side="right") - 1
-    ends = np.array([stop for _, stop in whole])
-    return bool((place >= 0).all() and (ends <= stops[np.maximum(place, 0)]).all())
 
 
 def on_grid(series: LocalSeries, grid: TimeGrid) -> ClientData:
@@ -240,79 +196,6 @@ def period_facts(grid: TimeGrid, time_zone: str = "") -> dict[str, Any]:
     }
 
 
-def _common_interval(ranges: Mapping[str, TimeRange]) -> Fraction:
-    """The least common multiple of the intervals; those equal to 1e-6 count as one."""
-    coarsest = max(ranges, key=lambda name: ranges[name].interval)
-    common = largest = ranges[coarsest].interval
-    for name in sorted(ranges):
-        found = ranges[name].interval
-        multiple = common / found
-        if abs(multiple - round(multiple)) <= multiple / 10**6:
-            continue
-        denominator = math.lcm(common.denominator, found.denominator)
-        numerators = (int(one * denominator) for one in (common, found))
-        common = Fraction(math.lcm(*numerators), denominator)
-        if common > LARGEST_MULTIPLE * largest:
-            kind = ranges[name].time_kind
-            fact = (
-                f"client '{coarsest}' samples every {interval_text(largest, kind)} and client "
-                f"'{name}' every {interval_text(found, kind)}, which hardly ever coincide"
-            )
-            if kind != "stamps":
-                raise DataError(f"{fact}; resample one of them")
-            step = duration_text(round_up(float(largest)))
-            raise ReadingError(f"{fact}; pass --resample {step}", {"resample": step})
-    return common
-
-
-def _common_first(ranges: Mapping[str, TimeRange], interval: Fraction) -> Fraction:
-    """The first time that is on everybody's grid, after all have begun."""
-    begin = max(found.first for found in ranges.values())
-    base = max(sorted(ranges), key=lambda name: (ranges[name].interval, ranges[name].first))
-    one = ranges[base]
-    passed = math.ceil((begin - one.first) / one.interval - TOLERANCE)
-    worst = base, Fraction(0)
-    for k in range(round(interval / one.interval)):
-        candidate = one.first + (passed + k) * one.interval
-        offsets = {
-            name: (found.first - candidate) / found.interval for name, found in ranges.items()
-        }
-        away = {name: offset - round(offset) for name, offset in offsets.items()}
-        worst = max(away.items(), key=lambda item: abs(item[1]))
-        if abs(worst[1]) <= TOLERANCE:
-            return candidate
-    fact = (
-        f"client '{worst[0]}': its time stamps are offset by {float(worst[1]):+.2f} sampling "
-        f"intervals from those of client '{base}'"
-    )
-    if one.time_kind != "stamps":
-        raise DataError(f"{fact}; shift or resample them")
-    proposal = propose_between([int(found.first) for found in ranges.values()], int(one.interval))
-    raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
-
-
-def _union(
-    ranges: Iterable[TimeRange], first: Fraction, interval: Fraction, num_steps: int
-) -> Stretches:
-    """Steps of the common grid on which some client has a stretch, short gaps closed."""
-    found: list[tuple[int, int]] = []
-    for one in ranges:
-        for start, stop in one.stretches:
-            begin = (one.first + start * one.interval - first) / interval
-            end = (one.first + (stop - 1) * one.interval - first) / interval
-            low = max(math.ceil(begin - 2 * TOLERANCE), 0)
-            high = min(math.floor(end + 2 * TOLERANCE) + 1, num_steps)
-            if high > low:
-                found.append((low, high))
-    out: list[tuple[int, int]] = []
-    for low, high in sorted(found):
-        if out and low - out[-1][1] <= LONGEST_GAP:
-            out[-1] = out[-1][0], max(out[-1][1], high)
-        else:
-            out.append((low, high))
-    return tuple(out)
-
-
 def _grid_index(
     name: str, time: np.ndarray, first: Fraction, interval: Fraction, tolerance: Fraction
 ) -> np.ndarray:
@@ -334,8 +217,7 @@ def _grid_index(
         )
         if kind != "stamps":
             raise DataError(f"{fact}; resample the data or declare another interval")
-        proposal = propose_for(numbers)
-        raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
+        raise ReadingError.proposing(fact, propose_for(numbers))
     same = np.flatnonzero(np.diff(index) == 0)
     if len(same):
         fact = (
@@ -344,13 +226,8 @@ def _grid_index(
         )
         if kind != "stamps":
             raise DataError(f"{fact}; resample the data")
-        proposal = propose_for(numbers)
-        raise ReadingError(f"{fact}; pass {_flag(proposal)}", proposal)
+        raise ReadingError.proposing(fact, propose_for(numbers))
     return index
-
-
-def _flag(proposal: Mapping[str, str]) -> str:
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in proposal.items())
 
 
 def _numbers(time: np.ndarray) -> tuple[str, np.ndarray]:

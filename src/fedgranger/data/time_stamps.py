@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from fedgranger.data.cell_text import date_orders, is_known_date_format, parse_d
 from fedgranger.data.day_and_month import decided_order, refuse_swapped
 from fedgranger.data.file_format import FileFormat
 from fedgranger.data.input_checks import PLAIN, decoded, is_numeric, is_text, parse_numbers, shown
-from fedgranger.data.time_zones import find_zone, written_zone
+from fedgranger.data.time_zones import fitting_zone, to_utc, written_zone
 from fedgranger.errors import ConfigError, DataError, ReadingError
 from fedgranger.text import counted
 
@@ -22,17 +21,6 @@ STAMP_RANGE = (np.datetime64("1678-01-01"), np.datetime64("2262-01-01"))
 """What int64 nanoseconds can hold, rounded to whole years."""
 DATE = re.compile(r"\s*\d{4}")
 UNIX = {"unix": "s", "unix-ms": "ms"}
-PROPOSED_ZONES = (
-    "Europe/Berlin",
-    "Europe/London",
-    "America/New_York",
-    "America/Chicago",
-    "America/Denver",
-    "America/Los_Angeles",
-    "Australia/Sydney",
-)
-"""Tried where a clock seems to have been put back."""
-LONGEST_REPEAT = np.timedelta64(1, "h")
 
 
 def to_times(
@@ -87,7 +75,7 @@ def to_times(
         times, zone = _from_unix(times, UNIX[written.date_format]), "UTC"
     times = _checked_times(place, times)
     if written.time_zone and not zone:
-        return _from_local(place, times, written.time_zone), written.time_zone
+        return to_utc(place, times, written.time_zone), written.time_zone
     return times, zone
 
 
@@ -155,30 +143,6 @@ def _parse_stamps(texts: list[str], date_format: str) -> tuple[np.ndarray, int |
     return stamps.to_numpy(), bad_row
 
 
-def _from_local(place: str, times: np.ndarray, zone: str) -> np.ndarray:
-    """Wall-clock times of a zone in UTC; an hour that comes twice is told by its order."""
-    if times.dtype.kind != "M":
-        raise ConfigError(
-            f"{place.removesuffix(', data row')}: time_zone is '{zone}', but the times are "
-            "numbers; leave --time-zone out"
-        )
-    known = find_zone(zone)
-    if known is None:
-        raise ConfigError(
-            f"time_zone is '{zone}', which is no zone; pass one such as Europe/Berlin, +01:00 or "
-            "UTC (--time-zone)"
-        )
-    try:
-        local = pd.DatetimeIndex(times).tz_localize(known, ambiguous="infer")
-    except ValueError as error:
-        raise DataError(
-            f"{place.removesuffix(', data row')}: the times do not fit the clock of {zone}, "
-            "where one hour in spring does not exist and one in autumn comes twice; export the "
-            "data in UTC, or pass another --time-zone"
-        ) from error
-    return local.tz_convert(None).to_numpy().astype("datetime64[ns]")
-
-
 def check_order(where: str, name: str, times: np.ndarray, *, has_zone: bool) -> None:
     """Refuse times that do not rise from row to row, with the option that mends it."""
     is_wrong = times[1:] <= times[:-1]
@@ -187,7 +151,7 @@ def check_order(where: str, name: str, times: np.ndarray, *, has_zone: bool) -> 
     row = int(np.argmax(is_wrong)) + 1
     before, now = shown_time(times[row - 1]), shown_time(times[row])
     fact = f"{where}, column '{name}', data row {row + 1}: the time {now}"
-    zone = "" if has_zone else _fitting_zone(times, row)
+    zone = "" if has_zone else fitting_zone(times, row)
     if zone:
         raise ReadingError(
             f"{fact} comes after {before} in data row {row}, as where daylight saving time ends; "
@@ -211,20 +175,6 @@ def shown_time(time: np.generic) -> str:
     """A time without the zeros of its nanoseconds."""
     text = str(time)
     return text.rstrip("0").rstrip(".") if "T" in text and "." in text else text
-
-
-def _fitting_zone(times: np.ndarray, row: int) -> str:
-    """The first zone in whose clock all times rise; "" when there is none."""
-    if times.dtype.kind != "M" or times[row - 1] - times[row] > LONGEST_REPEAT:
-        return ""
-    for zone in PROPOSED_ZONES:
-        try:
-            local = pd.DatetimeIndex(times).tz_localize(zone, ambiguous="infer")
-        except (ValueError, zoneinfo.ZoneInfoNotFoundError):
-            continue
-        if local.is_monotonic_increasing and local.is_unique:
-            return zone
-    return ""
 
 
 def order_rows(

@@ -7,10 +7,25 @@ import zoneinfo
 from collections.abc import Sequence
 from datetime import UTC, timedelta, timezone, tzinfo
 
-from fedgranger.errors import DataError
+import numpy as np
+import pandas as pd
+
+from fedgranger.errors import ConfigError, DataError
 
 WRITTEN = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)\s*$")
 OFFSET = re.compile(r"([+-])(0\d|1[0-4]):([0-5]\d)")
+
+PROPOSED_ZONES = (
+    "Europe/Berlin",
+    "Europe/London",
+    "America/New_York",
+    "America/Chicago",
+    "America/Denver",
+    "America/Los_Angeles",
+    "Australia/Sydney",
+)
+"""Tried where a clock seems to have been put back."""
+LONGEST_REPEAT = np.timedelta64(1, "h")
 
 
 def find_zone(name: str) -> tzinfo | None:
@@ -51,3 +66,41 @@ def _offset(text: str) -> str:
         return ""
     digits = found[1].replace(":", "").ljust(5, "0")
     return "UTC" if digits[1:] == "0000" else f"{digits[:3]}:{digits[3:]}"
+
+
+def to_utc(place: str, times: np.ndarray, zone: str) -> np.ndarray:
+    """Wall-clock times of a zone in UTC; an hour that comes twice is told by its order."""
+    if times.dtype.kind != "M":
+        raise ConfigError(
+            f"{place.removesuffix(', data row')}: time_zone is '{zone}', but the times are "
+            "numbers; leave --time-zone out"
+        )
+    known = find_zone(zone)
+    if known is None:
+        raise ConfigError(
+            f"time_zone is '{zone}', which is no zone; pass one such as Europe/Berlin, +01:00 or "
+            "UTC (--time-zone)"
+        )
+    try:
+        local = pd.DatetimeIndex(times).tz_localize(known, ambiguous="infer")
+    except ValueError as error:
+        raise DataError(
+            f"{place.removesuffix(', data row')}: the times do not fit the clock of {zone}, "
+            "where one hour in spring does not exist and one in autumn comes twice; export the "
+            "data in UTC, or pass another --time-zone"
+        ) from error
+    return local.tz_convert(None).to_numpy().astype("datetime64[ns]")
+
+
+def fitting_zone(times: np.ndarray, row: int) -> str:
+    """The first zone in whose clock all times rise; "" when there is none."""
+    if times.dtype.kind != "M" or times[row - 1] - times[row] > LONGEST_REPEAT:
+        return ""
+    for zone in PROPOSED_ZONES:
+        try:
+            local = pd.DatetimeIndex(times).tz_localize(zone, ambiguous="infer")
+        except (ValueError, zoneinfo.ZoneInfoNotFoundError):
+            continue
+        if local.is_monotonic_increasing and local.is_unique:
+            return zone
+    return ""

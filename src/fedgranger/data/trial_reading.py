@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from shlex import quote
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from fedgranger.data.file_format import per_client
 from fedgranger.data.reading_options import PER_CLIENT, ReadingOptions
 from fedgranger.errors import ConfigError, DataError, ReadingError
+from fedgranger.text import as_flags
 
 MOST_TRIALS = 10
-LISTS = {"leave_out": ",", "missing_text": ","}
+LISTS = ("leave_out", "missing_text")
 """Options to which a proposal adds instead of replacing them."""
 
 Read = TypeVar("Read")
@@ -29,14 +29,12 @@ class Trial(NamedTuple, Generic[Read]):
 
     Attributes:
         options: those that were tried last.
-        flags: options for the command line that were not given and are needed.
         found: what was read with them; None when something else stops it.
         refused: the first sentence, None when the options given were enough.
         stopped: the sentence that no proposal mends.
     """
 
     options: ReadingOptions
-    flags: str
     found: Read | None
     refused: DataError | None
     stopped: DataError | None
@@ -50,14 +48,12 @@ def read_or_propose(
     error = trial.refused
     if error is None:
         return cast("Read", trial.found)
+    flags = changed_flags(options, trial.options)
     if trial.stopped is not None and str(trial.stopped) != str(error):
-        raise DataError(
-            f"{error}; with {trial.flags} the next obstacle is: {trial.stopped}"
-        ) from error
-    flags = [flag for flag in trial.flags.split(" --") if flag]
-    if all(flag.removeprefix("--") in str(error) for flag in flags):
+        raise DataError(f"{error}; with {flags} the next obstacle is: {trial.stopped}") from error
+    if all(flag.removeprefix("--") in str(error) for flag in flags.split(" --")):
         raise error
-    raise DataError(f"{error}; in all the data need {trial.flags}") from error
+    raise DataError(f"{error}; in all the data need {flags}") from error
 
 
 def try_reading(
@@ -72,16 +68,16 @@ def try_reading(
             refused = refused or error
             changed = with_proposal(tried, error.proposal, clients)
             if changed == tried:
-                return Trial(tried, changed_flags(options, tried), None, refused, error)
+                return Trial(tried, None, refused, error)
             tried = changed
         except (DataError, ConfigError) as error:
             if refused is None:
                 raise
             stopped = error if isinstance(error, DataError) else DataError(str(error))
-            return Trial(tried, changed_flags(options, tried), None, refused, stopped)
+            return Trial(tried, None, refused, stopped)
         else:
-            return Trial(tried, changed_flags(options, tried), found, refused, None)
-    return Trial(tried, changed_flags(options, tried), None, refused, refused)
+            return Trial(tried, found, refused, None)
+    return Trial(tried, None, refused, refused)
 
 
 def with_proposal(
@@ -119,8 +115,28 @@ def _shortened(labels: list[str], clients: Sequence[str]) -> list[str]:
 
 def changed_flags(before: ReadingOptions, after: ReadingOptions) -> str:
     """Options of the command line that lead from one to the other."""
-    return " ".join(
-        f"--{one.name.replace('_', '-')} {quote(str(getattr(after, one.name)))}"
+    changed = {
+        one.name: str(getattr(after, one.name))
         for one in fields(after)
         if getattr(after, one.name) != getattr(before, one.name)
-    )
+    }
+    return as_flags(changed)
+
+
+def joined(found: Sequence[DataError]) -> DataError:
+    """One error of several: the first sentence, and what all of them propose."""
+    proposals = [error.proposal for error in found if isinstance(error, ReadingError)]
+    if not proposals:
+        return found[0]
+    merged: dict[str, str | dict[str, str]] = {}
+    for proposal in proposals:
+        for option, value in proposal.items():
+            before = merged.get(option)
+            if isinstance(value, str):
+                known = before.split(",") if isinstance(before, str) and option in LISTS else []
+                extra = [part for part in value.split(",") if part not in known]
+                merged[option] = ",".join([*known, *extra])
+            else:
+                merged[option] = {**(before if isinstance(before, dict) else {}), **value}
+    first = next((e for e in found if isinstance(e, ReadingError)), found[0])
+    return ReadingError(str(first), merged)

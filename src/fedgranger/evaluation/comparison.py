@@ -14,18 +14,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedgranger.data.known_graph import KnownGraph
-from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.errors import DataError, RunError
+from fedgranger.option_fields import check_level
 from fedgranger.results import Result
 from fedgranger.text import counted
 
 CHANGES = ("appeared", "disappeared", "stayed", "absent", "not tested")
 MATCHES = ("missed", "extra", "confirmed", "absent", "not tested")
 """The same five cases against a known graph: in it only, in the run only, in both, in none."""
-
 SCALE_OPTIONS = ("state_model", "state_dim", "max_state_dim", "standardise", "lags", "confidence")
 """Options on which strengths and their intervals depend."""
-
-
 Rows = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -72,7 +70,7 @@ def compare_runs(
             f"the runs have {counted(len(common), 'client')} in common, so there is no edge to "
             "compare; give runs over the same clients"
         )
-    is_comparable = _is_comparable(first, second, common)
+    is_comparable = _scale(first, common) == _scale(second, common)
     rows = [
         {
             "change": _change(one[pair]["is_edge"], two[pair]["is_edge"], CHANGES),
@@ -92,10 +90,8 @@ def compare_runs(
     settings = _settings(first, second)
     hashes = [run.manifest.get("data", {}).get("hash") for run in (first, second)]
     is_same_data = None if None in hashes else hashes[0] == hashes[1]
-    notes = [
-        *_level_notes(first, second, alpha, correction),
-        *_run_notes(rows, is_comparable, is_same_data),
-    ]
+    notes = _level_notes(first, second, alpha, correction)
+    notes += _run_notes(rows, is_comparable, is_same_data)
     return Comparison(
         _table(rows, CHANGES, "strength_second"),
         _left_over(one, first.clients, common),
@@ -161,8 +157,7 @@ def compare_with_graph(
 
 def _tested(result: Result, name: str, alpha: float | None, correction: str | None) -> Rows:
     """Rows of the edge table by pair, or a refusal."""
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    check_level("alpha", alpha)
     if result.inference is None:
         reason = result.manifest.get("inference", {}).get("reason")
         raise RunError(
@@ -201,15 +196,11 @@ def _intervals(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     return "overlap" if low_1 <= high_2 and low_2 <= high_1 else "apart"
 
 
-def _is_comparable(first: Result, second: Result, common: list[str]) -> bool:
-    """Strengths depend on how states are made; compare them only when that is the same."""
-    options = all(
-        getattr(first.config, name) == getattr(second.config, name) for name in SCALE_OPTIONS
-    )
-    dims = [dict(zip(run.clients, run.state_dims, strict=True)) for run in (first, second)]
-    tests = [run.manifest.get("inference", {}).get("test") for run in (first, second)]
-    same_dims = all(dims[0][name] == dims[1][name] for name in common)
-    return options and same_dims and tests[0] == tests[1]
+def _scale(run: Result, common: list[str]) -> tuple[Any, ...]:
+    """How states are made, on which strengths depend: only of one scale can they be compared."""
+    dims = dict(zip(run.clients, run.state_dims, strict=True))
+    options = [getattr(run.config, name) for name in SCALE_OPTIONS]
+    return options, [dims[name] for name in common], run.manifest.get("inference", {}).get("test")
 
 
 def _settings(first: Result, second: Result) -> pd.DataFrame:

@@ -19,7 +19,7 @@ import pandas as pd
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import count_edges, nothing_tested
 from fedgranger.inference.decision import CORRECTIONS
-from fedgranger.option_fields import check_choice
+from fedgranger.option_fields import check_choice, check_level
 from fedgranger.results import Result
 from fedgranger.run_folder import plain_cell
 
@@ -63,8 +63,7 @@ def choose_edges(
         ConfigError: the run has no tests and this was not taken into account.
     """
     is_tested = result.inference is not None
-    if alpha is not None and not 0 < alpha < 1:
-        raise ConfigError(f"alpha is {alpha}; it must lie between 0 and 1 (exclusive)")
+    check_level("alpha", alpha)
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
     if not is_tested and (alpha is not None or correction is not None):

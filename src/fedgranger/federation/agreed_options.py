@@ -11,7 +11,8 @@ from typing import Any
 from fedgranger.config import PrivacyOptions, RunConfig
 from fedgranger.edge_test_kinds import STATE_TESTS
 from fedgranger.errors import ConfigError
-from fedgranger.option_fields import Options, choice, number, whole
+from fedgranger.option_fields import choice, number, whole
+from fedgranger.option_sets import Options
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 CLIENT_NAME = re.compile(r"[^\W_][\w .-]{0,99}")
@@ -148,6 +149,20 @@ class FederationOptions(ExchangeOptions):
         """The options as JSON, the same text for the same options."""
         values = {**self.to_mapping(), "config": self.config.to_mapping()}
         return json.dumps(values, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: its name, its clients, its options, and a word no earlier start has used."""
+
+    run: str
+    clients: tuple[str, ...]
+    options: FederationOptions
+    nonce: str
+
+    def __post_init__(self) -> None:
+        """Check the name, which becomes a folder."""
+        check_run_name(self.run)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,17 @@ from fedgranger._version import __version__
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory, Learner
 from fedgranger.data.time_axis import TimeRange
+from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation.edge_fields import sensor_fields
 from fedgranger.federation.time_fields import axis_fields
-from fedgranger.messages import CONTENTS, ClientHello, MonitorMessage, ShownSensor, StateHello
+from fedgranger.messages import (
+    CONTENTS,
+    LARGEST_NUMBER,
+    ClientHello,
+    MonitorMessage,
+    ShownSensor,
+    StateHello,
+)
 
 Answer = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 """Kind, values and arrays of a message; `messages.CONTENTS` lists them."""
@@ -54,6 +62,10 @@ def round_message(
         arrays["filtered_states"] = arrays["filtered_states"][:0]
     report = learner.report(memory, round_index)
     change, size = report or (0.0, 0.0)
+    if not (np.abs(arrays["augmented_states"]) <= LARGEST_NUMBER).all():  # also NaN
+        raise UnstableRecursionError(
+            f"client '{learner.name}': its parameters diverged; use smaller step sizes or 'auto'"
+        )
     values = {"has_report": report is not None, "change": change, "size": size}
     return "message", {"round": round_index, "piece": piece, **values}, arrays
 

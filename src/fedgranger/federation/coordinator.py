@@ -1,22 +1,23 @@
 """The server of a federated run: it keeps asking until every client has answered.
 
 `protocol` tells what to ask next; here are lost, late, repeated and wrong answers, clients that
-stay away, and crashes. Engine-neutral: an engine is anything that carries bytes to a client and
-brings bytes back (`Engine`).
+stay away, and crashes. `driving` has the loop over an engine.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+from fedgranger.errors import UnstableRecursionError
+from fedgranger.federation.agreed_options import Plan
 from fedgranger.federation.codec import MessageError, Packet, decode, digest, encode
 from fedgranger.federation.edge_fields import no_sensors
 from fedgranger.federation.exchanges import Answers, Request
 from fedgranger.federation.ledger import Ledger
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.store import Store
 from fedgranger.federation.training_rounds import BudgetSpent
 from fedgranger.federation.validation import check_answer, check_length, check_sender
@@ -24,8 +25,6 @@ from fedgranger.text import shorten
 
 LARGEST_RESTARTS = 1000
 NOTICE_SECONDS = 10.0
-PAUSE_SECONDS = 2.0
-"""Before a client is asked again that gave no answer: its log and the server's would fill up."""
 LONGEST_SENTENCE = 300
 """Of a client that says why it cannot answer."""
 Asking = Callable[
@@ -34,25 +33,12 @@ Asking = Callable[
 """Begins a protocol: a generator that yields what to ask and is resumed with all answers."""
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """Carries requests to clients and brings back whatever answers arrive."""
-
-    def exchange(
-        self, requests: Mapping[str, bytes], timeout: float
-    ) -> Iterable[tuple[str, bytes]]:
-        """Send every request to its client and return the answers of the next `timeout` seconds.
-
-        Answers may be missing, repeated, of an earlier exchange, or damaged.
-        """
-        ...
-
-
 class Coordinator:
     """State machine of the server.
 
     Attributes:
         plan: the run, without clients that were dropped.
+        clock: seconds since 1970.
         ledger: what crossed the wire.
         found: what the protocol found; None until its end.
         dropped: clients that stayed away.
@@ -72,10 +58,8 @@ class Coordinator:
         self.ledger = Ledger()
         self.found: Any = None
         self.dropped: tuple[str, ...] = ()
-        self.round_index = -1
-        self.phase = "offer"
         self.should_pause = False
-        self.plan, self._store, self._clock, self._log = plan, store, clock, log
+        self.plan, self.clock, self._store, self._log = plan, clock, store, log
         self._restarts, self._of = 0, protocol
         self._begin()
 
@@ -105,28 +89,8 @@ class Coordinator:
         self.ledger.count("up", client, self.phase, self.round_index, len(payload))
         self._take(client, packet)
 
-    def ask_first(
-        self, engine: Engine, tries: int = 3, timeout: float = 30.0
-    ) -> dict[str, dict[str, Any]]:
-        """What every client answers to the first request, and no more; nothing is kept of it.
-
-        Returns:
-            Values, arrays as lists, `kind` of the answer and the time at which it was `asked` by
-            client; of one that is refused kind "wrong" and a `sentence`.
-        """
-        found: dict[str, dict[str, Any]] = {}
-        for _ in range(tries):
-            asked = {name: sent for name, sent in self.requests().items() if name not in found}
-            if not asked:
-                break
-            before = self._clock()
-            for client, payload in engine.exchange(asked, timeout):
-                if client in asked and client not in found:
-                    facts = self._first_answer(client, payload, asked[client])
-                    found[client] = {**facts, "asked": before}
-        return found
-
-    def _first_answer(self, client: str, payload: bytes, asked: bytes) -> dict[str, Any]:
+    def first_answer(self, client: str, payload: bytes, asked: bytes) -> dict[str, Any]:
+        """What a client says to the first request, as plain values; nothing is kept of it."""
         try:
             packet = self._read(client, payload)
             if packet.kind != "refusal":
@@ -167,7 +131,7 @@ class Coordinator:
         """
         if not self._open:
             return
-        waited = self._clock() - self._since
+        waited = self.clock() - self._since
         awaited = ", ".join(
             f"'{name}'"
             + (" (its site has not allowed the run yet)" if name in self._waiting else "")
@@ -181,13 +145,13 @@ class Coordinator:
             self._log(f"waiting for {awaited} since {waited:.0f} s; {left:.0f} s left")
 
     def _begin(self) -> None:
-        self._protocol = self._of(self.plan, self._store, self._clock, self._log)
+        self._protocol = self._of(self.plan, self._store, self.clock, self._log)
         self._send(next(self._protocol))
 
     def _send(self, ask: Request) -> None:
         self._ask, self._answers = ask, {}
         self.phase, self.round_index = ask.kind, ask.round_index
-        self._since, self._noticed = self._clock(), 0.0
+        self._since, self._noticed = self.clock(), 0.0
         self._waiting: set[str] = set()
         self._open = {
             client: encode(
@@ -208,8 +172,15 @@ class Coordinator:
         code, sentence = str(packet.values["code"]), str(packet.values["sentence"])
         self.ledger.refused[client] += 1
         if code == "budget" and self.phase in ("train", "step"):
-            self._log(f"client '{client}': {sentence}")
-            self._send(self._protocol.throw(BudgetSpent(f"client '{client}': {sentence}")))
+            self._end_rounds(BudgetSpent(f"client '{client}': {sentence}"))
+            return
+        if code == "data" and self.phase == "step":  # it was ready: its parameters ran away
+            self._end_rounds(
+                UnstableRecursionError(
+                    f"client '{client}' stopped FedGC's rounds, which diverged or met data that "
+                    "changed; its own log says which. Use smaller step sizes or solver='newton'"
+                )
+            )
             return
         if self.phase == "translate" and code in ("data", "policy", "budget", "invalid"):
             self._log(f"client '{client}' says nothing of its sensors: {sentence}")
@@ -231,6 +202,11 @@ class Coordinator:
         self._log(f"client '{client}' cannot answer: {sentence}")
         if code in ("unavailable", "unknown"):
             self._restart()
+
+    def _end_rounds(self, error: Exception) -> None:
+        """Tell the protocol, which goes on with the tests."""
+        self._log(str(error))
+        self._send(self._protocol.throw(error))
 
     def _restart(self) -> None:
         """Ask again where everybody stands, and go on from the last common round."""
@@ -255,30 +231,3 @@ class Coordinator:
         self.dropped = (*self.dropped, *sorted(self._open))
         self.plan = replace(self.plan, clients=remaining)
         self._restart()
-
-
-def drive(
-    coordinator: Coordinator,
-    engine: Engine,
-    timeout: float = 30.0,
-    pause: Callable[[float], None] = time.sleep,
-) -> Any:
-    """Run to the end; return what the protocol found.
-
-    Raises:
-        RunStopped: the run ends by a rule; its records are kept.
-        FedGrangerError: the data or options cannot work.
-    """
-    while coordinator.found is None:
-        phase, before = coordinator.phase, time.perf_counter()
-        answers = engine.exchange(coordinator.requests(), timeout)
-        coordinator.ledger.took(phase, time.perf_counter() - before)
-        for client, payload in answers:
-            coordinator.receive(client, payload)
-            if coordinator.found is not None:
-                break
-        coordinator.tick()
-        if coordinator.should_pause and coordinator.found is None:
-            coordinator.should_pause = False
-            pause(PAUSE_SECONDS)
-    return coordinator.found

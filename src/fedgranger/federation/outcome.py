@@ -31,6 +31,8 @@ from fedgranger.results import Result
 from fedgranger.server.trainer import NEWTON_TOLERANCE
 from fedgranger.text import counted, enumerated, utc_stamp
 
+EXACT_SIZES = "exact solves depend on the ratio of the two step sizes of the clients only"
+
 
 def to_result(
     coordinator: Coordinator,
@@ -69,7 +71,8 @@ def to_result(
     }
     training = training_facts(found.training, config, found.grid.num_steps - 1)
     if found.training.granger is not None and config.training_solver != "neural":
-        training["step_size_reason"] = "each client chose its own"
+        is_exact = config.training_solver == "newton"
+        training["step_size_reason"] = EXACT_SIZES if is_exact else "each client chose its own"
     timings = {"seconds_server": round(seconds, 3), **coordinator.ledger.timings()}
     sent = coordinator.ledger.totals()
     manifest = run_manifest(engine, config, data, training, sent, timings)

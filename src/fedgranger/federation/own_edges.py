@@ -15,7 +15,6 @@ from fedgranger.client.edge_sensors import shown_sensors
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import period_facts
 from fedgranger.federation import answers
-from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.edge_fields import (
@@ -44,7 +43,7 @@ OwnEdges = dict[str, dict[str, Any]]
 
 def answer_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet: Packet) -> Answer:
     """See a client's own edges in its sensors, and tell of these what its policy lets it."""
-    config = ClientOptions.from_text(followed.options).config
+    config = followed.asked.config
     if config.test == "none" or followed.grid is None:
         raise RefusalError("invalid", "the run has no edge tests")
     dim, step_seconds = prepared.model.state_dim, period_facts(followed.grid)["step_seconds"]

@@ -15,10 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fedgranger.client.client_side import ClientSide
-from fedgranger.client.learner import Learner
 from fedgranger.client.prepared_client import check_length
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, period_text, range_of
 from fedgranger.errors import ConfigError, DataError
@@ -27,11 +24,10 @@ from fedgranger.federation.agreed_options import ClientOptions, check_run_name
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet, decode, digest, encode
 from fedgranger.federation.edge_fields import read_sensors
-from fedgranger.federation.followed_run import FollowedRun, load_run
+from fedgranger.federation.followed_run import FollowedRun, OwnRounds
 from fedgranger.federation.own_edges import OwnEdges, answer_edges, kept_edges, shared_names
 from fedgranger.federation.preparation import PermittedClient, Preparation
 from fedgranger.federation.questions import Site
-from fedgranger.federation.release_ledger import BudgetError, period_of
 from fedgranger.federation.requests import (
     RefusalError,
     TestedPair,
@@ -43,8 +39,6 @@ from fedgranger.federation.requests import (
 from fedgranger.federation.watch_records import learn_and_keep
 from fedgranger.federation.watcher import WATCH_KINDS, Watcher
 from fedgranger.messages import CONTENTS
-from fedgranger.privacy.release import Release
-from fedgranger.text import counted
 
 
 class Party:
@@ -70,8 +64,11 @@ class Party:
         self._watcher = watcher or Watcher(None, site)
         self._client = PermittedClient(series, site, prepare)
         self._range, self._period = range_of(series), ""
-        self._pieces: dict[tuple[int, int], np.ndarray] = {}
-        self._followed = load_run(site.store, self._client.data_hash) or FollowedRun()
+        self._rounds = OwnRounds(site, self._client)
+
+    @property
+    def _followed(self) -> FollowedRun:
+        return self._rounds.followed
 
     def handle(self, payload: bytes) -> bytes:
         """Answer a request; whatever is wrong with it becomes a refusal, never an exception."""
@@ -145,20 +142,17 @@ class Party:
         if prepared.learner is None:
             raise RefusalError("invalid", "the run has no rounds of FedGC")
         if packet.kind == "train":
-            self._charge(prepared.learner.hello_releases())
+            self._rounds.charge(prepared.learner.hello_releases())
             return answers.model(prepared)
-        return self._step(prepared.learner, packet)
+        return self._rounds.step(prepared.learner, packet)
 
     def _offer(self, packet: Packet) -> Answer:
         """Say what is there; nothing changes but the run's name and options."""
         options = _valid(ClientOptions.from_text, str(packet.values["options"]))
         text = options.to_text()  # not what was sent: people at the site read it
         self._client.check_options(options)
-        if (packet.run, text) != self._followed[:2]:  # a late offer of another run may have come
-            kept = load_run(self._site.store, self._client.data_hash)  # between, so look again
-            self._followed = kept or self._followed
-        if (packet.run, text) != self._followed[:2]:
-            self._followed, self._client.question = FollowedRun(packet.run, text), ""
+        if not self._rounds.follow(packet.run, text):
+            self._client.question = ""
         rounds, data = json.dumps(sorted(self._followed.rounds)), self._client.data_hash
         clock, epoch = float(self._site.clock()), self._followed.epoch
         return answers.time_range("range", self._range, clock, epoch, rounds=rounds, data=data)
@@ -177,72 +171,11 @@ class Party:
             learner = self._ready(grid).learner
             if round_index == 0:
                 rounds = {} if learner is None else {0: learner.initial()}
-            self._write(FollowedRun(now.run, now.options, epoch, round_index, rounds, grid))
+            self._rounds.write(FollowedRun(now.run, now.options, epoch, round_index, rounds, grid))
         return answers.hello(self._ready())
 
-    def _step(self, learner: Learner, packet: Packet) -> Answer:
-        values = packet.values
-        round_index, wanted = int(values["round"]), int(values["want_piece"])
-        if round_index < self._followed.round_index - 1:
-            raise RefusalError("stale", f"the run has reached round {self._followed.round_index}")
-        if int(values["learn_piece"]) >= 0 and round_index not in self._followed.rounds:
-            self._learn(learner, round_index, packet)
-        if wanted < 0:
-            return answers.DONE
-        memory = self._followed.rounds.get(round_index)
-        if memory is None:
-            raise RefusalError("unavailable", f"it does not have round {round_index}")
-        if learner.piece_length(round_index, wanted) < 1:
-            raise RefusalError("invalid", f"there is no piece {wanted}")
-        self._client.questions.show(memory.augmentation)
-        self._check_rounds(round_index)
-        self._charge(learner.round_releases(memory))
-        return answers.round_message(
-            learner, memory, round_index, wanted, want_filtered=bool(values["want_filtered"])
-        )
-
-    def _check_rounds(self, round_index: int) -> None:
-        """Refuse more rounds than the run's noise was shared among."""
-        terms = ClientOptions.from_text(self._followed.options).config.client_terms
-        if terms is not None and round_index >= terms.rounds:
-            raise BudgetError(
-                f"this run's privacy is shared among {counted(terms.rounds, 'round')} of FedGC"
-            )
-
-    def _charge(self, releases: tuple[Release, ...]) -> None:
-        """Write down what is about to be told, or to be learned from, before it is."""
-        if releases and self._followed.grid is not None:
-            period, now = period_of(self._followed.grid), self._site.clock()
-            self._client.ledger.charge(self._followed.run, releases, period, now)
-
-    def _learn(self, learner: Learner, round_index: int, packet: Packet) -> None:
-        """Collect gradients; with the last piece θ of the round is computed and written."""
-        self._check_rounds(round_index)
-        piece, num_pieces = (int(packet.values[name]) for name in ("learn_piece", "learn_pieces"))
-        before = self._followed.rounds.get(round_index - 1)
-        if before is None:
-            raise RefusalError("unavailable", f"it does not have round {round_index - 1}")
-        gradients = packet.arrays["gradients"]
-        shape = (learner.piece_length(round_index - 1, piece), learner.state_dim)
-        if num_pieces != learner.num_pieces(round_index - 1) or gradients.shape != shape:
-            raise RefusalError(
-                "invalid", f"the gradients have shape {gradients.shape}, not {shape}"
-            )
-        self._pieces = {key: value for key, value in self._pieces.items() if key[0] == round_index}
-        self._pieces[round_index, piece] = gradients
-        if piece < num_pieces - 1:
-            return
-        if len(self._pieces) != num_pieces:
-            raise RefusalError("unavailable", "some of the round's gradients were lost")
-        parts = [self._pieces[round_index, k] for k in range(num_pieces)]
-        memory = learner.learn(before, round_index, parts)
-        if not np.isfinite(memory.augmentation).all():
-            raise RefusalError("data", "its parameters diverged; use smaller step sizes or 'auto'")
-        self._charge(learner.feedback_releases(memory, round_index))
-        self._write(self._followed.with_round(round_index, memory))
-
     def _upload(self, prepared: ClientSide, piece: int) -> Answer:
-        options = ClientOptions.from_text(self._followed.options)
+        options = self._followed.asked
         if options.config.test == "none":
             raise RefusalError("invalid", "the run has no edge tests")
         if not 0 <= piece * options.message_steps < len(prepared.states):
@@ -255,8 +188,8 @@ class Party:
         if self._followed.grid is not None:
             prepared = self._ready()
             try:
-                config = ClientOptions.from_text(self._followed.options).config
-                learn_and_keep(self._site, run, prepared, self._followed.grid, config)
+                config, grid = self._followed.asked.config, self._followed.grid
+                learn_and_keep(self._site, run, prepared, grid, config)
             except DataError as error:
                 self._site.log(f"run '{run}': new data cannot be watched: {error}")
         self._on_finish(edges, kept_edges(self._site.store, run, self._followed.epoch))
@@ -268,11 +201,6 @@ class Party:
         if grid is None:
             raise RefusalError("unknown", "the run has not begun")
         return self._client.ready(self._followed.run, self._followed.options, grid)
-
-    def _write(self, followed: FollowedRun) -> None:
-        """Write to disk first, then change memory: a failed write changes nothing."""
-        followed.save(self._site.store, self._client.data_hash)
-        self._followed, self._pieces = followed, {}
 
 
 def _valid(read: Callable[[Any], Any], value: Any) -> Any:

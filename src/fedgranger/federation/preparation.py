@@ -11,8 +11,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
+from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
+from fedgranger.data.align import RegularPanel
+from fedgranger.data.common_axis import unused_notes
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
@@ -21,7 +24,6 @@ from fedgranger.data.time_axis import (
     period_text,
     range_of,
 )
-from fedgranger.data.unused_steps import unused_notes
 from fedgranger.federation.agreed_options import ClientOptions
 from fedgranger.federation.policy import PolicyError
 from fedgranger.federation.questions import Questions, Site, question_of
@@ -71,6 +73,26 @@ def seeded_preparation(config: RunConfig) -> Preparation:
         return prepare_party(series, grid, options, start, noise)
 
     return prepare
+
+
+def prepare_local(
+    regular: RegularPanel, name: str, config: RunConfig, model: LocalModel | None
+) -> ClientSide:
+    """The same in one process, with filtered states also where there are no rounds."""
+    panel, noise = regular.panel, SecretNoise(seeded_secret(config.seed, name))
+    found = set_up_client(
+        panel[name],
+        panel.time,
+        panel.segment_starts,
+        config,
+        interval=regular.interval,
+        model=model,
+        noise=noise,
+    )
+    if config.training_solver not in ("newton", "neural"):  # sgd is one compiled loop
+        return found
+    theta = initial_augmentation(name, start_shape(found.model, config), config)
+    return with_learner(found, config, panel.num_steps, theta, noise)
 
 
 class PermittedClient:

@@ -17,10 +17,10 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.ledger import hello_bytes, state_bytes
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
-from fedgranger.messages import hello_bytes, state_bytes
 from fedgranger.privacy.release import SecretNoise, seeded_secret
 
 LARGEST_EPSILON = 1e6

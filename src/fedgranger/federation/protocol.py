@@ -9,9 +9,7 @@ protocol begins again from there, with a higher epoch.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +17,10 @@ import numpy as np
 
 from fedgranger._version import __version__
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import step_lengths
+from fedgranger.data.client_data import step_lengths
 from fedgranger.data.time_axis import TimeGrid, grid_time
 from fedgranger.errors import InferenceError
-from fedgranger.federation.agreed_options import FederationOptions, check_run_name
+from fedgranger.federation.agreed_options import Plan
 from fedgranger.federation.exchanges import (
     Answers,
     Participants,
@@ -46,20 +44,6 @@ from fedgranger.server.trainer import Trainer
 
 DATA_RECORD = "data"
 """Whose data a run began with; apart from the rounds, which a run may not have."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A run: its name, its clients, its options, and a word no earlier start has used."""
-
-    run: str
-    clients: tuple[str, ...]
-    options: FederationOptions
-    nonce: str
-
-    def __post_init__(self) -> None:
-        """Check the name, which becomes a folder."""
-        check_run_name(self.run)
 
 
 class ServerResult(NamedTuple):
@@ -167,7 +151,7 @@ def server_protocol(
     shown = None if config.privacy == "to-clients" else inference
     is_local = plan.options.is_local
     if inference is not None and (shown is not None or is_local):
-        largest = math.inf if is_local else LARGEST_NUMBER
+        largest = np.inf if is_local else LARGEST_NUMBER
         sensors = yield from translate(participants, inference, largest=largest)
         facts |= {"sensor_responses": sensors} if sensors else {}
     yield participants.request("finish", {"edges": _edges_text(shown)})
@@ -206,8 +190,8 @@ def run_tests(
     try:
         found = infer(source, config, report, record)
     except InferenceError as error:
-        none, facts = not_tested(config, str(error))
-        return none, facts | {"warnings": facts["warnings"] + doubts}
+        _, facts = not_tested(config, str(error))
+        return None, facts | {"warnings": facts["warnings"] + doubts}
     if found.facts["test"] == "debiased":
         doubts += noiseless_warnings(source)
     found.facts["warnings"] += doubts

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedgranger.data.time_axis import LARGEST_MULTIPLE, TimeGrid, TimeRange, is_covered
+from fedgranger.data.common_axis import LARGEST_MULTIPLE, is_covered
+from fedgranger.data.time_axis import TimeGrid, TimeRange
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.agreed_options import is_client_name
 from fedgranger.federation.codec import MessageError, Packet, digest, encode

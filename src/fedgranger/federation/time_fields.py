@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.data.time_axis import MOST_STRETCHES, Stretches, TimeGrid, TimeRange, agree
-from fedgranger.data.unused_steps import unused_notes
+from fedgranger.data.common_axis import agree, unused_notes
+from fedgranger.data.time_axis import MOST_STRETCHES, Stretches, TimeGrid, TimeRange
 from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.codec import MessageError, Packet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
+from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.trainer import Trainer, make_trainer
@@ -131,7 +132,7 @@ def train(
         for name, loss in zip(names, losses[1:], strict=True)
     ]
     trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
-    granger = _with_diagonal(trainer.granger, rows)
+    granger = with_diagonal(trainer.granger, rows.transitions)
     return Training(
         granger, trace_table, rounds, trainer.distance, note=note, jacobian=trainer.jacobian
     )
@@ -178,6 +179,11 @@ def _exchange_rounds(
         if gradients is None:
             return round_index
         gradients = gradients if protect is None else protect(round_index, gradients)
+        if not all((np.abs(own) <= LARGEST_NUMBER).all() for own in gradients):  # also NaN
+            raise UnstableRecursionError(
+                f"the server's gradients grew beyond {LARGEST_NUMBER:g}; use smaller step sizes or "
+                "solver='newton'"
+            )
         round_index += 1
 
 
@@ -233,9 +239,10 @@ def _messages(
     return RoundMessages(filtered, joined("augmented_states"), joined("is_observed"), reports)
 
 
-def _with_diagonal(granger: np.ndarray, rows: Rows) -> np.ndarray:
+def with_diagonal(granger: np.ndarray, transitions: Iterable[np.ndarray]) -> np.ndarray:
+    """Â with every client's A_mm in its place."""
     out, place = granger.copy(), 0
-    for A in rows.transitions:
+    for A in transitions:
         out[place : place + len(A), place : place + len(A)] = A
         place += len(A)
     return out

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgranger.client.own_normal import PAST_STEPS, treat
 from fedgranger.client.private_monitor import StampedRows, protect_report
-from fedgranger.data.panel import ClientData, segment_starts
+from fedgranger.data.client_data import ClientData, segment_starts
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, TimeRange, on_grid
 from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer

@@ -17,11 +17,10 @@ import numpy as np
 
 from fedgranger.data.time_axis import TimeGrid, grid_time, period_in_utc
 from fedgranger.data.time_stamps import shown_time
-from fedgranger.federation.agreed_options import WatchOptions
+from fedgranger.federation.agreed_options import Plan, WatchOptions
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.coordinator import Asking
 from fedgranger.federation.exchanges import Answers, Participants, Request, request_on_grid
-from fedgranger.federation.protocol import Plan
 from fedgranger.federation.store import Store
 from fedgranger.federation.time_fields import agreed_start
 from fedgranger.rca.alarms import Alarm, Alarms, Knowledge

@@ -30,6 +30,10 @@ CALL_SECONDS = 60.0
 SYNC_SECONDS = 60
 CLIENT_FILE = "config/config_fed_client.json"
 SERVER_FILE = "config/config_fed_server.json"
+OUTCOME = "outcome.json"
+"""What the server's job found, beside the run's own files."""
+PROGRESS = "fedgranger.progress"
+"""Topic on which the server's job tells how far it is."""
 FOLDERS = ("", "config")
 SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 LARGEST_FILE = 2**20

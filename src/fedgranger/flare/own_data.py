@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedgranger.client.params import LocalModel, check_model, read_models
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.reading_options import as_measured
 from fedgranger.data.time_axis import LocalSeries

@@ -13,18 +13,20 @@ from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
 from fedgranger.errors import FedGrangerError, RunError
-from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.coordinator import Asking, Coordinator, Engine, drive
+from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
+from fedgranger.federation.coordinator import Asking, Coordinator
+from fedgranger.federation.driving import Engine, ask_first, drive
 from fedgranger.federation.outcome import to_result
-from fedgranger.federation.protocol import Plan, RunStopped, server_protocol
+from fedgranger.federation.protocol import RunStopped, server_protocol
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watching import watch_protocol
 from fedgranger.flare.engine import FlareEngine
-from fedgranger.flare.session import OUTCOME, PROGRESS
+from fedgranger.flare.job_files import OUTCOME, PROGRESS
 from fedgranger.flare.settings import kept_result, state_folder
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
+from fedgranger.run_folder import write_atomically, write_table
 
 logger = logging.getLogger("fedgranger")
 
@@ -60,7 +62,7 @@ class FlareServer:
                 _publish_progress(coordinator, lines)
                 engine = FlareEngine(proxies, get_call_context(), lambda: bool(collab.is_aborted))
                 if given["mode"] == "check":
-                    outcome["ranges"] = coordinator.ask_first(engine)
+                    outcome["ranges"] = ask_first(coordinator, engine)
                 elif given["mode"] == "watch":
                     _watch(coordinator, engine, given, folder)
                 else:
@@ -70,7 +72,7 @@ class FlareServer:
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}
         text = json.dumps({**outcome, "lines": lines})  # whoever started the job fetches it
-        (folder / OUTCOME).write_text(text, encoding="utf-8")
+        write_atomically(folder / OUTCOME, lambda path: path.write_text(text, "utf-8"))
         return outcome["status"]
 
 
@@ -109,7 +111,7 @@ def _run(
     result = to_result(coordinator, found, "flare", time.time() - started, left_out)
     result.save(kept, overwrite=True)
     result.save(folder, overwrite=True)
-    coordinator.ledger.table().to_csv(folder / "ledger.csv", index=False)
+    write_table(folder / "ledger.csv", coordinator.ledger.table())
 
 
 def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path) -> None:
@@ -117,5 +119,5 @@ def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], fold
     found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
     rankings = [alarm.ranking for alarm in found.alarms]
     text = rankings_text(given["watch"]["scorer"], rankings)
-    (folder / ROOT_CAUSE_FILE).write_text(text, encoding="utf-8")
-    coordinator.ledger.table().to_csv(folder / "watch_ledger.csv", index=False)
+    write_atomically(folder / ROOT_CAUSE_FILE, lambda path: path.write_text(text, "utf-8"))
+    write_table(folder / "watch_ledger.csv", coordinator.ledger.table())

@@ -1,8 +1,8 @@
 """The same run in FLARE's simulator: real jobs and processes on one machine, no certificates.
 
 For trying an engine's behaviour; a run in one process gives the same numbers and is faster. Nobody
-has anything to protect here, so what the clients keep of their normal operation goes into the run
-folder, as in one process.
+has anything to protect here, so what reading did to the data and what the clients keep of their
+normal operation goes into the run folder, as in one process.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import Any
 
 from fedgranger.client.params import LocalModel, write_models
 from fedgranger.config import RunConfig
+from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
+from fedgranger.federation.direct import reading_facts
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare
-from fedgranger.flare.job_files import SYNC_SECONDS, job_settings
-from fedgranger.flare.session import OUTCOME
+from fedgranger.flare.job_files import OUTCOME, SYNC_SECONDS, job_settings
 from fedgranger.flare.settings import (
     SIMULATED,
     SIMULATED_CONFIG,
@@ -49,8 +50,9 @@ def fit_simulated(
     panel: Panel, options: FederationOptions, models: Mapping[str, LocalModel] | None = None
 ) -> Result:
     """Run all parties of a panel in FLARE's simulator; a run that stops is a `RunError`."""
+    panel = with_findings(panel)
     with _simulated(panel, options, models=models) as (folder, found):
-        result = _with_normals(Result.load(found), folder)
+        result = _with_normals(_with_reading(Result.load(found), panel), panel, folder)
     for sentence in result.manifest["inference"]["warnings"]:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
     return result
@@ -78,8 +80,18 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
         return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
 
 
-def _with_normals(result: Result, folder: Path) -> Result:
-    """Add what the simulated clients kept, if all of them did."""
+def _with_reading(result: Result, panel: Panel) -> Result:
+    """Add what reading did to the data, before what the server says of them."""
+    data = result.manifest["data"] | reading_facts(panel)
+    data["notes"] += result.manifest["data"]["notes"]
+    return replace(result, manifest=result.manifest | {"data": data})
+
+
+def _with_normals(result: Result, panel: Panel, folder: Path) -> Result:
+    """Add what the simulated clients kept, if all of them did.
+
+    They were given data that are differenced already; new ones will come as measured.
+    """
     kept = {
         name: load_normal(Store(DiskFiles(simulated_records(folder, name))), RUN)
         for name in result.clients
@@ -90,7 +102,9 @@ def _with_normals(result: Result, folder: Path) -> Result:
     facts = result.manifest["normal"] | {"monitors": "run folder"}
     return replace(
         result,
-        monitors={name: one.monitor for name, one in own.items()},
+        monitors={
+            name: replace(one.monitor, treatment=panel[name].treatment) for name, one in own.items()
+        },
         seasons={name: one.season for name, one in own.items() if one.season is not None},
         manifest=result.manifest | {"normal": facts},
     )

@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.plot.canvas import (
-    CYCLE,
-    PLAIN,
     check_count,
     check_result,
     choose_axes,
+    first_edges,
     set_legend,
+    supported,
     tidy,
 )
-from fedgranger.plot.canvas import supported as supported_rows
 from fedgranger.text import shorten
 
 if TYPE_CHECKING:
@@ -54,16 +53,13 @@ def bands(
         smallest[one, other] = float(np.nanmin([p, smallest.get((one, other), np.inf)]))
     pairs = sorted(smallest, key=lambda pair: smallest[pair])
     ax = choose_axes(ax, 6.4, 3.6)
-    for (one, other), colour in zip(pairs[:max_edges], CYCLE, strict=False):
+    for (one, other), colour in first_edges(ax, pairs, max_edges):
         own = table.loc[(table["cause"] == one) & (table["effect"] == other)]
         _draw(ax, own, f"{shorten(one, 20)} → {shorten(other, 20)}", colour)
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"strength, {100 * result.config.confidence:g} % band")
     ax.set_xlabel("middle of the stretch")
     tidy(ax, grid="y")
-    shown = min(len(pairs), max_edges)
-    title = f"the {shown} most certain of {len(pairs)} edges" if shown < len(pairs) else ""
-    ax.set_title(title, fontsize=10, **PLAIN)
     set_legend(ax, ax.get_lines())
     return ax
 
@@ -75,7 +71,7 @@ def _draw(ax: Axes, own: pd.DataFrame, label: str, colour: str) -> None:
     )
     ax.fill_between(time, low, high, color=colour, alpha=0.18, lw=0)
     ax.plot(time, strength, color=colour, lw=1.6, marker="", label=label)
-    is_edge = supported_rows(own)
+    is_edge = supported(own)
     ax.scatter(time[is_edge], strength[is_edge], color=colour, s=26, zorder=3)
     hollow = ~is_edge & np.isfinite(strength)
     ax.scatter(

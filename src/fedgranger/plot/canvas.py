@@ -5,7 +5,8 @@ Importing this module does not import matplotlib, and nothing here touches pyplo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
 CYCLE = (BLUE, ORANGE, "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 """Okabe and Ito's colours without yellow, which is lost on white."""
 
+Edge = tuple[str, str]
+"""Cause and effect."""
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 """For every text that holds a name: a dollar sign is a dollar sign."""
 
@@ -99,6 +102,13 @@ def set_legend(ax: Axes, handles: Iterable[Any], **options: Any) -> None:
     legend = ax.legend(handles, labels, **{"frameon": False, "fontsize": 8.5, **options})
     for text in legend.get_texts():
         text.set(**PLAIN)
+
+
+def first_edges(ax: Axes, edges: Sequence[Edge], most: int) -> Iterator[tuple[Edge, str]]:
+    """The first edges, each with a colour; the title says so where there are more."""
+    title = f"the {most} most certain of {len(edges)} edges" if most < len(edges) else ""
+    ax.set_title(title, fontsize=10, **PLAIN)
+    return zip(edges[:most], cycle(CYCLE), strict=False)
 
 
 def check_count(name: str, value: int) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 
 from fedgranger.errors import RunError
 from fedgranger.plot.canvas import (
-    CYCLE,
     PLAIN,
     check_count,
     check_result,
     choose_axes,
+    first_edges,
     set_legend,
     tidy,
 )
@@ -55,7 +55,7 @@ def responses(
     pairs = [pair for pair in order if pair in found]
     ax = choose_axes(ax, 6.4, 3.6)
     units, lines = set(), []
-    for pair, colour in zip(pairs[:max_edges], CYCLE, strict=False):
+    for pair, colour in first_edges(ax, pairs, max_edges):
         own = found[pair]
         sensors = [_known(own[f"{side}_sensor"].iloc[0]) for side in ("cause", "effect")]
         label = " → ".join(_side(*both) for both in zip(pair, sensors, strict=True))
@@ -69,9 +69,6 @@ def responses(
     kind = f"change [{unit}]" if unit else "change, each effect in its own unit"
     ax.set_ylabel(f"{kind}, {100 * result.config.confidence:g} % band", **PLAIN)
     tidy(ax, grid="y")
-    shown = min(len(pairs), max_edges)
-    title = f"the {shown} most certain of {len(pairs)} edges" if shown < len(pairs) else ""
-    ax.set_title(title, fontsize=10, **PLAIN)
     set_legend(ax, lines)
     return ax
 

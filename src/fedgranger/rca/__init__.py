@@ -5,6 +5,7 @@
 ['deviation', 'paper', 'surprise', 'unexplained']
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedgranger.rca.evidence import Evidence
@@ -13,7 +14,8 @@ from fedgranger.rca.ranking_metrics import Accuracy, evaluate_rankings
 from fedgranger.rca.scorers import SCORERS
 
 if TYPE_CHECKING:
-    from fedgranger.rca.new_data import OnlineAnalysis, gather
+    from fedgranger.rca.new_data import gather
+    from fedgranger.rca.online import OnlineAnalysis
 
 __all__ = [
     "SCORERS",
@@ -29,8 +31,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What lets clients report loads their code, which a server's process never does."""
-    if name in ("gather", "OnlineAnalysis"):
-        from fedgranger.rca import new_data
-
-        return getattr(new_data, name)
+    modules = {"gather": "new_data", "OnlineAnalysis": "online"}
+    if name in modules:
+        return getattr(import_module(f"fedgranger.rca.{modules[name]}"), name)
     raise AttributeError(f"module 'fedgranger.rca' has no attribute '{name}'")

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fedgranger.errors import RunError
 from fedgranger.inference.reference import Reference
 from fedgranger.messages import MonitorMessage
 from fedgranger.rca.evidence import PER_STEP, Evidence, Report, combine, stack_reports
 from fedgranger.rca.ranking import Ranking, rank
 from fedgranger.rca.scorers import HORIZON
+from fedgranger.results import Result
 
 
 class Alarm(NamedTuple):
@@ -44,6 +46,36 @@ class Knowledge(NamedTuple):
     reference: Reference
     strengths: np.ndarray
     edges: pd.DataFrame
+
+
+def knowledge_of(result: Result) -> Knowledge:
+    """What the server of a run knows, in one process as between parties.
+
+    Raises:
+        RunError: the run did not learn what is normal.
+    """
+    if result.reference is None:
+        reason = result.manifest.get("normal", {}).get("reason")
+        raise RunError(
+            "this run has no model of normal operation"
+            + (f" ({reason})" if reason else "; fit again with this version")
+        )
+    strengths = strength_matrix(result, result.reference.names)
+    return Knowledge(result.reference, strengths, result.edges())
+
+
+def strength_matrix(result: Result, clients: tuple[str, ...]) -> np.ndarray:
+    """[m, n] = strength of n's influence on m: tested edges only, or FedGC's own without tests."""
+    edges = result.edges()
+    strengths = edges["strength"]
+    if result.inference is not None:
+        strengths = strengths.where(edges["is_edge"].fillna(False).astype(bool), 0.0)
+    place = {name: k for k, name in enumerate(clients)}
+    out = np.zeros((len(clients), len(clients)))
+    for cause, effect, strength in zip(edges["cause"], edges["effect"], strengths, strict=True):
+        if cause in place and effect in place:
+            out[place[effect], place[cause]] = strength
+    return out
 
 
 class Alarms:

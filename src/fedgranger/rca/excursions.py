@@ -12,7 +12,8 @@ import numpy as np
 
 from fedgranger.client.own_normal import OwnNormal
 from fedgranger.client.usual_levels import LEVEL_STEPS
-from fedgranger.data.panel import ClientData, Panel, segment_starts
+from fedgranger.data.client_data import ClientData, segment_starts
+from fedgranger.data.panel import Panel
 from fedgranger.rca.evidence import clock_text
 from fedgranger.rca.new_data import require_normal, training_interval
 from fedgranger.results import Result

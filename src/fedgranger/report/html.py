@@ -17,13 +17,14 @@ from markupsafe import Markup
 
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import EdgeMovement
-from fedgranger.report.charts import edge_courses, influence_shapes, training_view
+from fedgranger.report.charts import edge_courses, influence_shapes
 from fedgranger.report.checks import audit_view, checks_view
 from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
 from fedgranger.report.first_screen import COMMON_DRIVER, first_screen
 from fedgranger.report.pairs import check_edges, has_test, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
 from fedgranger.report.time_bands import time_bands_view
+from fedgranger.report.training_section import training_view
 from fedgranger.report.view import Section, charts_of, section_of
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.run_folder import write_atomically

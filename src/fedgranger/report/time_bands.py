@@ -43,16 +43,13 @@ def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]
 
 
 def _table(edges: list[FollowedEdge]) -> Table:
-    rows = [
-        [edge.cause, edge.effect, edge.path, edge.when or "–", *_numbers(edge)] for edge in edges
-    ]
+    rows = []
+    for edge in edges:
+        strengths = format_number(edge.least), format_number(edge.most)
+        words = (edge.cause, edge.effect, edge.path, edge.when or "–")
+        rows.append([*words, *strengths, format_probability(edge.p_value)])
     columns = [Column(name, is_number=k > 3) for k, name in enumerate(COLUMNS)]
     return Table(TABLE_CAPTION, columns, rows)
-
-
-def _numbers(edge: FollowedEdge) -> tuple[str, str, str]:
-    p = edge.p_value if np.isfinite(edge.p_value) else None
-    return format_number(edge.least), format_number(edge.most), format_probability(p)
 
 
 def _chart(place: int, edge: FollowedEdge, highest: float) -> Chart:
@@ -64,19 +61,16 @@ def _chart(place: int, edge: FollowedEdge, highest: float) -> Chart:
     ]
     words = {"#": "yes", ".": "no", "?": "not tested"}
     cells = [
-        [str(start), str(end), *map(_cell, row), words[mark]]
+        [str(start), str(end), *map(format_number, row), words[mark]]
         for start, end, row, mark in zip(own["start"], own["end"], numbers, edge.path, strict=True)
     ]
     ends = _short_times(str(own["start"].iloc[0]), str(own["end"].iloc[-1]))
     data = {"kind": "followed", "rows": drawn, "ends": ends, "highest": highest}
     title = f"{edge.cause} → {edge.effect}"
     seen = f"found from {edge.when}" if edge.when else "found in no stretch"
-    span = f"strength {_cell(edge.least)} to {_cell(edge.most)} in {len(own)} stretches"
+    least, most = format_number(edge.least), format_number(edge.most)
+    span = f"strength {least} to {most} in {len(own)} stretches"
     return Chart(f"followed-{place}", title, f"{seen}; {span}", data, HEADINGS, cells)
-
-
-def _cell(value: float | None) -> str:
-    return format_number(None if value is None or np.isnan(value) else float(value))
 
 
 def _short_times(start: str, end: str) -> list[str]:

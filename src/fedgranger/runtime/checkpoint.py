@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import jax
 import numpy as np
 
+from fedgranger._version import __version__
 from fedgranger.client.augment import AugmentState
+from fedgranger.client.params import LocalModel
+from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import write_atomically
+from fedgranger.run_folder import save_arrays, write_atomically
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.server.granger import ServerState
 
@@ -53,12 +60,7 @@ class Checkpoints:
         arrays = {"fingerprint": np.array(self._fingerprint)}
         if snapshot is not None:
             arrays |= _arrays(snapshot, self.trace)
-
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-
-        write_atomically(self._folder / FILE_NAME, write)
+        write_atomically(self._folder / FILE_NAME, lambda path: save_arrays(path, arrays))
 
     def file(self, name: str) -> Path | None:
         """A file of the run folder, if there is one."""
@@ -127,3 +129,14 @@ def _unpack(arrays: dict[str, np.ndarray]) -> tuple[Snapshot, list[TraceRow]]:
 
 def _state(augmentation: np.ndarray, granger: np.ndarray) -> RoundState:
     return RoundState(AugmentState(jax_array(augmentation)), ServerState(jax_array(granger)))
+
+
+def fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel]) -> str:
+    """Tell a run by its data, options, declared models and version from others."""
+    digest = hashlib.sha256(f"{__version__} {data_hash}".encode())
+    digest.update(json.dumps(config.to_mapping(), sort_keys=True).encode())
+    for name, model in sorted(models.items()):
+        digest.update(name.encode())
+        for leaf in jax.tree.leaves(model):
+            digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()

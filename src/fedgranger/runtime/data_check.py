@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,108 +14,20 @@ import numpy as np
 from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods
 from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import DEAD, Finding
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.frames import columns_listed, in_keywords, named_frames, try_frames
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.sensor_preparation import propose
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
-from fedgranger.periods import CALENDAR_REPEATS, unsearched_calendar
-from fedgranger.text import counted, enumerated
-
-FEW_PAIRS = 300
-"""With fewer pairs of time steps only strong influences can be found."""
-
-
-@dataclass(frozen=True)
-class ClientCheck:
-    """One client.
-
-    Attributes:
-        name: the client.
-        sensors: the columns that are used.
-        rows: time steps at which it has at least one sample.
-        complete_rows: of them, those at which no sensor lacks its sample.
-        half_rows: of them, those at which at least half of the sensors have one.
-        lacking: samples that each sensor lacks, for sensors that lack some.
-        missing_share: samples that are missing, of all.
-        longest_gap: most time steps in a row at which it lacks more than half of its sensors.
-        repeats: periods after which its sensors repeat, in time or in steps.
-    """
-
-    name: str
-    sensors: tuple[str, ...]
-    rows: int
-    complete_rows: int
-    half_rows: int
-    lacking: dict[str, int]
-    missing_share: float
-    longest_gap: int
-    repeats: tuple[str, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class DataCheck:
-    """What `fedgranger check` shows.
-
-    Attributes:
-        source: what was checked.
-        clients: one by one; none when the data cannot be read.
-        first: first time step, as text.
-        last: the last one.
-        interval: of time steps, as text; "" where the rows lie on no grid.
-        num_steps: time steps of the common axis.
-        num_gaps: places where that axis jumps.
-        num_pairs: consecutive time steps at which every client has at least half of its sensors:
-            what tests use, but for rows whose sensors turn out too few for the state.
-        findings: odd sensors, in words.
-        duplicates: sensors that hold the same values, in pairs.
-        notes: what reading does to the data.
-        refused: why the data cannot be read with the options given; "" when they can.
-        stopped: what no option mends; "" when there is nothing.
-        needed: options that reading takes beside those given.
-        unused: what clients that come more often than others lose without `--resample`, which the
-            command has for them.
-        suggested: options that may do good, one by one.
-        unsearched: what to give as period where the record is too short to look for a day or week.
-        command: the exact command that fits these data; "" when there is none.
-    """
-
-    source: str
-    clients: tuple[ClientCheck, ...] = ()
-    first: str = ""
-    last: str = ""
-    interval: str = ""
-    num_steps: int = 0
-    num_gaps: int = 0
-    num_pairs: int = 0
-    findings: tuple[str, ...] = ()
-    duplicates: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    refused: str = ""
-    stopped: str = ""
-    needed: str = ""
-    unused: tuple[str, ...] = ()
-    suggested: tuple[str, ...] = ()
-    unsearched: tuple[str, ...] = ()
-    command: str = ""
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        """One screen."""
-        return "\n".join(screen_lines(self))
-
-    def __repr__(self) -> str:
-        """The same, so that a notebook shows it."""
-        return str(self)
+from fedgranger.periods import unsearched_calendar
+from fedgranger.runtime.check_result import ClientCheck, DataCheck
 
 
 def check_data(
@@ -128,28 +40,66 @@ def check_data(
     """
     if isinstance(source, Panel):
         return _checked("panel", with_findings(source))
-    if not isinstance(source, str | Path):
-        return _check_frames(source, clients, PanelOptions.from_mapping(options))
-    path, chosen = Path(source), PanelOptions.from_mapping(options)
+    given = PanelOptions.from_mapping(options)
+    if isinstance(source, str | Path):
+        return _check_files(Path(source), given)
+    return _check_frames(source, clients, given)
 
+
+def _check_files(path: Path, given: PanelOptions) -> DataCheck:
     def read(tried: PanelOptions) -> Any:
         return try_reading(partial(read_once, path), tried, client_names(path))
 
+    def command(flags: str) -> str:
+        return f"fedgranger fit {shlex.quote(str(path))} --out run {flags}".strip()
+
+    if not path.exists():
+        read(given)  # raises
+    return _check(str(path), read, given, command)
+
+
+def _check_frames(
+    frames: Any, clients: Mapping[str, Iterable[str]] | None, given: PanelOptions
+) -> DataCheck:
+    """The same of data frames, with keywords instead of options of the command line."""
+    clients = columns_listed(clients)
+    named = named_frames(frames, clients, given)
+
+    def command(keywords: str) -> str:
+        who = ["frames"] if clients is None else ["frames", "clients=clients"]
+        return f"fg.fit({', '.join([*who, keywords] if keywords else who)})"
+
+    return _check("frames", partial(try_frames, named), given, command, in_keywords)
+
+
+def _check(
+    source: str,
+    read: Callable[[PanelOptions], Any],
+    given: PanelOptions,
+    command: Callable[[str], str],
+    words: Callable[[str], str] = str,
+) -> DataCheck:
+    """Read and look; `words` writes options in a sentence as the user would."""
     try:
-        trial, unused = _using_all_rows(read, chosen)
+        trial, unused = _using_all_rows(read, given)
     except DataError as error:
-        if not path.exists():
-            raise
-        return DataCheck(str(path), refused=str(error), stopped=str(error))
-    needed = changed_flags(chosen, trial.options)
-    refused = "" if trial.refused is None else str(trial.refused)
+        sentence = words(str(error))
+        return DataCheck(source, refused=sentence, stopped=sentence)
+    refused = "" if trial.refused is None else words(str(trial.refused))
+    needed = words(changed_flags(given, trial.options))
     if trial.found is None:
-        stopped = refused if trial.stopped is None else str(trial.stopped)
-        return DataCheck(str(path), refused=refused, stopped=stopped, needed=needed)
-    flags = changed_flags(PanelOptions(), trial.options)
-    command = f"fedgranger fit {shlex.quote(str(path))} --out run {flags}".strip()
-    facts = {"refused": refused, "needed": needed, "unused": unused, "command": command}
-    return _checked(str(path), trial.found, **facts)
+        stopped = refused if trial.stopped is None else words(str(trial.stopped))
+        return DataCheck(source, refused=refused, stopped=stopped, needed=needed)
+    found = _checked(source, trial.found)
+    return replace(
+        found,
+        refused=refused,
+        needed=needed,
+        unused=tuple(map(words, unused)),
+        notes=tuple(map(words, found.notes)),
+        suggested=tuple(map(words, found.suggested)),
+        command=command(words(changed_flags(PanelOptions(), trial.options))),
+    )
 
 
 def _using_all_rows(
@@ -169,35 +119,7 @@ def _using_all_rows(
     return again._replace(refused=trial.refused), lost
 
 
-def _check_frames(
-    frames: Any, clients: Mapping[str, Iterable[str]] | None, options: PanelOptions
-) -> DataCheck:
-    """The same of data frames, with keywords instead of options of the command line."""
-    clients = columns_listed(clients)
-    read = partial(try_frames, named_frames(frames, clients, options))
-    try:
-        trial, unused = _using_all_rows(read, options)
-    except DataError as error:
-        sentence = in_keywords(str(error))
-        return DataCheck("frames", refused=sentence, stopped=sentence)
-    refused = "" if trial.refused is None else in_keywords(str(trial.refused))
-    needed = in_keywords(changed_flags(options, trial.options))
-    if trial.found is None:
-        stopped = refused if trial.stopped is None else in_keywords(str(trial.stopped))
-        return DataCheck("frames", refused=refused, stopped=stopped, needed=needed)
-    keywords = in_keywords(changed_flags(PanelOptions(), trial.options))
-    who = ["frames", "clients=clients"] if clients is not None else ["frames"]
-    command = f"fg.fit({', '.join([*who, keywords] if keywords else who)})"
-    found = _checked("frames", trial.found, refused=refused, needed=needed, command=command)
-    return replace(
-        found,
-        unused=tuple(map(in_keywords, unused)),
-        notes=tuple(map(in_keywords, found.notes)),
-        suggested=tuple(map(in_keywords, found.suggested)),
-    )
-
-
-def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
+def _checked(source: str, panel: Panel) -> DataCheck:
     regular = regular_panel(panel)
     on_grid, findings = regular.panel, panel.findings or ()
     usable = np.logical_and.reduce([_has_half(client) for client in on_grid], axis=0)
@@ -217,7 +139,6 @@ def _checked(source: str, panel: Panel, **facts: Any) -> DataCheck:
         panel.notes,
         suggested=tuple(_suggested(findings)),
         unsearched=_unsearched(regular),
-        **facts,
     )
 
 
@@ -256,16 +177,6 @@ def _span(step: float, regular: RegularPanel) -> str:
 def _unsearched(regular: RegularPanel) -> tuple[str, ...]:
     clock = clock_of(regular.panel.time, regular.interval)
     return unsearched_calendar(clock.num_steps, clock.interval) if clock.is_stamped else ()
-
-
-def _short_record(check: DataCheck) -> list[str]:
-    if not check.unsearched:
-        return []
-    return [
-        f"the record is too short to look for a rhythm of {check.unsearched[-1]} "
-        f"({CALENDAR_REPEATS} are needed): if the plant has one, give 'fit' also --period "
-        f"{','.join(check.unsearched)}, because a rhythm that clients share looks like an edge"
-    ]
 
 
 def _interval(regular: RegularPanel) -> str:
@@ -307,58 +218,3 @@ def _suggested(findings: tuple[Finding, ...]) -> list[str]:
     ]
     slow = propose(findings)
     return [*dict.fromkeys(out), *([slow] if slow else [])]
-
-
-def screen_lines(check: DataCheck) -> list[str]:
-    """The check as lines of text."""
-    lines = []
-    if check.refused:
-        lines.append(f"not with these options: {check.refused}")
-    if check.stopped:
-        if check.needed:
-            lines.append(f"with {check.needed}: {check.stopped}")
-        return lines
-    if check.needed:
-        lines.append(f"read here with: {check.needed}")
-    gaps = counted(check.num_gaps, "gap") if check.num_gaps else "no gap"
-    every = f" of {check.interval}" if check.interval else " on no regular grid"
-    lines.append(
-        f"{len(check.clients)} clients, {check.num_steps} time steps{every} from {check.first} to "
-        f"{check.last}, {gaps}"
-    )
-    for one in check.clients:
-        missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
-        partial = one.half_rows - one.complete_rows
-        more = counted(
-            partial, "more lacks some sensors and is used", "more lack some sensors and are used"
-        )
-        saved = f", {more}" if partial else ""
-        gap = f", longest gap {counted(one.longest_gap, 'row')}" if one.longest_gap else ""
-        season = f", repeats every {enumerated(one.repeats)}" if one.repeats else ""
-        count = counted(len(one.sensors), "sensor")
-        lines.append(
-            f"  {one.name}: {count}, "
-            f"{counted(one.complete_rows, 'complete row')}{saved}{missing}{gap}{season}"
-        )
-    few = " (few: only strong influences can be found)" if check.num_pairs < FEW_PAIRS else ""
-    lines.append(
-        f"the tests have {counted(check.num_pairs, 'pair')} of time steps at which all clients "
-        f"are there{few}"
-    )
-    alone = [one.name for one in check.clients if len(one.sensors) == 1]
-    if alone:
-        lines.append(
-            f"one sensor only: {', '.join(alone)}; measurement noise can hardly be told from the "
-            "state there, so give two or more where you can"
-        )
-    lines += [
-        f"sensors {one} and {other} hold the same values, up to their units"
-        for one, other in check.duplicates
-    ]
-    if not check.findings and not check.duplicates:
-        lines.append("no odd sensor: none stuck, counting, wandering, coded or doubled")
-    lines += [f"reading: {note}" for note in check.notes]
-    lines += check.unused
-    lines += [f"worth a try: {flag}" for flag in check.suggested]
-    lines += _short_record(check)
-    return [*lines, check.command] if check.command else lines

@@ -18,18 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedgranger.client.own_normal import OwnNormal, check_interval
+from fedgranger.client.own_normal import OwnNormal
 from fedgranger.client.season import apply_season
-from fedgranger.data.panel import ClientData, Panel, segment_starts, sensor_columns, step_lengths
+from fedgranger.data.client_data import ClientData, sensor_columns, step_lengths
+from fedgranger.data.panel import Panel
 from fedgranger.errors import RunError
 from fedgranger.inference.predictor import Predictor
 from fedgranger.normal_operation import Monitor
-from fedgranger.rca.new_data import (
-    check_clients,
-    panel_for,
-    require_normal,
-    training_interval,
-)
+from fedgranger.rca.new_data import reports_on, require_normal, training_interval
 from fedgranger.result_tables import check_client, state_slices
 from fedgranger.results import Result
 
@@ -100,17 +96,13 @@ def see_states(result: Result, data: Any, reading: Mapping[str, Any]) -> Seen:
     Raises:
         DataError: a client or sensor is absent, or the data come at other intervals.
     """
-    panel = panel_for(result, data, reading)
     normals, _ = require_normal(result)
-    check_clients(normals, panel.names)
-    interval = training_interval(result)
-    check_interval(interval, panel.time)
-    starts = segment_starts(panel.time, interval)
+    panel, starts, messages = reports_on(result, normals, data, reading)
     parts = []
     for name in result.clients:
-        message = normals[name].report(panel[name], panel.time, starts)
-        observed = np.asarray(message.is_observed)[:, None]
-        parts.append(np.where(observed, np.asarray(message.states), np.nan))
+        observed = np.asarray(messages[name].is_observed)[:, None]
+        parts.append(np.where(observed, np.asarray(messages[name].states), np.nan))
+    interval = training_interval(result)
     step = float(np.median(step_lengths(panel.time))) if interval is None else interval
     return Seen(panel, normals, starts, np.concatenate(parts, axis=1), step)
 

@@ -8,8 +8,6 @@ what is normal) and can propagate uncertainty, which needs all data in one place
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import time
 import warnings
 from collections.abc import Mapping
@@ -21,33 +19,30 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedgranger._version import __version__
-from fedgranger.client.client_side import ClientSide, set_up_client, start_shape, with_learner
 from fedgranger.client.own_normal import learn_own_normal
 from fedgranger.client.params import LocalModel
-from fedgranger.client.prepared_client import initial_augmentation
 from fedgranger.config import RunConfig
-from fedgranger.data.align import RegularPanel, regular_panel
+from fedgranger.data.align import regular_panel
+from fedgranger.data.client_data import step_lengths
 from fedgranger.data.finishing import with_findings
-from fedgranger.data.panel import Panel, step_lengths
-from fedgranger.data.time_axis import period_facts
+from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
-from fedgranger.federation.agreed_options import FederationOptions
+from fedgranger.federation.agreed_options import FederationOptions, Plan
 from fedgranger.federation.direct import LocalClient, run_direct
-from fedgranger.federation.protocol import EngineHooks, Plan, ServerResult, server_protocol
+from fedgranger.federation.preparation import prepare_local
+from fedgranger.federation.protocol import EngineHooks, ServerResult, server_protocol
 from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
-from fedgranger.manifest_types import InferenceFacts, Manifest, NormalFacts
+from fedgranger.manifest_types import NormalFacts
 from fedgranger.normal_operation import Monitor
-from fedgranger.privacy.release import SecretNoise, seeded_secret
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
-from fedgranger.runtime.manifest import add_sensor_units, describe
+from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
@@ -87,9 +82,11 @@ def fit_panel(
         threadpool_limits(1),  # on several threads small products wait for each other
     ):
         data_hash = panel.data_hash()
-        fingerprint = _fingerprint(data_hash, config, models)
         checkpoints = Checkpoints(
-            checkpoint_folder, fingerprint, checkpoint_seconds, is_resumed=resume
+            checkpoint_folder,
+            checkpoint.fingerprint(data_hash, config, models),
+            checkpoint_seconds,
+            is_resumed=resume,
         )
         try:
             result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
@@ -125,7 +122,7 @@ class _LocalRun:
             name: LocalClient(
                 name,
                 regular.axis,
-                functools.partial(_prepare, regular, name, config, models.get(name)),
+                functools.partial(prepare_local, regular, name, config, models.get(name)),
             )
             for name in sorted(self._panel.names)
         }
@@ -141,10 +138,6 @@ class _LocalRun:
         """The data that identification, training and tests use."""
         clients = tuple(self._clients[name].prepared.data for name in self._panel.names)
         return replace(self._panel, clients=clients)
-
-    @property
-    def _models(self) -> dict[str, LocalModel]:
-        return {name: client.prepared.model for name, client in self._clients.items()}
 
     def result(self, data_hash: str) -> Result:
         """Run the protocol to its end, then add what a server would not know."""
@@ -172,7 +165,17 @@ class _LocalRun:
             )
         self._marks.append(time.perf_counter())
         self._checkpoints.forget(COPIES_FILE)  # all of them are in the result
-        manifest = self._manifest(found, data_hash)
+        names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
+        seconds = zip(names, np.diff(self._marks).tolist(), strict=True)
+        manifest = describe(
+            self._seasonless,
+            {name: client.prepared for name, client in self._clients.items()},
+            config,
+            self._setup,
+            found,
+            data_hash,
+            {f"seconds_{name}": round(took, 3) for name, took in seconds},
+        )
         manifest["normal"] = cast("NormalFacts", normal)
         return Result(
             found.clients,
@@ -222,10 +225,9 @@ class _LocalRun:
         self._follower.begin("edge tests")
         if not self._checkpoints.is_resumed:
             self._checkpoints.forget(COPIES_FILE)
-        record = self._checkpoints.file(COPIES_FILE)
-        count = self._follower.count
+        report, record = self._follower.count, self._checkpoints.file(COPIES_FILE)
         return run_local_tests(
-            self._seasonless, self._setup, self._config, source, training, count, record
+            self._seasonless, self._setup, self._config, source, training, report, record
         )
 
     def _normal(
@@ -234,7 +236,8 @@ class _LocalRun:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
         if found.source is None and found.privacy is None:
-            reference, facts = learn_normal(state_source(self._seasonless, self._models), None)
+            models = {name: client.prepared.model for name, client in self._clients.items()}
+            reference, facts = learn_normal(state_source(self._seasonless, models), None)
         if reference is None:
             return {}, None, facts
         try:
@@ -246,55 +249,3 @@ class _LocalRun:
             return {}, None, {"reason": str(error)}
         interval = float(np.median(step_lengths(self._panel.time)))
         return monitors, reference, facts | {"interval": interval, "monitors": "run folder"}
-
-    def _manifest(self, found: ServerResult, data_hash: str) -> Manifest:
-        names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
-        seconds = np.diff(self._marks).tolist()
-        timings = {
-            f"seconds_{name}": round(took, 3) for name, took in zip(names, seconds, strict=True)
-        }
-        manifest = describe(
-            self._seasonless,
-            {name: client.prepared for name, client in self._clients.items()},
-            self._config,
-            self._setup,
-            found.training,
-            data_hash,
-            timings,
-        )
-        clients = manifest["data"]["clients"]
-        manifest["data"]["period"] = period_facts(found.grid, self._panel.time_zone)
-        add_sensor_units(found.facts, self._models, clients)
-        manifest["inference"] = cast("InferenceFacts", found.facts)
-        if found.privacy is not None:
-            manifest["privacy"] = found.privacy
-        return manifest
-
-
-def _prepare(
-    regular: RegularPanel, name: str, config: RunConfig, model: LocalModel | None
-) -> ClientSide:
-    panel, noise = regular.panel, SecretNoise(seeded_secret(config.seed, name))
-    found = set_up_client(
-        panel[name],
-        panel.time,
-        panel.segment_starts,
-        config,
-        interval=regular.interval,
-        model=model,
-        noise=noise,
-    )
-    if config.training_solver not in ("newton", "neural"):  # sgd is one compiled loop
-        return found
-    theta = initial_augmentation(name, start_shape(found.model, config), config)
-    return with_learner(found, config, panel.num_steps, theta, noise)
-
-
-def _fingerprint(data_hash: str, config: RunConfig, models: Mapping[str, LocalModel]) -> str:
-    digest = hashlib.sha256(f"{__version__} {data_hash}".encode())
-    digest.update(json.dumps(config.to_mapping(), sort_keys=True).encode())
-    for name, model in sorted(models.items()):
-        digest.update(name.encode())
-        for leaf in jax.tree.leaves(model):
-            digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()

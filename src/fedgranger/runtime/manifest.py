@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,13 +13,21 @@ from fedgranger.client.quality import local_fit
 from fedgranger.client.season import period_steps, season_fact
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
-from fedgranger.data.units import with_unit
-from fedgranger.federation.outcome import run_manifest, training_facts
-from fedgranger.federation.training_rounds import Training
-from fedgranger.manifest_types import DataFacts, Manifest, SeasonFacts, TrainingFacts
-from fedgranger.messages import PASS_REPORT_BYTES, hello_bytes, message_bytes, state_bytes
+from fedgranger.data.time_axis import period_facts
+from fedgranger.federation.direct import reading_facts
+from fedgranger.federation.ledger import run_bytes
+from fedgranger.federation.outcome import EXACT_SIZES, run_manifest, training_facts
+from fedgranger.federation.protocol import ServerResult
+from fedgranger.manifest_types import (
+    DataFacts,
+    InferenceFacts,
+    Manifest,
+    SeasonFacts,
+    TrainingFacts,
+)
 from fedgranger.normal_operation import Season
 from fedgranger.runtime.setup import Setup
+from fedgranger.text import with_unit
 
 
 def describe(
@@ -27,22 +35,24 @@ def describe(
     prepared: Mapping[str, ClientSide],
     config: RunConfig,
     setup: Setup,
-    training: Training,
+    result: ServerResult,
     data_hash: str,
     timings: dict[str, float],
 ) -> Manifest:
-    """Collect versions, data facts, how training ended, bytes and seconds of every phase.
+    """Collect versions, data facts, how training and tests ended, bytes and seconds of every phase.
 
     `panel` has the data without their seasons, `data_hash` is that of the data as they were given.
     """
-    clients, sent = {}, {}
+    clients, sent, training = {}, {}, result.training
     for client in setup.client_data:
         name, own = client.name, prepared[client.name]
-        size = (client.model.state_dim, len(own.season.lengths))
-        sent[name] = _bytes(size, setup, training.rounds, panel.num_steps, config)
+        dim, num_periods = client.model.state_dim, len(own.season.lengths)
+        sent[name] = run_bytes(
+            config, dim, num_periods, panel.num_steps, training.rounds, setup.num_rounds
+        )
         clients[name] = {
             "num_sensors": client.model.num_sensors,
-            "state_dim": client.model.state_dim,
+            "state_dim": dim,
             "state_model": client.model.method,
             "noise_share": client.model.noise_share,
             "missing_share": round(1 - float(client.is_observed.mean()), 6),
@@ -57,18 +67,20 @@ def describe(
         "hash": data_hash,
         "num_steps": panel.num_steps,
         "num_segments": int(panel.segment_starts.sum()),
-        "notes": list(panel.notes),
-        "findings": [
-            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
-            for finding in panel.findings or ()
-        ],
+        **reading_facts(panel),
         "clients": clients,
-        "reading": dict(panel.reading),
+        "period": period_facts(result.grid, panel.time_zone),
     }
     found = training_facts(training, config, setup.num_pairs)
     if training.granger is not None and config.training_solver != "neural":
         _add_step_sizes(found, setup, config)
-    return run_manifest("inprocess", config, data, found, sent, timings)
+    manifest = run_manifest("inprocess", config, data, found, sent, timings)
+    models = {client.name: client.model for client in setup.client_data}
+    add_sensor_units(result.facts, models, clients)
+    manifest["inference"] = cast("InferenceFacts", result.facts)
+    if result.privacy is not None:
+        manifest["privacy"] = result.privacy
+    return manifest
 
 
 def _season(season: Season, client: str) -> SeasonFacts:
@@ -92,7 +104,7 @@ def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> No
     ]
     sizes = zip(setup.client_data, setup.client_step_sizes, setup.server_step_sizes, strict=True)
     if config.training_solver == "newton":
-        reason = "only feedback_step_size / local_step_size matters to exact solves"
+        reason = EXACT_SIZES
     elif chosen:
         reason = (
             f"{', '.join(chosen)} chosen so that each side's largest mean-square gain is "
@@ -105,38 +117,6 @@ def _add_step_sizes(found: TrainingFacts, setup: Setup, config: RunConfig) -> No
         for client, c, s in sizes
     }
     found["step_size_reason"] = reason
-
-
-def _bytes(
-    size: tuple[int, int], setup: Setup, rounds: int, num_steps: int, config: RunConfig
-) -> dict[str, int]:
-    """Payload bytes of one client with so many (states, periods): per training step, and in all."""
-    state_dim, num_periods = size
-    up, down = message_bytes(state_dim)
-    hello, state_hello = hello_bytes(state_dim, num_periods)
-    for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
-    if config.solver == "none":
-        up = down = hello = 0
-    num_pairs, filtered = setup.num_pairs, 8 * state_dim
-    if config.training_solver == "newton":  # filtered states only once; one more message up
-        passes = rounds
-        up_training = filtered * num_pairs + (up - filtered) * (passes + 1) * num_pairs
-    elif config.training_solver == "neural":  # the last round is not answered
-        passes = config.most_passes if rounds else 0
-        up_training = up * passes * num_pairs
-    else:
-        passes = rounds // setup.num_rounds
-        up_training = up * passes * num_pairs + PASS_REPORT_BYTES * passes
-    if config.solver == "none":
-        up_training = 0
-    return {
-        "once": hello,
-        "edge_tests": for_tests,
-        "up_per_step": up,
-        "down_per_step": down,
-        "up_total": hello + for_tests + up_training,
-        "down_total": down * passes * num_pairs,
-    }
 
 
 def sensor_innovation(model: LocalModel, innovation_cov: np.ndarray, sensor: int) -> float:

@@ -13,7 +13,12 @@ import pandas as pd
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.federation.training_rounds import NO_TRAINING, TRACE_COLUMNS, Training
+from fedgranger.federation.training_rounds import (
+    NO_TRAINING,
+    TRACE_COLUMNS,
+    Training,
+    with_diagonal,
+)
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
@@ -52,7 +57,10 @@ def train_stepwise(
         client.name: padded[m, : dims[m], : client.model.num_sensors]
         for m, client in enumerate(setup.client_data)
     }
-    found = Training(_granger(setup, final), trace, rounds, final.progress.distance)
+    blocks = pack_square(np.asarray(final.state.server.granger_row), dims)
+    transitions = (client.model.self_transition for client in setup.client_data)
+    granger = with_diagonal(blocks, transitions)
+    found = Training(granger, trace, rounds, final.progress.distance)
     return found, augmentations
 
 
@@ -100,17 +108,6 @@ def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
             f"client '{setup.names[m]}': its loss grew from {first[m]:.3g} to {last[m]:.3g}; use "
             "smaller step sizes or solver='newton'"
         )
-
-
-def _granger(setup: Setup, final: Snapshot) -> np.ndarray:
-    """FedGC's Â with A_mm on the diagonal."""
-    dims = setup.state_dims
-    granger = pack_square(np.asarray(final.state.server.granger_row), dims)
-    offsets = np.concatenate([[0], np.cumsum(dims)])
-    for m, client in enumerate(setup.client_data):
-        own = slice(offsets[m], offsets[m + 1])
-        granger[own, own] = client.model.self_transition
-    return granger
 
 
 def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:

@@ -11,10 +11,9 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.command_line import CommandGroup
-from fedgranger.cli.console import leave_interrupted, out, print_line
+from fedgranger.cli.console import leave_interrupted, out, print_line, progress_report
 from fedgranger.cli.friendly import friendly
-from fedgranger.cli.narrow_tables import make_table
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.baselines.method_list import (
@@ -83,7 +82,6 @@ def compare(
 
 
 @benchmark.command()
-@friendly
 def grid(
     methods: Methods = GRID_METHODS,
     axes: Annotated[
@@ -182,7 +180,7 @@ def _compare_on(
     reported = table.loc[table["is_edge"]].groupby("method", sort=False).size()
     possible = len(clients) * (len(clients) - 1)
     shown = [[name, f"{int(reported.get(name, 0))} of {possible}"] for name in names]
-    out.print(make_table(["method", "edges reported"], shown, left=("method",)))
+    out.print(NarrowTable(["method", "edges reported"], shown, left=("method",)))
     if is_known:
         scores = pd.DataFrame(rows)
         write_atomically(output / "scores.csv", lambda path: scores.to_csv(path, index=False))
@@ -217,7 +215,7 @@ def _scores(scores: pd.DataFrame) -> Any:
     cells = [
         [str(row["method"]), *(_number(row[key]) for key in columns.values())] for row in chosen
     ]
-    return make_table(["method", *columns], cells, left=("method",))
+    return NarrowTable(["method", *columns], cells, left=("method",))
 
 
 def _number(value: float) -> str:
@@ -233,5 +231,5 @@ def _print_methods() -> None:
         note = "" if name in ready else " (needs the extra 'peers')"
         rows.append([name, method.mode, escape(method.words + note)])
     out.print(
-        make_table(["method", "mode", "what it is"], rows, left=("method", "mode", "what it is"))
+        NarrowTable(["method", "mode", "what it is"], rows, left=("method", "mode", "what it is"))
     )

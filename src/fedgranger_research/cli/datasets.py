@@ -10,9 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.command_line import CommandGroup
-from fedgranger.cli.console import err, out
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import err, out, progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.datasets import NAMES, PreparedDataset, describe, iter_machines, load
 from fedgranger_research.datasets.folder import (
@@ -29,7 +27,6 @@ datasets = CommandGroup(
 
 
 @datasets.command("list")
-@friendly
 def list_datasets() -> None:
     """List the data sets that can be prepared."""
     table = Table(box=None, pad_edge=False)
@@ -43,7 +40,6 @@ def list_datasets() -> None:
 
 
 @datasets.command("info")
-@friendly
 def show_info(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
 ) -> None:
@@ -68,7 +64,6 @@ def show_info(
 
 
 @datasets.command("prepare")
-@friendly
 def prepare(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
     path: Annotated[Path, typer.Argument(help="Folder with the publisher's files.")],

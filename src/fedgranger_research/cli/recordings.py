@@ -11,10 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fedgranger.cli.console import leave_interrupted, out
-from fedgranger.cli.friendly import friendly
+from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.cli.options import FitOptions, merge, with_options
-from fedgranger.cli.progress_bars import progress_report
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
 from fedgranger_research.recordings.reading import read_recordings
@@ -25,7 +23,6 @@ DEFAULTS = {"solver": "none"}
 SHOWN_REASONS = 3
 
 
-@friendly
 @with_options(FitOptions)
 def recordings(
     data: Annotated[

@@ -11,9 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.command_line import CommandGroup
-from fedgranger.cli.console import leave_interrupted, out
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.errors import ConfigError
 from fedgranger_research.reproduction.catalogue import FIGURES, TABLES
 from fedgranger_research.reproduction.causal_discovery import NUM_SEEDS, causal_discovery_item
@@ -39,7 +37,6 @@ def main() -> None:
 
 
 @reproduce.command()
-@friendly
 def figure(
     name: Name = "",
     output: Output = Path("reproduced"),
@@ -63,7 +60,6 @@ def figure(
 
 
 @reproduce.command()
-@friendly
 def table(
     name: Name = "",
     output: Output = Path("reproduced"),

@@ -11,9 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedgranger.cli.command_line import CommandGroup
-from fedgranger.cli.console import leave_interrupted, out
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.progress_bars import progress_report
+from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.config import RunConfig
 from fedgranger.data.simulation_options import DECLARED_NOISE, SCENARIOS
 from fedgranger.errors import ConfigError
@@ -35,7 +33,6 @@ study.command()(recordings)
 
 
 @study.command()
-@friendly
 def calibration(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder for data sets and results.")],
     scenario: Annotated[

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.input_checks import nearest
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
 from fedgranger_research.datasets.contents import (
     Anomaly,

@@ -21,7 +21,8 @@ import pandas as pd
 import pyarrow.parquet as arrow_parquet
 
 from fedgranger._version import __version__
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError, RunError
 from fedgranger_research.datasets.contents import PreparedDataset, Run
 

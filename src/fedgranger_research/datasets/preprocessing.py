@@ -33,7 +33,7 @@ import numpy as np
 from fedgranger.client.identify import identify
 from fedgranger.client.params import LocalModel, read_models
 from fedgranger.client.state_noise import state_readout
-from fedgranger.data.panel import ClientData, sensor_columns
+from fedgranger.data.client_data import ClientData, sensor_columns
 from fedgranger.errors import ModelError
 from fedgranger.option_fields import check_choice
 

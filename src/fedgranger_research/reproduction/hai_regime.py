@@ -28,7 +28,8 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
 from fedgranger.linalg.spectral import spectral_radius
 from fedgranger.runtime.propagation import propagate

@@ -12,7 +12,8 @@ import pandas as pd
 
 from fedgranger.client.params import known_models
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.runtime.setup import set_up
 from fedgranger_research.reproduction.limits import row_limits

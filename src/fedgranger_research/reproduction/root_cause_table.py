@@ -21,7 +21,7 @@ import pandas as pd
 from fedgranger.config import RunConfig
 from fedgranger.errors import ConvergenceWarning, DataError, InferenceWarning, StabilityWarning
 from fedgranger.rca import SCORERS, Evidence, gather
-from fedgranger.rca.knowledge import strength_matrix
+from fedgranger.rca.alarms import strength_matrix
 from fedgranger.results import Result
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger_research import datasets

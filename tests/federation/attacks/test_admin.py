@@ -42,7 +42,7 @@ def settings(run="x"):
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; four jobs, one by one
 def test_a_job_makes_nothing_but_the_objects_of_a_run(scene, tmp_path):
     loot, other = tmp_path / "loot", tmp_path / "other.csv"
     shutil.copy(scene.folder / "data" / "client2.csv", other)
@@ -73,7 +73,7 @@ def test_a_job_makes_nothing_but_the_objects_of_a_run(scene, tmp_path):
     assert not open_doors(records)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; a job for each role
 def test_no_role_brings_code_to_a_client_even_with_the_server(scene, tmp_path):
     """The server asks for no rights; client2's policy was taken away, so that FLARE has its own."""
     records = []

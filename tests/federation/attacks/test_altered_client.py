@@ -26,7 +26,7 @@ def scene(tmp_path_factory):
             yield folder, altered, *victims
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; a run for each message
 @pytest.mark.parametrize("number", range(6))
 def test_no_single_message_ends_a_run(scene, number):
     folder, altered, victim, server = scene

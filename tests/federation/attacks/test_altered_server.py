@@ -13,7 +13,7 @@ from tests.federation.attacks.orders import Altered
 from tests.federation.attacks.victim import Victim
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; two runs and every attack
 def test_an_altered_server_gets_nothing_from_its_clients(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]
     with RealFederation(panel, tmp_path) as federation:

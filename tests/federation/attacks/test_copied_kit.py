@@ -15,7 +15,7 @@ pytest.importorskip("nvflare", reason="needs the extra 'flare'")
 COPY_SECONDS = 25.0
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; two runs and a wait between
 def test_a_copied_kit_does_not_displace_the_client(tmp_path):
     panel, other = (fg.simulate(2, 301, seed=seed)[0] for seed in (0, 1))
     other.write(tmp_path / "other")

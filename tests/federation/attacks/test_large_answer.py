@@ -55,7 +55,7 @@ def _lift_own_limits(kit):
     path.write_text(json.dumps({**content, **largest}))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes; an answer of 500 MB
 def test_a_large_answer_is_refused_before_memory_is_taken(tmp_path, monkeypatch):
     panel = fg.simulate(2, 301, seed=0)[0]
     with RealFederation(panel, tmp_path) as federation:

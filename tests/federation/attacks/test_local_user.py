@@ -14,7 +14,7 @@ from tests.federation.attacks.from_local_user import attack_client, attack_serve
 from tests.federation.attacks.victim import Victim
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # real FLARE processes, attacked one by one
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_machine_gets_nothing(tmp_path):
     panel = fg.simulate(2, 301, seed=0)[0]

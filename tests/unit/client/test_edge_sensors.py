@@ -5,7 +5,7 @@ import pytest
 
 from fedgranger.client.edge_sensors import sensor_correlations, shown_sensors, unit_shock
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import Treatment
 from fedgranger.messages import EdgeMessage
 

@@ -8,7 +8,7 @@ import pytest
 from fedgranger.client import kalman
 from fedgranger.client.extended_kalman import NonlinearModel, filter_nonlinear
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError, ModelError
 
 P, D, T = 2, 5, 60

@@ -6,7 +6,7 @@ import pytest
 from fedgranger.client import kalman
 from fedgranger.client.kalman import filter_data, measured_moments, state_moments
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 
 T = 30
 STARTS = np.zeros(T, dtype=np.bool_)

@@ -8,7 +8,7 @@ from fedgranger.client.noise_limit import limited_noise
 from fedgranger.client.params import LocalModel
 from fedgranger.client.present_sensors import fill_partial, fill_rows, sensor_model
 from fedgranger.client.state_noise import state_message, state_readout
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 
 
 def random_cov(rng, size):

@@ -8,7 +8,7 @@ from fedgranger.client.identify import identify
 from fedgranger.client.kalman import filter_data
 from fedgranger.client.loadings import fit_loadings
 from fedgranger.client.state_noise import state_message
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from tests.configs import formula_config
 from tests.slow_sensors import make, slow_sensors
 

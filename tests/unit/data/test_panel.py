@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgranger.data.panel import ClientData, Panel
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
 
 

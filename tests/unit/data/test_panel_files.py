@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedgranger.data import align, panel_files, text_tables
+from fedgranger.data import align, panel_files, panel_writing, text_tables
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError, DataError
@@ -631,7 +631,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         draft.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(panel_files, "_write_client", fail)
+    monkeypatch.setattr(panel_writing, "_write_client", fail)
     with pytest.raises(OSError, match="No space"):
         panel.write(tmp_path)
     assert path.read_bytes() == before

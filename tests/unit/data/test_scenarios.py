@@ -70,9 +70,11 @@ def test_dead_time_moves_the_edges_and_nothing_else(monkeypatch):
     assert spectral_radius(advance_matrix(truth)) <= 0.9 + 1e-9
 
 
-# the other seven of ten systems are slow: a fifth of a second each
 @pytest.mark.parametrize(
-    "seeds", [range(3), pytest.param(range(3, 10), marks=pytest.mark.slow)], ids=["three", "seven"]
+    "seeds",
+    # the other seven of ten systems are slow: a fifth of a second each
+    [range(3), pytest.param(range(3, 10), marks=pytest.mark.slow)],
+    ids=["three", "seven"],
 )
 def test_dead_time_keeps_every_system_stable(seeds):
     _, drawn = simulate(6, 2, edges=20, spectral_radius=0.98, seed=0)

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.common_axis import agree, is_covered
 from fedgranger.data.time_axis import (
     LocalSeries,
     TimeGrid,
-    agree,
     grid_time,
-    is_covered,
     on_grid,
     range_of,
 )

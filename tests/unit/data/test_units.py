@@ -9,9 +9,9 @@ from fedgranger.client.edge_sensors import shown_sensors
 from fedgranger.client.params import LocalModel
 from fedgranger.data.panel_files import read_client
 from fedgranger.data.reading_options import ReadingOptions
-from fedgranger.data.units import units_in, with_unit
+from fedgranger.data.text_structure import units_in
 from fedgranger.messages import EdgeMessage
-from fedgranger.text import unit_of, without_unit
+from fedgranger.text import unit_of, with_unit, without_unit
 
 NAMES = ["time", "P", "T", "valve"]
 

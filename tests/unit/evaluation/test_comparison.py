@@ -2,52 +2,31 @@
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 
-import fedgranger as fg
 from fedgranger.data.known_graph import KnownGraph
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.evaluation.comparison import compare_runs, compare_with_graph
-from fedgranger.inference.edge_tables import EdgeInference
 from tests.configs import formula_config
+from tests.fake_runs import made_manifest, made_result, pairs_of, table_of
 
 
 def make_run(clients, edges, *, data="h", intervals=None, dims=None, untested=(), **options):
     """A run that finds exactly `edges` (a dictionary pair -> strength)."""
-    pairs = [(n, m) for m in clients for n in clients if m != n]
+    pairs = pairs_of(clients)
     p_values = [math.nan if pair in untested else 0.001 if pair in edges else 0.5 for pair in pairs]
-    table = pd.DataFrame(
-        {
-            "cause": [cause for cause, _ in pairs],
-            "effect": [effect for _, effect in pairs],
-            "strength": [edges.get(pair, 0.01) for pair in pairs],
-            "p_value": p_values,
-        }
-    )
+    strengths = [edges.get(pair, 0.01) for pair in pairs]
+    table = table_of(clients, strength=strengths, p_value=p_values)
     if intervals is not None:
         ends = [intervals.get(pair, (0.0, 0.02)) for pair in pairs]
         table["ci_low"], table["ci_high"] = zip(*ends, strict=True)
-    empty = np.zeros((1, 1))
-    inference = EdgeInference(empty, empty, empty, table, table, {})
     config = formula_config(**{"correction": "none", **options})
-    manifest = {
-        "fedgranger_version": "1",
-        "runtime": "inprocess",
-        "data": {"hash": data},
-        "inference": {"test": config.test, "reason": "too short"},
-    }
-    return fg.Result(
-        tuple(clients),
-        dims or (2,) * len(clients),
-        empty,
-        {},
-        None if config.test == "none" else inference,
-        pd.DataFrame(),
-        manifest,
-        config,
+    manifest = made_manifest(
+        clients, data={"hash": data}, inference={"test": config.test, "reason": "too short"}
     )
+    dims = dims or (2,) * len(clients)
+    return made_result(clients, table, state_dims=dims, manifest=manifest, config=config)
 
 
 def changes(found):

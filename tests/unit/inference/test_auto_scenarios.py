@@ -72,7 +72,7 @@ def test_a_study_records_delays_untested_pairs_and_which_test_was_taken():
     assert found.delay_right == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 40 fits for each scenario
 @pytest.mark.parametrize(
     "scenario", ["outagehub10", "outagehub50", "gaps20", "loop1", "loop3", "deadtime6", "daily"]
 )

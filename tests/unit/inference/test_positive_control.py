@@ -130,7 +130,7 @@ def test_what_the_readings_promise_is_found():
     assert abs(share - 0.8) < 2.6 * error, (share, error)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 300 data sets each
 @pytest.mark.parametrize(("test", "error"), [("debiased", 0.3), ("readings", 0.0), ("auto", 0.3)])
 def test_the_promise_holds_on_many_data_sets(test, error):
     """300 data sets each: 80 % within 3 Monte Carlo errors (2.3 % each); `pytest -s` prints it."""

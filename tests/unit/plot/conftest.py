@@ -7,9 +7,9 @@ import pytest
 
 from fedgranger.config import RunConfig
 from fedgranger.inference.decision import decide
-from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
-from fedgranger.results import Result
+from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.uncertainty.record import Propagation
+from tests.fake_runs import made_result, made_tables, made_trace, pairs_of, table_of
 
 mpl.use("Agg")
 
@@ -28,47 +28,20 @@ def plants(count):
 
 
 def edge_table(clients, seed):
-    rng = np.random.default_rng(seed)
-    pairs = [(cause, effect) for effect in clients for cause in clients if cause != effect]
-    strength = rng.uniform(0.05, 1.0, len(pairs))
-    table = pd.DataFrame(
-        {
-            "cause": [cause for cause, _ in pairs],
-            "effect": [effect for _, effect in pairs],
-            "strength": strength,
-            "ci_low": np.maximum(strength - 0.2, 0.0),
-            "ci_high": strength + 0.2,
-            "statistic": 1.0,
-            "df": 4,
-            "p_value": rng.uniform(size=len(pairs)) ** 6,
-            "delay": 1,
-        }
+    """Strengths within one decade, all of them tested."""
+    rng, size = np.random.default_rng(seed), len(pairs_of(clients))
+    strength = rng.uniform(0.05, 1.0, size)
+    table = table_of(
+        clients,
+        strength=strength,
+        ci_low=np.maximum(strength - 0.2, 0.0),
+        ci_high=strength + 0.2,
+        statistic=1.0,
+        df=4,
+        p_value=rng.uniform(size=size) ** 6,
+        delay=1,
     )
     return decide(table, 0.05, "bh")[list(EDGE_COLUMNS)]
-
-
-def entry_table(clients, seed):
-    rng = np.random.default_rng(seed)
-    rows = [
-        (cause, effect, i, j, value, 0.1, value - 0.2, value + 0.2, 0.5)
-        for effect in clients
-        for cause in clients
-        if cause != effect
-        for i in range(2)
-        for j in range(2)
-        for value in [float(rng.normal(0, 0.3))]
-    ]
-    return pd.DataFrame(rows, columns=list(ENTRY_COLUMNS))
-
-
-def training(clients):
-    rows = [
-        (k, 10, name, 2 * 0.9**k + m, 0.3 * 0.9**k + 0.1 * m)
-        for k in range(20)
-        for m, name in enumerate(clients)
-    ]
-    columns = ["pass_index", "round", "client", "local_loss", "server_loss"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def covariances(clients):
@@ -90,21 +63,17 @@ def covariances(clients):
 def build(clients=None, *, has_tests=True, has_uncertainty=True, seed=0, **options):
     clients = plants(6) if clients is None else tuple(clients)
     size = 2 * len(clients)
-    inference = None
+    edges = entries = None
     if has_tests:
-        blank = np.zeros((size, size))
-        tables = edge_table(clients, seed), entry_table(clients, seed)
-        inference = EdgeInference(blank, blank, blank, *tables, {"test": "debiased"})
-    return Result(
+        edges, (_, entries) = edge_table(clients, seed), made_tables(clients, seed)
+    return made_result(
         clients,
-        (2,) * len(clients),
-        np.random.default_rng(seed).normal(size=(size, size)),
-        {},
-        inference,
-        training(clients),
-        {},
-        RunConfig(**options),
-        covariances(clients) if has_uncertainty else None,
+        edges,
+        entries,
+        granger=np.random.default_rng(seed).normal(size=(size, size)),
+        trace=made_trace(clients, 20),
+        config=RunConfig(**options),
+        uncertainty=covariances(clients) if has_uncertainty else None,
     )
 
 

@@ -20,14 +20,14 @@ from fedgranger.data.treatment import Treatment
 from fedgranger.normal_operation import Monitor
 from fedgranger.rca import OnlineAnalysis
 from fedgranger.rca.excursions import Excursion, find_excursions, joined
-from tests.anomalies import made_panel, made_run, slow_panel, slow_run
+from tests.anomalies import made_panel, slow_panel
 
 NUM_SENSORS = 3000
 
 
 @pytest.fixture(scope="module")
-def run():
-    return made_run()
+def run(normal_run):
+    return normal_run
 
 
 def wandering(phi, num_steps, seed):
@@ -89,10 +89,10 @@ def test_short_data_have_no_level():
     assert np.isinf(level_limits(usual, 1, 500)).all()
 
 
-def test_a_drift_that_raises_no_alarm_is_named():
-    run, panel = slow_run(), slow_panel(600, seed=2, shift=-4.0, at=300)
-    assert OnlineAnalysis(run).feed(panel) == []
-    levels = find_excursions(run, panel)
+def test_a_drift_that_raises_no_alarm_is_named(slow_run):
+    panel = slow_panel(600, seed=2, shift=-4.0, at=300)
+    assert OnlineAnalysis(slow_run).feed(panel) == []
+    levels = find_excursions(slow_run, panel)
     assert {one.name for one in levels.found} == {"q.s1", "q.s2", "q.s3"}
     found = levels.found[0]
     assert found.size == pytest.approx(-4.0, abs=0.7)

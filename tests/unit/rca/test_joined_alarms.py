@@ -8,19 +8,18 @@ import pytest
 from fedgranger.rca import OnlineAnalysis
 from fedgranger.rca.excursions import Excursion, Levels, find_excursions
 from fedgranger.rca.joined_alarms import join_alarms
-from tests.anomalies import made_panel, made_run, slow_panel, slow_run
+from tests.anomalies import made_panel, slow_panel
 
 START = np.datetime64("2026-03-05T10:00:00", "ns")
 
 
 @pytest.fixture(scope="module")
-def alarms():
+def alarms(normal_run):
     """Two of b, 100 steps apart, with calm between."""
-    run = made_run()
     panel = made_panel(500, seed=1, shocked="b", at=200, length=20)
     later = made_panel(500, seed=1, shocked="b", at=320, length=20)
     both = panel.slice(0, 310), later.slice(310, 500)
-    online = OnlineAnalysis(run)
+    online = OnlineAnalysis(normal_run)
     found = {alarm.step: alarm for part in both for alarm in online.feed(part)}
     assert len(found) == 2
     return list(found.values())
@@ -89,14 +88,14 @@ def test_times_of_stamps_name_their_day_and_zone_once(alarms):
     )
 
 
-def test_slow_faults_are_one_incident_each():
+def test_slow_faults_are_one_incident_each(slow_run):
     """Ten seeds: two to five alarms of a shift of 7 s.d.; two separate faults stay two."""
-    run, numbers = slow_run(), []
+    numbers = []
     for seed in range(2, 12):
         panel = slow_panel(1000, seed=seed, shift=-7.0, at=300)
-        alarms = OnlineAnalysis(run).feed(panel)
+        alarms = OnlineAnalysis(slow_run).feed(panel)
         numbers.append(len(alarms))
-        (incident,) = join_alarms(alarms, find_excursions(run, panel))
+        (incident,) = join_alarms(alarms, find_excursions(slow_run, panel))
         assert incident.since is not None
         assert incident.since <= alarms[0].step
     assert max(numbers) > 2

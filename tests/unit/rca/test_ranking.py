@@ -11,16 +11,16 @@ import fedgranger as fg
 from fedgranger.client.own_normal import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
+from fedgranger.rca.alarms import strength_matrix
 from fedgranger.rca.evidence import Evidence
-from fedgranger.rca.knowledge import strength_matrix
 from fedgranger.rca.new_data import surprising_sensors
 from fedgranger.rca.ranking import onsets, with_sensors
-from tests.anomalies import NAMES, made_panel, made_run
+from tests.anomalies import NAMES, made_panel
 
 
 @pytest.fixture(scope="module")
-def run():
-    return made_run()
+def run(normal_run):
+    return normal_run
 
 
 def window_of(run, shocked, seed=1, size=5.0, after=100):

@@ -15,9 +15,10 @@ import fedgranger.report
 from fedgranger.errors import DataError, RunError
 from fedgranger.report.html import _templates, render_report, write_report
 from fedgranger.text import printable
+from tests.fake_runs import made_manifest, made_trace, pairs_of, table_of
 
 HOSTILE = ["<script>alert(1)</script>", "quotes \" and ' here", "R&D <img src=x>"]
-EMPTY_TRACE = pd.DataFrame(columns=["pass_index", "round", "client", "local_loss", "server_loss"])
+EMPTY_TRACE = made_trace([])
 
 
 class Page(HTMLParser):
@@ -53,50 +54,32 @@ class Page(HTMLParser):
 
 def make_edges(names, tested=False, seed=0):
     rng = np.random.default_rng(seed)
-    pairs = [(c, e) for c in names for e in names if c != e]
-    size = len(pairs)
+    size = len(pairs_of(names))
     p_values = np.sort(rng.uniform(0, 1, size)) ** 4
-    nothing = [None] * size
-    return pd.DataFrame(
-        {
-            "cause": [c for c, _ in pairs],
-            "effect": [e for _, e in pairs],
-            "strength": rng.uniform(0.01, 1.0, size),
-            "ci_low": rng.uniform(0.0, 0.01, size) if tested else nothing,
-            "ci_high": rng.uniform(1.0, 1.2, size) if tested else nothing,
-            "statistic": rng.uniform(0, 90, size) if tested else nothing,
-            "df": 4 if tested else nothing,
-            "p_value": p_values if tested else nothing,
-            "q_value": np.minimum(1, 2 * p_values) if tested else nothing,
-            "is_edge": 2 * p_values < 0.05 if tested else nothing,
-        }
-    )
-
-
-def make_trace(names, passes=12):
-    rows = [
-        (k, 10 * k, name, 2.0 / (k + 1) * (1 + i), 0.1 / (k + 1))
-        for k in range(passes)
-        for i, name in enumerate(names)
-    ]
-    return pd.DataFrame(rows, columns=EMPTY_TRACE.columns)
+    tests = {
+        "ci_low": rng.uniform(0.0, 0.01, size),
+        "ci_high": rng.uniform(1.0, 1.2, size),
+        "statistic": rng.uniform(0, 90, size),
+        "df": 4,
+        "p_value": p_values,
+        "q_value": np.minimum(1, 2 * p_values),
+        "is_edge": 2 * p_values < 0.05,
+    }
+    tests = tests if tested else dict.fromkeys(tests)
+    return table_of(names, strength=rng.uniform(0.01, 1.0, size), **tests)
 
 
 def make_manifest(names):
-    client = {"num_sensors": 3, "state_dim": 2, "state_model": "subspace", "missing_share": 0.0123}
+    facts = {"num_sensors": 3, "state_dim": 2, "state_model": "subspace", "missing_share": 0.0123}
     sizes = {"up_per_step": 48, "down_per_step": 32, "up_total": 9_600_000, "down_total": 6400}
-    return {
-        "fedgranger_version": "0.1.0",
-        "created": "2026-01-02",
-        "command": ["fedgranger", "fit", "my data.csv"],
-        "seed": 7,
-        "data": {
-            "hash": "abc",
-            "num_steps": 500,
-            "clients": {name: {**client, "notes": [f"note of {name}"]} for name in names},
-            "notes": ["two <gaps>"],
-        },
-        "training": {
+    manifest = made_manifest(
+        names,
+        facts,
+        created="2026-01-02",
+        command=["fedgranger", "fit", "my data.csv"],
+        seed=7,
+        data={"num_steps": 500, "notes": ["two <gaps>"]},
+        training={
             "window": 20,
             "passes": 12,
             "rounds": 120,
@@ -107,10 +90,13 @@ def make_manifest(names):
             "step_size_reason": "largest stable",
             "seconds": 1.23,
         },
-        "bytes": dict.fromkeys(names, sizes),
-        "inference": {"test": "debiased", "alpha": 0.05, "warnings": ["states <nearly> collinear"]},
-        "config": {"window": 20, "standardise": True},
-    }
+        bytes=dict.fromkeys(names, sizes),
+        inference={"warnings": ["states <nearly> collinear"]},
+        config={"window": 20, "standardise": True},
+    )
+    for name, found in manifest["data"]["clients"].items():
+        found["notes"] = [f"note of {name}"]
+    return manifest
 
 
 def table_after(page, first_heading):
@@ -130,7 +116,7 @@ def test_untested_headline_and_table_equal_the_data():
     edges = make_edges(names)
     manifest = make_manifest(names)
     manifest["inference"] |= {"reason": "too few <rows>"}
-    text = render_report(edges, manifest, make_trace(names))
+    text = render_report(edges, manifest, made_trace(names))
     page = Page(text)
     assert text.index("Nothing was tested: too few &lt;rows&gt;.") < text.index("<nav")
     heading, rows = table_after(page, ["cause", "effect"])
@@ -207,7 +193,7 @@ def test_hostile_text_is_escaped(tested):
     manifest = make_manifest(HOSTILE)
     manifest["config"]["<script>"] = "</style><script>alert(2)</script>"
     manifest["command"] = "<script>alert(3)</script>"
-    text = render_report(make_edges(HOSTILE, tested), manifest, make_trace(HOSTILE))
+    text = render_report(make_edges(HOSTILE, tested), manifest, made_trace(HOSTILE))
     page = Page(text)
     assert page.tags.count("script") == 3  # theme, data, code
     data = re.search(r'id="run-data">(.*?)</script>', text, flags=re.DOTALL)[1]
@@ -223,7 +209,7 @@ def test_hostile_text_is_escaped(tested):
 
 def test_page_needs_nothing_from_outside():
     names = ["a", "b"]
-    text = render_report(make_edges(names), make_manifest(names), make_trace(names))
+    text = render_report(make_edges(names), make_manifest(names), made_trace(names))
     assert "http://" not in text
     assert "https://" not in text
     assert "url(" not in text
@@ -237,7 +223,7 @@ def test_page_needs_nothing_from_outside():
 
 def test_facts_are_in_the_page():
     names = ["a", "b"]
-    page = Page(render_report(make_edges(names), make_manifest(names), make_trace(names)))
+    page = Page(render_report(make_edges(names), make_manifest(names), made_trace(names)))
     for fact in (
         "fedgranger fit 'my data.csv'",
         "two <gaps>",
@@ -276,14 +262,14 @@ def test_empty_everything_is_a_page(trace):
 
 def test_same_input_same_text():
     names = ["a", "b", "c"]
-    args = (make_edges(names), make_manifest(names), make_trace(names))
+    args = (make_edges(names), make_manifest(names), made_trace(names))
     assert render_report(*args) == render_report(*args)
 
 
 def test_write_report_replaces_in_one_move(tmp_path):
     path = tmp_path / "run" / "report.html"
     names = ["ä", "b"]
-    args = (make_edges(names), make_manifest(names), make_trace(names))
+    args = (make_edges(names), make_manifest(names), made_trace(names))
     write_report(path, *args)
     path.write_text("old")
     write_report(path, *args)
@@ -331,7 +317,7 @@ def test_errors_say_what_is_wrong(edges, message):
 
 
 def test_arguments_are_not_changed():
-    edges, trace = make_edges(["a", "b", "c"]), make_trace(["a", "b", "c"])
+    edges, trace = make_edges(["a", "b", "c"]), made_trace(["a", "b", "c"])
     before = edges.copy(deep=True), trace.copy(deep=True)
     render_report(edges, make_manifest(["a", "b", "c"]), trace)
     pd.testing.assert_frame_equal(edges, before[0])

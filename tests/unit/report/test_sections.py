@@ -7,30 +7,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fedgranger as fg
 from fedgranger.errors import RunError
 from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.decision import decide
-from fedgranger.report.charts import (
-    error_quantiles,
-    loss_chart,
-    p_histogram,
-    p_quantiles,
-    variance_chart,
-)
+from fedgranger.report.charts import error_quantiles, p_histogram, p_quantiles
 from fedgranger.report.first_screen import first_screen
 from fedgranger.report.html import render_report, write_run_report
 from fedgranger.report.pairs import check_edges
 from fedgranger.report.payload import build_payload, to_script_text
-from tests.browser.pages import (
+from fedgranger.report.training_section import loss_chart, variance_chart
+from tests.fake_runs import (
+    full_manifest,
     made_audit,
-    made_manifest,
     made_over_time,
     made_root_causes,
     made_tables,
     made_uncertainty,
 )
-from tests.configs import formula_config
 
 NAMES = ["a", "b", "c"]
 NO_TRACE = pd.DataFrame()
@@ -243,7 +236,7 @@ def test_training_says_how_to_get_the_uncertainty():
 
 
 def test_edges_over_time_have_a_section_with_what_drifts():
-    manifest, table = made_manifest(NAMES), made_over_time(NAMES)
+    manifest, table = full_manifest(NAMES), made_over_time(NAMES)
     assert section("over-time", manifest) == ""
     quiet = section("over-time", manifest, over_time=table)
     assert "Drift" not in quiet
@@ -266,7 +259,7 @@ def test_edges_over_time_have_a_section_with_what_drifts():
 def test_first_screen_says_data_trust_gaps_and_next_steps():
     edges, _ = made_tables(NAMES)
     edges.loc[0, "is_edge"] = True
-    manifest = made_manifest(NAMES)
+    manifest = full_manifest(NAMES)
     manifest["data"]["period"] = {"text": "1 to 5 May, 4000 steps of 1 min", "step_seconds": 60.0}
     found = first_screen(check_edges(edges), manifest)
     sensors = sum(row["num_sensors"] for row in manifest["data"]["clients"].values())
@@ -308,7 +301,7 @@ def test_error_quantiles_stand_beside_the_normal_ones():
 
 def test_checks_state_what_the_manifest_says():
     edges, entries = made_tables([f"n{k}" for k in range(6)])
-    text = section("checks", made_manifest(["n0"]), edges, entries=entries)
+    text = section("checks", full_manifest(["n0"]), edges, entries=entries)
     p = edges["p_value"].dropna()
     assert f"about {2 * (p > 0.5).sum():.0f} of {len(p)} pairs have no influence" in text
     assert "strength 0.080" in text
@@ -317,12 +310,12 @@ def test_checks_state_what_the_manifest_says():
 
 def test_client_pages_name_causes_effects_and_local_fit():
     edges, _ = made_tables(NAMES)
-    text = section("clients", made_manifest(NAMES), decide(edges, 0.999, "none"))
+    text = section("clients", full_manifest(NAMES), decide(edges, 0.999, "none"))
     assert text.count('<details class="client"') == 3
     assert "a is driven by" in text
     assert "variance 1.210" in text
     assert "90.0 %" in text
-    manifest = made_manifest(NAMES)
+    manifest = full_manifest(NAMES)
     for facts in manifest["data"]["clients"].values():
         facts.pop("local_fit", None)
     assert "known to the client alone" in section("clients", manifest, edges)
@@ -330,7 +323,7 @@ def test_client_pages_name_causes_effects_and_local_fit():
 
 
 def test_privacy_says_plainly_that_there_is_no_budget():
-    assert "no differential-privacy guarantee" in section("privacy", made_manifest(NAMES))
+    assert "no differential-privacy guarantee" in section("privacy", full_manifest(NAMES))
     assert section("privacy", {}) == ""
 
 
@@ -342,13 +335,11 @@ def test_root_cause_panel_is_there_when_the_run_has_one():
     assert section("root-cause", {}) == ""
 
 
-def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_path):
-    panel, _ = fg.simulate(2, 600, seed=3)
-    result = fg.fit(panel, formula_config(state_dim=2, passes=2, tolerance=0))
-    write_run_report(tmp_path / "report.html", result)
+def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(small_run, tmp_path):
+    write_run_report(tmp_path / "report.html", small_run)
     assert 'id="root-cause"' not in (tmp_path / "report.html").read_text()
-    (tmp_path / "rca.json").write_text(json.dumps(made_root_causes(list(result.clients))))
-    write_run_report(tmp_path / "report.html", result)
+    (tmp_path / "rca.json").write_text(json.dumps(made_root_causes(list(small_run.clients))))
+    write_run_report(tmp_path / "report.html", small_run)
     text = (tmp_path / "report.html").read_text()
     assert 'id="root-cause"' in text
     assert "smallest entry" in text
@@ -356,5 +347,5 @@ def test_report_of_a_run_shows_its_root_causes_and_refuses_a_broken_file(tmp_pat
     for wrong in ("{", "[1]", '{"windows": [{"name": "x"}]}'):
         (tmp_path / "rca.json").write_text(wrong)
         with pytest.raises(RunError, match=r"rca\.json: cannot be read"):
-            write_run_report(tmp_path / "report.html", result)
+            write_run_report(tmp_path / "report.html", small_run)
     assert (tmp_path / "report.html").read_text() == text

@@ -24,7 +24,7 @@ def run(panel, noise, **options):
     return propagate(setup, config, dict.fromkeys(setup.names, noise), num_checkpoints=8)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles the recursion for shapes that no other test has
 def test_noise_that_makes_the_step_sizes_diverge_is_refused_with_ones_that_work(panel):
     """Noise enters E[yyᵀ]: step sizes that are stable for the data need not be with it."""
     calm = run(panel, 0.01)

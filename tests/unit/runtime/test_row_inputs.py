@@ -43,7 +43,7 @@ def test_tracked_noise_follows_the_sensors_and_stays_where_they_do():
     assert ratio.mean() == pytest.approx(2.0, rel=0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles the recursion for both weightings
 def test_propagation_with_slow_weights_is_the_stationary_one():
     panel = fg.simulate(2, 202, sensor_dims=(3, 3), seed=3)[0]
     sizes = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_size": 0.01}

@@ -137,7 +137,7 @@ def small_run():
     return set_up(panel, config, known_models(truth)), config
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # compiles the recursion for both ways
 def test_rotated_basis_vs_full_path(small_run):
     """A constant V runs in its eigenbasis; given per step it runs with full matrices."""
     setup, config = small_run

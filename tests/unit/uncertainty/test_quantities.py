@@ -82,8 +82,8 @@ SETTINGS = [
     (1, False, 1),
     (1, False, 2),
     (1, True, 3),
-    pytest.param(1, False, 3, marks=pytest.mark.slow),
-    pytest.param(2, False, 3, marks=pytest.mark.slow),
+    pytest.param(1, False, 3, marks=pytest.mark.slow),  # quadrature grows with the rounds
+    pytest.param(2, False, 3, marks=pytest.mark.slow),  # quadrature grows with the window
 ]
 
 

@@ -240,6 +240,7 @@ def test_mean_gain_without_noise_is_not_exact():
 
 @pytest.mark.parametrize(
     ("present", "W"),
+    # slow: shapes of their own to compile
     [(2, 1), (0, 2), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((2, 2), (0, 1)))],
 )
 def test_absent_causes_vs_row_without_them(present, W):
@@ -434,7 +435,7 @@ def test_blockwise_vs_joint_with_what_lies_between_causes_dropped():
             )
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 160 single rounds, joint and blockwise
 def test_blockwise_differs_from_joint_with_two_causes():
     """Unrelated causes, 40 rounds: tr Σ_A is 0.81 and 0.94 of what it should be."""
     params, state, windows = two_rows(rounds=40)

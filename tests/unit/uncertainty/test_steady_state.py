@@ -178,7 +178,7 @@ def test_shapes_and_blocks_of_the_covariances():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # two recursions over 4000 rounds
 def test_propagation_forgets_the_prior():
     """Prior variances 1e-6 and 1 end within 1 % of each other after 10 time constants."""
     panel, _ = fg.simulate(2, 4001, state_dims=1, sensor_dims=2, measurement_var=1.0, seed=1)

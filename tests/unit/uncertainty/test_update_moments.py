@@ -120,6 +120,7 @@ def test_gain_noise_vs_dense_map(options):
     assert np.linalg.eigvalsh(found)[0] > -1e-12
 
 
+# slow: windows of 3 compile shapes of their own
 @pytest.mark.parametrize("W", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_sampled_rounds_are_near_all_rounds(W, monkeypatch):
     row = make_row(num_rounds=1500, W=W)

@@ -17,6 +17,7 @@ from fedgranger.cli.console import (
     err,
     out,
     print_beside,
+    print_json,
     print_line,
     print_note,
     print_warning,
@@ -29,17 +30,17 @@ from fedgranger.cli.fit_screen import (
     print_answer,
     print_privacy,
 )
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import ledger_table, print_rankings
 from fedgranger.config import RunConfig
-from fedgranger.data.time_axis import TimeRange, agree, interval_text
-from fedgranger.data.unused_steps import unused_notes
+from fedgranger.data.common_axis import agree, unused_notes
+from fedgranger.data.time_axis import TimeRange, interval_text
 from fedgranger.errors import ConfigError, DataError, RunError
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.flare.session import connect, run_job
+from fedgranger.flare.session import connect
 from fedgranger.flare.settings import read_members
-from fedgranger.rca.knowledge import knowledge_of
+from fedgranger.flare.submission import run_job
+from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import read_rankings
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
@@ -77,7 +78,7 @@ def show_readiness(kit: Path, options: FederationOptions, *, json_output: bool) 
         found = {"clients": ranges, "common_steps": num_steps}
         print_json({**found, "notes": notes, "problems": problems})
     else:
-        out.print(make_table(columns, rows, left=columns))
+        out.print(NarrowTable(columns, rows, left=columns))
         if num_steps is not None:
             out.print(f"\n{num_steps} common time steps; everything is ready")
         for note in notes:

@@ -19,17 +19,11 @@ from fedgranger.cli.console import (
     check_new_file,
     out,
     print_beside,
+    print_json,
     print_line,
 )
-from fedgranger.cli.federation.common import (
-    AuthorityFolder,
-    AuthorityKey,
-    Kit,
-    federation,
-)
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.federation.common import AuthorityFolder, AuthorityKey, Kit, federation
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.flare import enrolment, signing
 from fedgranger.flare.authority import issued_certificates, read_authority
 from fedgranger.flare.certificate_checks import MEMBERS, day, fingerprint, read_certificate
@@ -39,14 +33,12 @@ from fedgranger.flare.private_files import write_private
 
 
 @federation.command()
-@friendly
 def request(kit: Kit) -> None:
     """Make this party's private key, which stays here, and a request for the organiser to sign."""
     _ask(kit, is_renewal=False)
 
 
 @federation.command()
-@friendly
 def renew(kit: Kit) -> None:
     """Make a new key and request; the present certificate is used until the new one is accepted."""
     _ask(kit, is_renewal=True)
@@ -67,7 +59,6 @@ def _ask(kit: Path, *, is_renewal: bool) -> None:
 
 
 @federation.command()
-@friendly
 def accept(
     kit: Kit,
     file: Annotated[Path, typer.Argument(help="What the organiser sent: .crt, .crl or .json.")],
@@ -78,7 +69,6 @@ def accept(
 
 
 @federation.command()
-@friendly
 def sign(
     authority: AuthorityFolder,
     file: Annotated[Path, typer.Argument(help="A party's request.csr.")],
@@ -114,7 +104,6 @@ def sign(
 
 
 @federation.command()
-@friendly
 def revoke(
     authority: AuthorityFolder,
     name: Annotated[str, typer.Argument(help="A client's name, 'server' or 'admin'.")],
@@ -131,7 +120,6 @@ def revoke(
 
 
 @federation.command()
-@friendly
 def certificates(authority: AuthorityFolder, json_output: Json = False) -> None:
     """List who has a certificate, until when, and which were revoked."""
     now, rows = datetime.now(UTC), []
@@ -143,11 +131,10 @@ def certificates(authority: AuthorityFolder, json_output: Json = False) -> None:
     if json_output:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        out.print(make_table(columns, [map(escape, row) for row in rows], left=columns))
+        out.print(NarrowTable(columns, [map(escape, row) for row in rows], left=columns))
 
 
 @federation.command()
-@friendly
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder for the parties' kits.")],
     server: Annotated[str, typer.Option(help="Host name or address of the server.")],
@@ -179,7 +166,6 @@ def init(
 
 
 @federation.command("add-client")
-@friendly
 def add(
     authority: AuthorityFolder,
     name: Annotated[str, typer.Argument(help="Name of the new client.")],

@@ -11,7 +11,9 @@ import typer
 from fedgranger.cli.command_line import CommandGroup
 from fedgranger.cli.console import print_beside
 from fedgranger.cli.lazy import lazy_group
+from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import check_certificates
+from fedgranger.flare.identity import role_of
 
 HEAVY_COMMANDS = {
     "check": (
@@ -45,3 +47,11 @@ def check_kit(kit: Path) -> None:
     """Refuse a kit whose certificate cannot work; say when it soon will not."""
     for sentence in check_certificates(kit, datetime.now(UTC)):
         print_beside(sentence)
+
+
+def client_of(kit: Path) -> str:
+    """The client's name; refuses a kit that is not a client's."""
+    role, name = role_of(kit)
+    if role != "client":
+        raise RunError(f"{kit}: is not a client's kit; pass a folder 'client-…'")
+    return name

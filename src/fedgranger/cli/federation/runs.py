@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Json, busy
+from fedgranger.cli.console import Config, Json, OutRun, Overwrite, RcaJson, Suspects, busy
 from fedgranger.cli.federation.common import Kit
-from fedgranger.cli.friendly import friendly
 from fedgranger.cli.options import merge, with_options
 from fedgranger.cli.rca import SHOWN_SUSPECTS
 from fedgranger.config import RunConfig
@@ -41,7 +40,6 @@ class SitesWatchOptions(WaitingOptions, WatchOptions):
 
 
 @examples("fedgranger federation check kits/admin")
-@friendly
 def check(
     kit: Kit,
     wait_seconds: Annotated[float, typer.Option(help="How long to wait for parties.")] = 60.0,
@@ -60,15 +58,12 @@ def check(
     "fedgranger federation run kits/admin --out run",
     "fedgranger federation run kits/admin --out run --privacy to-server --epsilon 8",
 )
-@friendly
 @with_options(FederatedRunOptions, DEFAULTS)
 def run(
     kit: Kit,
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder to write.")],
-    config: Annotated[Path | None, typer.Option(help="TOML file with options.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what the run folder holds.")
-    ] = False,
+    out_folder: OutRun,
+    config: Config = None,
+    overwrite: Overwrite = False,
     json_output: Json = False,
     *,
     given: dict[str, Any],
@@ -95,13 +90,12 @@ def run(
 
 
 @examples("fedgranger federation watch kits/admin run")
-@friendly
 @with_options(SitesWatchOptions)
 def watch(
     kit: Kit,
     run: Annotated[Path, typer.Argument(help="Run folder that 'federation run' wrote.")],
-    top: Annotated[int, typer.Option(help="Suspects to show.", min=1)] = SHOWN_SUSPECTS,
-    json_output: Annotated[bool, typer.Option("--json", help="Print rca.json's text.")] = False,
+    top: Suspects = SHOWN_SUSPECTS,
+    json_output: RcaJson = False,
     *,
     given: dict[str, Any],
 ) -> None:
@@ -112,9 +106,8 @@ def watch(
     """
     require_flare()
     asked = SitesWatchOptions.from_mapping(given)
-    waiting = {name: getattr(asked, name) for name in WaitingOptions.names()}
+    waiting, watched = asked.values_of(WaitingOptions), asked.values_of(WatchOptions)
     options = FederationOptions(RunConfig(solver="none"), **waiting)
-    watched = {name: getattr(asked, name) for name in WatchOptions.names()}
     with busy(f"reading {run}"):
         from fedgranger.cli.federation.admin_runs import watch_sites
 

@@ -1,10 +1,9 @@
-"""`federation start`, `preview`, `allow`, `edges`, `log`: what a party does at its own site."""
+"""`federation start` and `preview`: a party with its own data."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import Json, busy, out, print_beside, print_line
-from fedgranger.cli.federation.common import Kit, check_kit, federation
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.console import Json, busy, out, print_beside, print_json
+from fedgranger.cli.federation.common import Kit, check_kit, client_of, federation
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.options import with_options
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.flare.identity import require_flare, role_of
 from fedgranger.flare.processes import alone
-from fedgranger.flare.settings import (
-    ClientSettings,
-    audit_log,
-    read_edges_of_site,
-    state_folder,
-    write_settings,
-)
+from fedgranger.flare.settings import ClientSettings, audit_log, state_folder, write_settings
 from fedgranger.flare.supervisor import become_supervisor
-from fedgranger.text import counted, utc_stamp
+from fedgranger.text import counted
 
 if TYPE_CHECKING:
     from fedgranger.data.time_axis import LocalSeries
@@ -47,11 +38,9 @@ SHARED = (
     "\nIt lets others know, of each of your edges, which of your sensors shows it best and which "
     "three move with it."
 )
-LOG_COLUMNS = ("time", "event", "run", "request", "round", "answer", "bytes", "reason", "sensors")
 
 
 @federation.command()
-@friendly
 @with_options(ClientSettings)
 def start(
     kit: Kit,
@@ -92,7 +81,6 @@ def start(
 
 
 @federation.command()
-@friendly
 @with_options(ClientSettings)
 def preview(
     kit: Kit,
@@ -121,14 +109,6 @@ def preview(
         print_beside("consent recorded ('federation log' shows it)")
 
 
-def _client_of(kit: Path) -> str:
-    """The client's name; refuses a kit that is not a client's."""
-    role, name = role_of(kit)
-    if role != "client":
-        raise RunError(f"{kit}: is not a client's kit; pass a folder 'client-…'")
-    return name
-
-
 def read_and_check(
     kit: Path, data: Path | None, interval: float | None, given: Mapping[str, Any]
 ) -> tuple[ClientSettings, SitePolicy, LocalSeries]:
@@ -136,7 +116,7 @@ def read_and_check(
     from fedgranger.federation.policy import POLICY_FILE, read_policy
     from fedgranger.flare.own_data import read_series
 
-    name = _client_of(kit)
+    name = client_of(kit)
     if data is None:
         raise ConfigError(f"client '{name}' needs its data: --data FILE")
     policy = read_policy(kit / POLICY_FILE)
@@ -184,7 +164,7 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
     )
     columns = ("sensor", "R², default run", f"R², {counted(rounds, 'round')}")
     out.print("\nHow much of each sensor could be told from it, with the best linear weights:")
-    out.print(make_table(columns, rows, left=("sensor",)))
+    out.print(NarrowTable(columns, rows, left=("sensor",)))
 
 
 def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: LocalSeries) -> None:
@@ -204,118 +184,3 @@ def _record_consent(kit: Path, found: Preview, policy: SitePolicy, series: Local
         largest_r2=round(float(found.default.max()), 6),
         policy=json.dumps(asdict(policy), sort_keys=True),
     )
-
-
-@federation.command()
-@friendly
-def allow(
-    kit: Kit,
-    run: Annotated[str, typer.Argument(help="Name of a run that waits.")],
-    question: Annotated[
-        str, typer.Option(help="Allow this question without asking back; shown by this command.")
-    ] = "",
-) -> None:
-    """Show what a run asks for that waits for this site's word (ask = true), and let it go on."""
-    from fedgranger.federation.questions import ALLOWED, WAITING
-    from fedgranger.federation.store import DiskFiles, Store
-
-    _client_of(kit)
-    store = Store(DiskFiles(state_folder(kit)))
-    found = store.load(WAITING)
-    waiting: dict[str, Any] = {} if found is None else found[0]["runs"]
-    if run not in waiting:
-        names = ", ".join(waiting) or "none"
-        raise RunError(f"no run '{run}' waits here; waiting: {names}")
-    asks = waiting[run]
-    for name in ("question", "options", "period"):
-        print_line(f"{name}: {asks[name]}")
-    if not question:
-        if not sys.stdin.isatty():
-            raise RunError(f"add '--question {asks['question']}' to allow what is shown above")
-        typer.confirm(f"Let run '{run}' go on?", abort=True)
-    elif question != asks["question"]:
-        raise RunError(
-            f"run '{run}' asks question {asks['question']}, not {question}; look at it once more"
-        )
-    before = store.load(ALLOWED)
-    allowed = {} if before is None else before[0]["runs"]
-    audit_log(kit).add("allowed", run=run, **asks)
-    store.save(ALLOWED, {"runs": {**allowed, run: asks["question"]}}, {})
-    out.print(f"run '{escape(run)}' may go on")
-
-
-@federation.command()
-@friendly
-def edges(kit: Kit, json_output: Json = False) -> None:
-    """Show what the last run told this site: what its own edges do, in its sensors; all pairs."""
-    name = _client_of(kit)
-    pairs, own = read_edges_of_site(state_folder(kit))
-    if json_output:
-        print_json({"own_edges": own, "pairs": pairs})
-        return
-    for one in own.values():
-        print_line(one["sentence"])
-    touching = [pair for pair in pairs if name in (pair["cause"], pair["effect"])]
-    found = sum(bool(pair["is_edge"]) for pair in touching)
-    if not found and not own:
-        print_line("no edge from or to this site was found")
-    elif len(own) < found:
-        print_line(f"edges of this site without a course to tell: {found - len(own)}")
-    columns = ("cause", "effect", "edge", "p-value", "strength")
-    tested = [pair for pair in pairs if pair["p_value"] is not None]
-    rows = (
-        (
-            escape(pair["cause"]),
-            escape(pair["effect"]),
-            {True: "yes", False: "no"}.get(pair["is_edge"], ""),
-            f"{pair['p_value']:.3g}",
-            _short(pair),
-        )
-        for pair in sorted(tested, key=lambda pair: pair["p_value"])
-    )
-    out.print(make_table(columns, rows, left=("cause", "effect", "edge")))
-    if len(tested) < len(pairs):
-        print_line(f"pairs that were not tested: {len(pairs) - len(tested)}")
-
-
-def _short(pair: Mapping[str, Any]) -> str:
-    return "" if pair["strength"] is None else f"{pair['strength']:.3g}"
-
-
-@federation.command()
-@friendly
-def log(
-    kit: Kit,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check that no line was changed.")
-    ] = False,
-    json_output: Json = False,
-) -> None:
-    """Show everything that left this site or was refused; at the server, what was refused."""
-    from fedgranger.federation.audit_log import read_lines
-    from fedgranger.federation.audit_log import verify as check_chain
-
-    role_of(kit)  # any party has one
-    path = state_folder(kit) / "audit.jsonl"
-    count = check_chain(path) if verify else 0
-    lines = list(read_lines(path))
-    if json_output:
-        print_json(lines)
-    else:
-        rows = []
-        for line in lines:
-            line["sensors"] = ", ".join(line.get("sensors") or ())
-            rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
-            rows.append((utc_stamp(float(line["time"])), *map(escape, rest)))
-        shown = len(LOG_COLUMNS) - (not any(row[-1] for row in rows))  # no sensor was told
-        columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
-        left = [name for name in columns if name not in ("round", "bytes")]
-        out.print(make_table(columns, rows, left=left))
-        listed = {line["answer"]: line["fields"] for line in lines if line.get("fields")}
-        for kind, fields in listed.items():
-            print_line(f"fields of '{kind}': {fields}")
-    if verify:
-        print_beside(
-            f"{counted(count, 'line')}, none changed; the last has hash "
-            f"{lines[-1]['hash'] if lines else '-'}"
-        )

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from fedgranger.cli.console import Json, busy, out, print_line
+from fedgranger.cli.console import Json, busy, out, print_json, print_line
 from fedgranger.cli.federation.common import Kit, check_kit, federation
-from fedgranger.cli.friendly import friendly
-from fedgranger.cli.json_output import print_json
-from fedgranger.cli.narrow_tables import make_table
+from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.errors import RunError
 from fedgranger.flare.certificate_checks import read_certificate
 from fedgranger.flare.health import read_health
@@ -26,7 +24,6 @@ SHOWN_JOBS = 5
 
 
 @federation.command()
-@friendly
 def status(kit: Kit, json_output: Json = False) -> None:
     """Show who is connected and what is running; exit code 1 if a client is away."""
     require_flare()
@@ -57,7 +54,6 @@ def status(kit: Kit, json_output: Json = False) -> None:
 
 
 @federation.command()
-@friendly
 def health(
     kit: Annotated[Path, typer.Argument(help="The kit of a server or client.")],
     json_output: Json = False,
@@ -87,7 +83,7 @@ def _show(names: tuple[str, ...], contacts: dict[str, float], jobs: list[dict[st
             state, contact = "[green]connected[/]", f"{ago:.0f} s ago"
         rows.append((escape(name), state, contact))
     columns = ("client", "state", "last heard")
-    out.print(make_table(columns, rows, left=columns))
+    out.print(NarrowTable(columns, rows, left=columns))
     running = sum(not job["is_finished"] for job in jobs)
     out.print(f"\njobs: {len(jobs)} kept, {running} not finished")
     for job in jobs[-SHOWN_JOBS:]:

@@ -15,7 +15,7 @@ from fedgranger.client.season import (
     take_out,
 )
 from fedgranger.config import RunConfig
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError
 from fedgranger.normal_operation import Season
 

@@ -23,7 +23,7 @@ from fedgranger.export import (
     to_networkx,
     to_node_link,
 )
-from fedgranger.inference.edge_tables import EdgeInference
+from tests.fake_runs import made_manifest, made_result, pairs_of, table_of
 
 HOSTILE = (
     'pump "A"',
@@ -43,37 +43,21 @@ HOSTILE = (
 
 def make_result(clients=("a", "b", "c"), p_values=None, test="debiased", sensors=True):
     """A run with p-values by pair; strengths 1, 2, 3, ... in the order of the table."""
-    pairs = [(n, m) for m in clients for n in clients if m != n]
-    known = p_values or {}
-    table = pd.DataFrame(
-        {
-            "cause": [cause for cause, _ in pairs],
-            "effect": [effect for _, effect in pairs],
-            "strength": np.arange(1.0, len(pairs) + 1),
-            "ci_low": np.arange(len(pairs)) + 0.5,
-            "ci_high": np.arange(len(pairs)) + 1.5,
-            "df": np.full(len(pairs), 4),
-            "p_value": [known.get(pair, 0.9) for pair in pairs],
-        }
+    known, count = p_values or {}, len(pairs_of(clients))
+    edges = table_of(
+        clients,
+        strength=np.arange(1.0, count + 1),
+        ci_low=np.arange(count) + 0.5,
+        ci_high=np.arange(count) + 1.5,
+        df=4,
+        p_value=[known.get(pair, 0.9) for pair in pairs_of(clients)],
     )
-    inference = EdgeInference(
-        np.eye(len(clients)), np.eye(len(clients)), np.eye(len(clients)), table, table, {}
-    )
-    facts = {name: {"num_sensors": 8} if sensors else {} for name in clients}
-    manifest = {
-        "fedgranger_version": "1.2.3",
-        "data": {"hash": "h", "clients": facts},
-        "inference": {"test": test},
-    }
-    return fg.Result(
-        tuple(clients),
-        (2,) * len(clients),
-        np.zeros((2 * len(clients), 2 * len(clients))),
-        {},
-        None if test == "none" else inference,
-        pd.DataFrame(),
-        manifest,
-        fg.RunConfig(correction="none", test=test),
+    facts = {"num_sensors": 8} if sensors else {}
+    return made_result(
+        clients,
+        edges,
+        manifest=made_manifest(clients, facts, inference={"test": test}),
+        config=fg.RunConfig(correction="none", test=test),
     )
 
 

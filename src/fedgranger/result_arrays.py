@@ -1,4 +1,4 @@
-"""What a run found, as files of its folder: tests, covariances along training, normal operation.
+"""What the tests of a run found, as arrays and tables of its folder.
 
 `edges.csv` and `entries.csv` are the run's answer. When both tests were made, the other one's are
 `edges_latent.csv` or `edges_readings.csv`, with its entries beside it; `edges_over_time.csv`
@@ -8,7 +8,6 @@ read from are the arrays of `estimate.npz`, column by column (folders of version
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,17 +21,8 @@ from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 from fedgranger.inference.predictor import Predictor
-from fedgranger.inference.reference import Reference
-from fedgranger.normal_operation import Monitor, Season
-from fedgranger.run_folder import RunFolder
-from fedgranger.server.jacobian_trace import JacobianTrace
-from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
-from fedgranger.uncertainty.record import Propagation
 
 Made = TypeVar("Made")
-NORMAL_FILE = "normal.npz"
-JACOBIAN_FILE = "jacobian.npz"
-SEASONS_FILE = "seasons.json"
 OVER_TIME_FILE = "edges_over_time.csv"
 NAMES = ("cause", "effect")
 TIMES = ("start", "end")
@@ -85,17 +75,19 @@ def read_inference(
 ) -> EdgeInference | None:
     """Undo `inference_arrays`; None when the run has no tests."""
     found = _read(folder, facts, arrays, "")
-    if found is not None and any(name.startswith(OVER_TIME) for name in arrays):
+    if found is None:
+        return None
+    found = found._replace(
+        responses=_edges_of(arrays, RESPONSES, EdgeResponse),
+        movements=_edges_of(arrays, MOVEMENTS, EdgeMovement),
+    )
+    if any(name.startswith(OVER_TIME) for name in arrays):
         found = found._replace(over_time=_table(folder, arrays, OVER_TIME, OVER_TIME_FILE))
-    if found is not None:
-        responses = _edges_of(arrays, RESPONSES, EdgeResponse)
-        movements = _edges_of(arrays, MOVEMENTS, EdgeMovement)
-        found = found._replace(responses=responses, movements=movements)
-        if f"{PREDICTOR}constant" in arrays:
-            parts = {name: arrays[f"{PREDICTOR}{name}"] for name in Predictor._fields}
-            found = found._replace(predictor=Predictor(**parts))
+    if f"{PREDICTOR}constant" in arrays:
+        parts = {name: arrays[f"{PREDICTOR}{name}"] for name in Predictor._fields}
+        found = found._replace(predictor=Predictor(**parts))
     other = facts.get("beside")
-    if found is None or other is None:
+    if other is None:
         return found
     word = EDGE_TESTS[other["test"]].file_word
     return found._replace(beside=_read(folder, other, arrays, f"_{word}"))
@@ -165,7 +157,7 @@ def _table(
 ) -> pd.DataFrame:
     names = [name for name in arrays if name.startswith(prefix)]
     if not names:
-        return read_table(folder / file_name)
+        return _read_table(folder / file_name)
     table = pd.DataFrame({name.removeprefix(prefix): arrays[name] for name in names})
     for name in (*NAMES, *TIMES):
         if name in table:
@@ -175,105 +167,10 @@ def _table(
     return table
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def _read_table(path: Path) -> pd.DataFrame:
     """Read edges or entries; numbers through `float`, which is exact in every pandas version."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)  # a client may be called "NA"
     for name in table.columns.difference([*NAMES, DECISION]):
         numbers = np.array([float(text) if text else np.nan for text in table[name]])
         table[name] = numbers.astype(np.int64) if name in INTEGERS else numbers
     return table
-
-
-def save_uncertainty(run: RunFolder, found: Propagation) -> None:
-    """Covariances along the first pass."""
-    arrays = {}
-    for m, client in enumerate(found.clients):
-        arrays |= {f"{name}_{m}": value for name, value in found.final[client]._asdict().items()}
-        arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"] = found.means[client]
-        arrays[f"granger_path_{m}"] = found.granger_paths[client]
-    arrays["clients"] = np.array(found.clients)
-    arrays["prior_time"] = np.array([found.prior_time[client] for client in found.clients])
-    run.write_arrays("uncertainty.npz", arrays)
-    run.write("uncertainty.csv", lambda path: found.table.to_csv(path, index=False))
-
-
-def load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
-    """Undo `save_uncertainty`; None when they were not asked for."""
-    if manifest["config"].get("uncertainty", "none") == "none":
-        return None
-    table = pd.read_csv(
-        folder / "uncertainty.csv", keep_default_na=False, na_values={"prior": "", "data": ""}
-    )
-    with np.load(folder / "uncertainty.npz", allow_pickle=False) as arrays:
-        names = tuple(arrays["clients"].tolist())
-        final = {
-            client: Quantities(*(arrays[f"{name}_{m}"] for name in QUANTITIES))
-            for m, client in enumerate(names)
-        }
-        means = {
-            client: (arrays[f"mean_augmentation_{m}"], arrays[f"mean_granger_{m}"])
-            for m, client in enumerate(names)
-        }
-        paths = {client: arrays[f"granger_path_{m}"] for m, client in enumerate(names)}
-        prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
-    return Propagation(
-        names, manifest["config"]["uncertainty"], table, final, means, paths, prior_time
-    )
-
-
-def save_normal(run: RunFolder, monitors: Mapping[str, Monitor], reference: Reference) -> None:
-    """One array per field; clients are numbered in the order of the reference.
-
-    Of a run between parties only the reference is here: every site keeps its monitor.
-    """
-    arrays = {f"reference_{name}": np.array(value) for name, value in reference._asdict().items()}
-    for m, client in enumerate(reference.names):
-        if client in monitors:
-            own = monitors[client].to_arrays()
-            arrays |= {f"{name}_{m}": value for name, value in own.items()}
-    run.write_arrays(NORMAL_FILE, arrays)
-
-
-def load_normal(folder: Path) -> tuple[dict[str, Monitor], Reference | None]:
-    """Undo `save_normal`; nothing when the run has not learned what is normal."""
-    if not (folder / NORMAL_FILE).exists():
-        return {}, None
-    with (folder / NORMAL_FILE).open("rb") as raw, np.load(raw, allow_pickle=False) as arrays:
-        read = {name: arrays[f"reference_{name}"] for name in Reference._fields}
-        read |= {name: tuple(read[name].tolist()) for name in ("names", "dims")}
-        reference, monitors = Reference(**read), {}
-        for m, client in enumerate(reference.names):
-            end = f"_{m}"
-            own = {name.removesuffix(end): arrays[name] for name in arrays if name.endswith(end)}
-            if own:
-                monitors[client] = Monitor.from_arrays(own)
-    return monitors, reference
-
-
-def save_seasons(run: RunFolder, seasons: Mapping[str, Season]) -> None:
-    """What every client took out of its data because it repeats; no file when nobody did."""
-    if any(season.lengths for season in seasons.values()):
-        whole = {name: season.to_mapping() for name, season in seasons.items()}
-        run.write_text(SEASONS_FILE, json.dumps(whole) + "\n")
-
-
-def load_seasons(folder: Path) -> dict[str, Season]:
-    """Undo `save_seasons`."""
-    if not (folder / SEASONS_FILE).exists():
-        return {}
-    table = json.loads((folder / SEASONS_FILE).read_text(encoding="utf-8"))
-    return {name: Season.from_mapping(entry) for name, entry in table.items()}
-
-
-def save_jacobian(run: RunFolder, trace: JacobianTrace | None) -> None:
-    """Granger blocks over time; no file when the run has none."""
-    if trace is not None:
-        run.write_arrays(JACOBIAN_FILE, trace._asdict())
-
-
-def load_jacobian(folder: Path) -> JacobianTrace | None:
-    """Undo `save_jacobian`."""
-    if not (folder / JACOBIAN_FILE).exists():
-        return None
-    with np.load(folder / JACOBIAN_FILE, allow_pickle=False) as arrays:
-        return JacobianTrace(*(arrays[name] for name in JacobianTrace._fields))

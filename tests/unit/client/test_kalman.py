@@ -7,7 +7,7 @@ import scipy.linalg
 
 from fedgranger.client import kalman
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import ModelError
 
 SHAPES = [(1, 1), (1, 4), (2, 2), (2, 6), (3, 5)]

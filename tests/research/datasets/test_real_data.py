@@ -119,7 +119,7 @@ print(re.search(r"VmHWM:\\s*([0-9]+) kB", pathlib.Path("{STATUS}").read_text())[
 """  # ru_maxrss would begin at what the process that starts this one holds
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # writes and reads 1.6 million rows of text
 @pytest.mark.skipif(not STATUS.exists(), reason="needs /proc")
 def test_28_machines_in_a_gigabyte(tmp_path, rng):
     """Text files of the published size: 28 machines with 28 700 rows of training and test."""

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from fedgranger.data.panel import ClientData
-from fedgranger.data.time_axis import LocalSeries, agree, on_grid, range_of
-from fedgranger.data.unused_steps import unused_notes
+from fedgranger.data.client_data import ClientData
+from fedgranger.data.common_axis import agree, unused_notes
+from fedgranger.data.time_axis import LocalSeries, on_grid, range_of
 from fedgranger.errors import DataError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 

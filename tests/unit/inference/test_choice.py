@@ -202,7 +202,7 @@ def test_a_client_that_is_there_twice_is_not_told_apart():
         assert "cannot be separated" in facts["reasons"][" -> ".join(pair)]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 200 data sets
 def test_linked_clients_keep_their_level_through_copies():
     """A chain of three with strong links: 200 data sets, absent links at 5 % (error .011).
 

@@ -1,31 +1,73 @@
-"""Made runs of any size whose report can be opened."""
+"""Made runs of any size: results, their tables and their reports, without a fit."""
 
 import numpy as np
 import pandas as pd
 
+from fedgranger.config import RunConfig
 from fedgranger.inference.decision import decide
-from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS
+from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.report.html import write_report
+from fedgranger.results import Result
+
+
+def pairs_of(names):
+    """(cause, effect) in the order of a table of edges."""
+    return [(cause, effect) for effect in names for cause in names if cause != effect]
+
+
+def table_of(names, **columns):
+    """A row for every pair; a column is one value for all of them or one for each."""
+    pairs = pd.DataFrame(pairs_of(names), columns=["cause", "effect"])
+    return pairs.assign(**columns)
+
+
+def made_result(names, edges=None, entries=None, *, manifest=None, config=None, **more):
+    """A result with these tables; without edges, or with test='none', nothing was tested."""
+    config = RunConfig() if config is None else config
+    dims = more.pop("state_dims", (2,) * len(names))
+    blank = np.zeros((sum(dims), sum(dims)))
+    inference = None
+    if edges is not None and config.test != "none":
+        entries = edges if entries is None else entries
+        inference = EdgeInference(blank, blank, blank, edges, entries, {"test": "debiased"})
+    parts = {"granger": blank, "augmentations": {}, "trace": pd.DataFrame(), **more}
+    return Result(
+        clients=tuple(names),
+        state_dims=dims,
+        inference=inference,
+        manifest=manifest or {},
+        config=config,
+        **parts,
+    )
+
+
+def made_manifest(names, facts=None, *, inference=None, data=None, **more):
+    """What every run writes down; `facts` are those of each client."""
+    return {
+        "fedgranger_version": "0.1.0",
+        "runtime": "inprocess",
+        "data": {"hash": "ab12", "clients": {name: dict(facts or {}) for name in names}}
+        | (data or {}),
+        "inference": {"test": "debiased", "alpha": 0.05} | (inference or {}),
+        **more,
+    }
 
 
 def made_tables(names, seed=0, size=2):
-    """Edges and entries with p-values from 1e-12 to 1, a few of them not testable."""
+    """Edges and entries with p-values from 1e-12 to 1, one of more than two not testable."""
     rng = np.random.default_rng(seed)
     rows, entries = [], []
-    for effect in names:
-        for cause in names:
-            if cause == effect:
-                continue
-            is_real = rng.random() < min(0.4, 3 / len(names))
-            p = 10.0 ** rng.uniform(-12, -1) if is_real else rng.random()
-            strength = rng.uniform(0.2, 2.0) if is_real else rng.uniform(0.0, 0.15)
-            low = strength * rng.uniform(0.6, 0.95) if p < 0.05 else 0.0
-            rows.append((cause, effect, strength, low, strength * 1.2, 30 * strength, 4, p))
-            for i in range(size):
-                for j in range(size):
-                    value = rng.normal()
-                    ends = (value - 0.2, value + 0.2)
-                    entries.append((cause, effect, i, j, value, 0.1, *ends, rng.random()))
+    for cause, effect in pairs_of(names):
+        is_real = rng.random() < min(0.4, 3 / len(names))
+        p = 10.0 ** rng.uniform(-12, -1) if is_real else rng.random()
+        strength = rng.uniform(0.2, 2.0) if is_real else rng.uniform(0.0, 0.15)
+        low = strength * rng.uniform(0.6, 0.95) if p < 0.05 else 0.0
+        rows.append((cause, effect, strength, low, strength * 1.2, 30 * strength, 4, p))
+        for i in range(size):
+            for j in range(size):
+                value = rng.normal()
+                ends = (value - 0.2, value + 0.2)
+                entries.append((cause, effect, i, j, value, 0.1, *ends, rng.random()))
     edges = pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:8]))
     if len(names) > 2:
         edges.loc[1, ["ci_low", "ci_high", "statistic", "p_value"]] = np.nan
@@ -60,17 +102,20 @@ def made_audit(names):
 
 def made_controls(names, sensors):
     """Positive control of every pair, and a sensor of every client."""
-    pairs = [(cause, effect) for effect in names for cause in names if cause != effect]
     return {
         "extrapolated": [],
-        "positive_control": {f"{c} -> {e}": 0.1 + 0.01 * k for k, (c, e) in enumerate(pairs)},
+        "positive_control": {
+            f"{cause} -> {effect}": 0.1 + 0.01 * k
+            for k, (cause, effect) in enumerate(pairs_of(names))
+        },
         "innovation_sensor": {
             name: {"sensor": sensors[0], "innovation": 5.0, "is_change": True} for name in names
         },
     }
 
 
-def made_manifest(names, sensors=None):
+def full_manifest(names, sensors=None):
+    """Facts for every section of the page."""
     normal = np.sort(np.random.default_rng(1).normal(size=41))
     fit = {
         "steps": 4000,
@@ -84,14 +129,13 @@ def made_manifest(names, sensors=None):
         "num_sensors": 2,
     }
     facts = {"num_sensors": 2, "state_dim": 2, "missing_share": 0.01, "local_fit": fit, "notes": []}
-    return {
-        "fedgranger_version": "0.1.0",
-        "command": "fedgranger fit data --out run",
-        "data": {"hash": "ab12", "num_steps": 4000, "clients": dict.fromkeys(names, facts)},
-        "training": {"status": "converged after 12 passes", "converged": True},
-        "inference": {
-            "test": "debiased",
-            "alpha": 0.05,
+    return made_manifest(
+        names,
+        facts,
+        data={"num_steps": 4000},
+        command="fedgranger fit data --out run",
+        training={"status": "converged after 12 passes", "converged": True},
+        inference={
             "correction": "bh",
             "confidence": 0.95,
             "lags": 1,
@@ -104,21 +148,19 @@ def made_manifest(names, sensors=None):
             "audit": made_audit(names),
             **made_controls(names, sensors or ("x", "y")),
         },
-        "bytes": {name: {"up_per_step": 33, "up_total": 132_000} for name in names},
-    }
-
-
-def made_trace(names):
-    passes = np.repeat(np.arange(12), len(names))
-    return pd.DataFrame(
-        {
-            "pass_index": passes,
-            "round": passes,
-            "client": list(names) * 12,
-            "local_loss": 2 + 3 * np.exp(-passes / 3),
-            "server_loss": 0.1 + np.exp(-passes / 4),
-        }
+        bytes={name: {"up_per_step": 33, "up_total": 132_000} for name in names},
     )
+
+
+def made_trace(names, passes=12):
+    """Losses that fall; every client has its own."""
+    rows = [
+        (k, 10 * k, name, 2.0 / (k + 1) * (1 + i), 0.1 / (k + 1))
+        for k in range(passes)
+        for i, name in enumerate(names)
+    ]
+    columns = ["pass_index", "round", "client", "local_loss", "server_loss"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def made_uncertainty(names):
@@ -178,7 +220,7 @@ def made_report(folder, names, seed=0, sensors=None):
     write_report(
         path,
         edges,
-        made_manifest(names, sensors),
+        full_manifest(names, sensors),
         made_trace(names),
         entries=entries,
         fedgc=fedgc,

@@ -6,7 +6,7 @@ import pytest
 from fedgranger.client.kalman import filter_data
 from fedgranger.client.params import LocalModel
 from fedgranger.client.quality import local_fit
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 
 A, C = np.array([[0.8]]), np.array([[1.0], [0.5], [2.0]])
 

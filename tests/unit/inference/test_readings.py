@@ -390,7 +390,7 @@ def test_every_copy_is_tested_at_the_lags_of_the_data():
             assert audit.statistics[copy][pair] == pytest.approx(value, rel=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 200 data sets
 def test_a_lag_is_chosen_by_chance_no_more_often_than_stated():
     """200 panels without links, with bursts; a chance of 1 % each: at most 6 (p = 0.0043)."""
     chosen = 0

@@ -158,3 +158,12 @@ def test_gallery_shows_every_function():
         path = DOCS / "images" / f"gallery-{name}.png"
         assert f"images/{path.name}" in text
         assert path.stat().st_size < 120_000
+
+
+def test_all_edges_that_were_asked_for_are_drawn(make_result):
+    """There are more edges than colours; a colour then comes again."""
+    edges = 12
+    ax = bands(make_result("abcd"), max_edges=edges)
+    assert len([line for line in ax.lines if " → " in line.get_label()]) == edges
+    assert ax.get_title() == ""
+    assert bands(make_result("abcd"), max_edges=8).get_title() == "the 8 most certain of 12 edges"

@@ -14,7 +14,7 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.states import select_clients
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 from fedgranger.rca import gather, rank
-from fedgranger.rca.knowledge import strength_matrix
+from fedgranger.rca.alarms import strength_matrix
 from tests.state_sources import add_errors, simulate_states, source_of
 
 CONFIG = fg.RunConfig(solver="none", test="debiased", lags=1)

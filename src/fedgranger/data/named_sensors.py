@@ -1,8 +1,11 @@
-"""The option `leave_out`: columns that are not read, named for one client or for all."""
+"""Options that list sensors, of one client or of all: `leave_out`, and words among them.
+
+A name may hold a comma: the longest match counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from fedgranger.data.input_checks import nearest, nearest_or_all
@@ -10,10 +13,7 @@ from fedgranger.errors import ConfigError
 
 
 class LeftOut:
-    """Finds the columns that `leave_out` names, client by client, then says what it never found.
-
-    A name may hold a comma: the longest match counts.
-    """
+    """Finds the columns that `leave_out` names, client by client, then says what it never found."""
 
     def __init__(self, value: str) -> None:
         """Split what the user wrote."""
@@ -73,3 +73,40 @@ def _matching(entry: str, labels: dict[str, str]) -> set[str]:
     if not set("*?") & set(entry):
         return set()
     return {name for label, name in labels.items() if fnmatchcase(label, entry)}
+
+
+def named_sensors(
+    option: str, value: str, known: Mapping[str, Sequence[str]], words: Sequence[str]
+) -> tuple[set[str], dict[str, set[str]]]:
+    """Read a list such as "auto,boiler.energy,pump.hours": words, and sensors by client.
+
+    Of a single client sensors may also be given without its name.
+    """
+    labels: dict[str, tuple[str, str]] = {}
+    for client, sensors in known.items():
+        for sensor in sensors:
+            labels[f"{client}.{sensor}"] = (client, sensor)
+            if len(known) == 1:
+                labels.setdefault(sensor, (client, sensor))
+    named, found = set(), {client: set() for client in known}
+    parts = value.split(",") if value.strip() else []
+    while parts:
+        for end in range(len(parts), 0, -1):
+            entry = ",".join(parts[:end]).strip()
+            if entry in words or entry in labels:
+                break
+        else:
+            entry, flag = parts[0].strip(), option.replace("_", "-")
+            allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")
+            example = next(iter(labels), "client.sensor")
+            raise ConfigError(
+                f"{option} (--{flag}) names '{entry}', which is no sensor{nearest(entry, labels)}; "
+                f"pass {allowed}sensors such as {example}"
+            )
+        if entry in labels:
+            client, sensor = labels[entry]
+            found[client].add(sensor)
+        else:
+            named.add(entry)
+        del parts[:end]
+    return named, found

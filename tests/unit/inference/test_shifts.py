@@ -122,8 +122,8 @@ def test_the_law_of_many_copies_is_found(k, d2):
     ("k", "d2"),
     [
         (1, 10.0),
-        pytest.param(4, 10.0, marks=pytest.mark.slow),
-        pytest.param(4, 1e9, marks=pytest.mark.slow),
+        pytest.param(4, 10.0, marks=pytest.mark.slow),  # 60 copies of 4000 pairs
+        pytest.param(4, 1e9, marks=pytest.mark.slow),  # 60 copies of 4000 pairs
     ],
 )
 def test_sixty_copies_hold_the_level(k, d2):

@@ -6,7 +6,7 @@ import pytest
 from fedgranger.client.monitor_fit import fit_monitor
 from fedgranger.client.own_normal import monitor_message
 from fedgranger.client.params import LocalModel
-from fedgranger.data.panel import ClientData
+from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError
 from fedgranger.linalg.smoothing import smooth
 from fedgranger.normal_operation import Monitor
