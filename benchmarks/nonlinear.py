@@ -3,7 +3,9 @@
     python -m benchmarks.nonlinear [SYSTEM ...] [--sets N] [--steps T] [--first-seed K]
         [--regression NAME] [--sensors N] [--out FILE.jsonl]
 
-Systems are those of `fedgranger simulate --dynamics` (four clients, six for lorenz96) and `linear`.
+Systems are those of `fedgranger simulate --dynamics` (four clients, six for lorenz96) with `linear`;
+`weak`, linear with influences of a tenth of that; and `delays`: a client's square drives a second
+one at once and a third one a step later, which looks like a link between these.
 With --out every finished data set is kept: the same command continues where it was interrupted.
 Shares at 5 % with their Monte Carlo errors, counted by data set. Power is also given for the pairs
 whose mean Jacobian is zero: edges without a linear part; and last for levels at which either test
@@ -14,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +25,52 @@ import fedgranger as fg
 from fedgranger.data.simulation_options import DYNAMICS
 
 CLIENTS = {"lorenz96": 6}
+SYSTEMS = (*DYNAMICS, "weak", "delays")
+WEAK = 0.1
+"""Of the influences of `linear`: the linear test then finds about half of them at T = 2000."""
 FLAT = 0.05
 """Blocks of the mean Jacobian with a smaller norm count as no linear part."""
 
 
-def one(system, seed, given):
-    panel, truth = fg.simulate(
-        CLIENTS.get(system, 4),
-        given.steps,
-        dynamics=system,
-        sensor_dims=given.sensors,
-        seed=seed,
+def weak_panel(steps, sensors, seed):
+    """The linear system with its influences between clients scaled down."""
+    _, truth = fg.simulate(4, 10, sensor_dims=sensors, seed=seed)
+    A = WEAK * truth.transition
+    for name in truth.clients:
+        own = truth.rows(name)
+        A[own, own] = truth.transition[own, own]
+    return fg.simulate(num_steps=steps, system=replace(truth, transition=A), seed=seed)
+
+
+def delayed_panel(steps, sensors, seed):
+    """Three clients of one state each: c2's square drives c0 at lag 1 and c1 at lag 2."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros((steps + 100, 3))
+    for t in range(1, len(x) - 1):
+        driven = [x[t, 2] ** 2, x[t - 1, 2] ** 2, 0.0]
+        x[t + 1] = 0.5 * x[t] + 0.5 * np.array(driven) + rng.standard_normal(3)
+    arrays = {}
+    for m in range(3):
+        loadings, noise = rng.standard_normal(sensors), rng.standard_normal((steps, sensors))
+        arrays[f"c{m}"] = x[100:, [m]] * loadings + 0.3 * noise
+    edges = (("c2", "c0"), ("c2", "c1"))
+    zeros = np.zeros((3, 3))  # no influence has a linear part
+    return fg.Panel.from_arrays(arrays), fg.Truth(
+        tuple(arrays), edges, zeros, dict.fromkeys(arrays, 1)
     )
+
+
+def panel_of(system, seed, given):
+    made = {"weak": weak_panel, "delays": delayed_panel}
+    if system in made:
+        return made[system](given.steps, given.sensors, seed)
+    clients = CLIENTS.get(system, 4)
+    options = {"dynamics": system, "sensor_dims": given.sensors, "seed": seed}
+    return fg.simulate(clients, given.steps, **options)
+
+
+def one(system, seed, given):
+    panel, truth = panel_of(system, seed, given)
     options = {"nonlinear_regression": given.regression}
     config = fg.RunConfig(test="nonlinear", solver="none", **options)
     start = time.perf_counter()
@@ -85,8 +122,8 @@ def main():
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     for name in given.systems:
-        if name not in DYNAMICS:
-            parser.error(f"no system '{name}'; choose of {', '.join(DYNAMICS)}")
+        if name not in SYSTEMS:
+            parser.error(f"no system '{name}'; choose of {', '.join(SYSTEMS)}")
     question = {"steps": given.steps, "sensors": given.sensors, "regression": given.regression}
     records = []
     if given.out and given.out.exists():
@@ -102,7 +139,7 @@ def main():
     print(
         f"{'no linear part':>16}{'linear':>14}{'audit':>8}{'seconds':>9}{'at 5 %':>8}{'linear':>8}"
     )
-    for system in given.systems or DYNAMICS:
+    for system in given.systems or SYSTEMS:
         for place, seed in enumerate(seeds):
             if (system, seed) not in known:
                 records.append(one(system, seed, given))

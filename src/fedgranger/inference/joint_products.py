@@ -3,8 +3,9 @@ r"""Does a cause act together with a third client: products of its states with a
 Least squares explain the effect's next states by B: a constant, its own past, the others' and the
 cause's, all products of two present states but those of the cause with third clients,
 \(\varphi = s_n \otimes s_{\text{third}}\), a curve in every present state (straight lines with
-bends at its quantiles), and products of one client's states at each earlier step. Without the curves a third client that saturates and also moves the cause
-would look as if both acted together. What least squares leave of both,
+bends at its quantiles), and products of one client's states at each earlier step. Without the
+curves a third client that saturates and also moves the cause would look as if both acted together.
+What least squares leave of both,
 
 $$u = y - P_B\, y, \qquad \varphi_\perp = \varphi - P_B\, \varphi,$$
 

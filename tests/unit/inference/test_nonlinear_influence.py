@@ -254,6 +254,38 @@ def test_bands_of_curves_hold_as_a_whole():
     assert abs(inside / 400 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 400)
 
 
+def delayed_squares(rng, steps):
+    """The third client's square drives the first at lag 1 and the second at lag 2."""
+    x = np.zeros((steps + 100, 3))
+    for t in range(1, len(x) - 1):
+        driven = [x[t, 2] ** 2, x[t - 1, 2] ** 2, 0.0]
+        x[t + 1] = 0.5 * x[t] + 0.5 * np.array(driven) + rng.standard_normal(3)
+    return x[100:]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_third_client_that_acts_at_two_delays_makes_no_link(seed):
+    """What is earlier acted linearly only: c0 -> c1 was found in eight data sets of eight."""
+    states = delayed_squares(np.random.default_rng(seed), 700)
+    config = fg.RunConfig(test="nonlinear", solver="none", copies=20, lags=2)
+    table = infer(source_of(states, (1, 1, 1), own_lags=(2, 2, 2)), config).edges
+    p = table.set_index(["cause", "effect"])["p_value"]
+    assert p["c2", "c0"] < 0.01
+    assert p["c2", "c1"] < 0.01
+    assert p["c0", "c1"] > 0.02
+
+
+def test_earlier_states_act_by_themselves_in_any_way():
+    """The squares of an earlier state explain what least squares on it cannot."""
+    rng = np.random.default_rng(12)
+    design = design_of(rng)
+    before = rng.standard_normal((600, 2))
+    y = before[:, :1] * before[:, 1:] + 0.3 * rng.standard_normal((600, 1))
+    without = features_regression(design, 0)(y)
+    left = features_regression(design._replace(earlier=(before,)), 0)(y)
+    assert left.var() < 0.25 * without.var()
+
+
 def test_products_of_a_switch_with_itself_say_nothing():
     """A state of ±1 has a constant square; its rounding error must not become a feature."""
     rng = np.random.default_rng(11)
