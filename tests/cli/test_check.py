@@ -125,7 +125,7 @@ def test_a_record_too_short_to_look_for_a_day_or_week_says_so(days, unsearched):
     panel = fg.Panel.from_arrays({"boiler": values, "turbine": values[::-1]}, time=time)
     found = fg.check(panel)
     assert found.unsearched == unsearched
-    said = f"give 'fit' also --period {','.join(unsearched)}," if unsearched else "no odd sensor"
+    said = f"add --period {','.join(unsearched)} to the fit," if unsearched else "no odd sensor"
     assert said in str(found)
     assert ("too short" in str(found)) == bool(unsearched)
 
