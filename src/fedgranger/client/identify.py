@@ -134,7 +134,7 @@ def _add_dynamics(
     Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)
     if change > 0:
         notes += (
-            f"the process covariance was not positive definite and was changed by "
+            "the process covariance was not positive definite and was changed by "
             f"{format_share(change)} (relative norm)",
         )
     radius = spectral_radius(A)

@@ -147,8 +147,9 @@ def _fit(
         )
     if change > 0:
         notes += (
-            f"the process covariance was not positive definite and was changed by "
-            f"{format_share(change)} (relative norm): the sensors' noise explains all that f leaves",
+            "the process covariance was not positive definite and was changed by "
+            f"{format_share(change)} (relative norm): the sensors' noise explains all "
+            "that f leaves",
         )
     return NonlinearClient(linear, model, states, linear.notes + notes)
 

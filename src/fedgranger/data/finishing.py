@@ -106,7 +106,8 @@ def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
     if total:
         plan.notes.append(
             f"client '{name}': {total} of {values.size} samples "
-            f"({100 * total / values.size:.2f} %) are missing and were masked ({missing_counts(table.sensors, is_missing)})"
+            f"({100 * total / values.size:.2f} %) are missing and were masked "
+            f"({missing_counts(table.sensors, is_missing)})"
         )
         worst = lacking_sensor(table, is_missing)
         if worst is not None:
