@@ -1,6 +1,7 @@
 r"""Do what is new in a cause and what is left of an effect move together, in any of several ways?
 
-For cause n and effect m let Z be what may explain the effect: its own past and the other clients'.
+For cause n and effect m let Z be what may explain the effect: its own past and the other clients'
+(present states may act together in any way, each earlier one by itself).
 The cause is predicted from all clients' pasts but its own tested lags. With regressions out of fold
 (`cross_fitting`)
 

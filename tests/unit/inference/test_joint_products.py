@@ -51,6 +51,8 @@ def test_parts_are_what_least_squares_leave(effect, deepest):
     for i, j in itertools.combinations_with_replacement(range(4), 2):
         is_tested = {int(owner[i]), int(owner[j])} == {0, 3 - effect}
         (tested if is_tested else columns).append(b[rows, i] * b[rows, j])
+        if owner[i] == owner[j]:
+            columns += [b[rows - lag, i] * b[rows - lag, j] for lag in range(1, deepest)]
     B, phi = np.column_stack(columns), np.column_stack(tested)
     both = np.column_stack([s[rows + 1][:, owner == effect], phi])
     left = both - B @ np.linalg.lstsq(B, both, rcond=None)[0]
@@ -119,12 +121,12 @@ def test_order_of_clients_does_not_matter():
 
 def test_too_many_states_or_too_few_rows_are_refused(monkeypatch):
     rng = np.random.default_rng(4)
-    data = data_of(rng.standard_normal((110, 3)), (1, 1, 1), (1, 1, 1))
+    data = data_of(rng.standard_normal((130, 3)), (1, 1, 1), (1, 1, 1))
     assert joint_refusal(data, 0, lags_of(3)) is None
-    assert joint_refusal(data, 0, lags_of(3, 3)) == "106 usable rows for 31 columns"
+    assert joint_refusal(data, 0, lags_of(3, 3)) == "126 usable rows for 40 columns"
     assert joint_parts(data, 0, lags_of(3, 3)) == {}
     monkeypatch.setattr(joint_products, "MOST_CELLS", 2000)
-    assert "rows of 27 columns are more than fit in memory" in joint_refusal(data, 0, lags_of(3))
+    assert "rows of 30 columns are more than fit in memory" in joint_refusal(data, 0, lags_of(3))
     monkeypatch.setattr(joint_products, "MOST_PRODUCTS", 5)
     assert "3 states have 6 products of two, more than 5" in joint_refusal(data, 0, lags_of(3))
     two = data_of(rng.standard_normal((60, 2)), (1, 1), (1, 1))
@@ -134,7 +136,7 @@ def test_too_many_states_or_too_few_rows_are_refused(monkeypatch):
 @pytest.fixture(scope="module")
 def ring():
     """Lorenz's ring: all edges act through products of two clients' states."""
-    panel, truth = fg.simulate(4, 600, dynamics="lorenz96", sensor_dims=4, seed=3)
+    panel, truth = fg.simulate(4, 800, dynamics="lorenz96", sensor_dims=4, seed=3)
     config = fg.RunConfig(test="nonlinear", solver="none", copies=20)
     return panel, truth, config, fg.fit(panel, config)
 

@@ -144,9 +144,10 @@ def test_kinds_are_combined_with_their_weights():
 
 def test_features_are_ridge_beside_columns_without_a_penalty():
     rng = np.random.default_rng(12)
-    design = design_of(rng, rows=300)
+    design = design_of(rng, rows=300)._replace(earlier=(rng.standard_normal((300, 2)),))
     X = np.column_stack([np.ones(300), design.linear])
-    psi, counts = cross_fitting._features(design.inputs, np.random.default_rng(0))
+    psi, counts = cross_fitting._features(design, np.random.default_rng(0))
+    assert counts == [6 + 3, 6 + 3 + 2 * 30 + 100 + 40]
     choices = []
     y = rng.standard_normal((300, 2)) + design.inputs[0] ** 2
     for count, penalty in [(0, 1.0), *itertools.product(counts, cross_fitting.PENALTIES)]:
