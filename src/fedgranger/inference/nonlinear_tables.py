@@ -30,8 +30,8 @@ NULL = (
     "states with a third client's"
 )
 NOT_REGULAR = (
-    "the products of residuals of this pair are dependent, or there are too few rows for them; give "
-    "more data, fewer lags or fewer states"
+    "the products of residuals of this pair are dependent, or there are too few rows for them; "
+    "give more data, fewer lags or fewer states"
 )
 SEARCH = 1e7
 

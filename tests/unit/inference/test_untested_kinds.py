@@ -1,4 +1,4 @@
-"""A kind of the nonlinear test that is left out is named, with its pairs, the reason and a remedy."""
+"""A kind of the nonlinear test that is left out is named, with its pairs, why, and a remedy."""
 
 import itertools
 
