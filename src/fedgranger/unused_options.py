@@ -47,12 +47,18 @@ def _is_about_steps(config: RunConfig) -> bool:
     return config.training_solver == "sgd" or asks
 
 
+def _has_window(config: RunConfig) -> bool:
+    """Steps, or exact solves, whose window is all data in any case."""
+    is_full = config.training_solver == "newton" and config.window == "full"
+    return is_full or _is_about_steps(config)
+
+
 def _has_latent_test(config: RunConfig) -> bool:
     followed = config.time_windows > 0 and config.test in STATE_TESTS
     return config.test in ("auto", *AUTO_TESTS[:1]) or followed
 
 
-_STEPS = ("window", "local_step_size", "feedback_step_size", "server_step_size", "step_safety")
+_STEP_SIZES = ("local_step_size", "feedback_step_size", "server_step_size", "step_safety")
 _USES = (
     _Use(
         NetworkOptions.names(),
@@ -60,7 +66,8 @@ _USES = (
         "solver='neural'",
         ("solver",),
     ),
-    _Use(_STEPS, _is_about_steps, "solver='sgd'", ("solver",)),
+    _Use(("window",), _has_window, "solver='sgd'", ("solver",)),
+    _Use(_STEP_SIZES, _is_about_steps, "solver='sgd'", ("solver",)),
     _Use(
         ("tolerance",),
         lambda config: config.training_solver == "sgd" or _is_endless(config),

@@ -52,6 +52,7 @@ def test_what_would_do_nothing_is_one_sentence(options, words):
     [
         {},
         {"window": 5},
+        {"window": "full", "solver": "newton"},
         {"step_safety": 0.9, "solver": "newton", "test": "asymptotic"},
         {"tolerance": 0, "solver": "newton"},
         {"passes": 7, "solver": "newton"},
