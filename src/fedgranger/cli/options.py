@@ -18,7 +18,6 @@ from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import Option, option_of, text
 from fedgranger.option_sets import Options
-from fedgranger.unused_options import refuse_unused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def merge(
         raise ConfigError(f"{error}{where}") from None
     values = {**defaults, **from_file, **given}
     data = {name: values.pop(name) for name in DataOptions.names() if name in values}
-    return DataOptions.from_mapping(data), refuse_unused(RunConfig.from_mapping(values))
+    return DataOptions.from_mapping(data), RunConfig.from_mapping(values)
 
 
 def _parse(option: Option, words: str) -> Any:
