@@ -26,8 +26,8 @@ lags = 2
 alpha = 0.01
 ```
 
-An option that the run would not look at, such as `transition` without `solver = "neural"`, is refused
-with the option that it needs.
+An option that the run would not look at, such as `transition` without `solver = "neural"`, is
+refused with the option that it needs.
 """
 PARTS = {
     "`fedgranger fit`, and `fg.RunConfig` without the part on data": FitOptions,
