@@ -19,7 +19,7 @@ Made by `python docs/write_commands.py` from the commands themselves; `fedgrange
 shows the same with examples, `--help-all` all options. Those of runs, of reading data and of
 simulations that are not for every day are on their own page: [Options](options.md).
 
-Every command has `-q` (`--quiet`): the answer and errors, nothing beside; `-v` (`--verbose`): more;
+Every command has `-q` (`--quiet`): the answer and errors, nothing else; `-v` (`--verbose`): more;
 and `-h` (`--help`). [What goes where](report.md#on-the-command-line).
 
 Every command ends with status 0 when it did what it was asked, and with 2 and one sentence when it

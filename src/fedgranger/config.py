@@ -34,7 +34,7 @@ class PrivacyOptions(Options):
     privacy: str = choice(
         "none",
         ("none", "to-server", "to-clients"),
-        'whose curiosity noise protects from. "to-server": every client adds it to what it sends, '
+        'whom the noise protects against. "to-server": every client adds it to what it sends, '
         'so the server, and whoever it tells, learn little of single measurements; "to-clients": '
         "the server is trusted and adds it to the gradients it sends back, so that a client learns "
         'little of the others; "none": no noise. FedGC\'s rounds are then asked for by name '
@@ -55,7 +55,7 @@ class PrivacyOptions(Options):
     neighbours: str = choice(
         "event",
         ("event", "window", "record"),
-        "what must be hard to tell: what one client measured at one time step (event), in "
+        "what must stay hidden: what one client measured at one time step (event), in "
         "neighbour_steps consecutive ones (window), or at all (record)",
     )
     neighbour_steps: int = whole(10, "time steps of neighbours = 'window'", least=1)

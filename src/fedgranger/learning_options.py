@@ -196,8 +196,9 @@ class NetworkOptions(Options):
     server_learning_rate: float = number(1e-2, "of Adam at the server", above=0)
     next_state_weight: float = number(
         10.0,
-        "ω: how much the error of the predicted next states counts at the server beside the "
-        "paper's loss; 0 is the paper's loss alone, which ranked edges no better than chance",
+        "ω: how much the error of the predicted next states counts at the server in "
+        "addition to the paper's loss; 0 is the paper's loss alone, which ranked edges no better "
+        "than chance",
         least=0,
     )
 

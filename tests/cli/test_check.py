@@ -125,7 +125,7 @@ def test_a_record_too_short_to_look_for_a_day_or_week_says_so(days, unsearched):
     panel = fg.Panel.from_arrays({"boiler": values, "turbine": values[::-1]}, time=time)
     found = fg.check(panel)
     assert found.unsearched == unsearched
-    said = f"give 'fit' also --period {','.join(unsearched)}," if unsearched else "no odd sensor"
+    said = f"add --period {','.join(unsearched)} to the fit," if unsearched else "no odd sensor"
     assert said in str(found)
     assert ("too short" in str(found)) == bool(unsearched)
 
@@ -169,3 +169,13 @@ def test_a_gap_of_one_row_is_one_row(tmp_path):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     output = invoke("check", tmp_path, "--missing", "mask").output
     assert ", longest gap 1 row\n" in output
+
+
+def test_records_that_no_fit_can_begin_with_are_refused(tmp_path):
+    """Before, the last line was a command that the fit then refused."""
+    panel, _ = fg.simulate(2, 8, sensor_dims=8, seed=3)
+    panel.write(tmp_path)
+    outcome = invoke("check", tmp_path)
+    assert outcome.exit_code == 2
+    assert "client 'client1': 8 complete rows for 8 sensors; at least 10 are" in outcome.output
+    assert "fedgranger fit" not in outcome.output

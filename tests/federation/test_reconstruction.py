@@ -249,7 +249,7 @@ def test_the_start_is_the_sites_own_and_the_same_after_a_restart():
     text = json.loads(options(solver="newton").to_text())
     assert not {"seed", "prior", "augmentation_prior_scale"} & set(text)
     for name, value in (("seed", 1), ("prior", "normal"), ("augmentation_prior_scale", 9.0)):
-        with pytest.raises(fg.errors.ConfigError, match="not those that a client is told"):
+        with pytest.raises(fg.errors.ConfigError, match="not those that this client expects"):
             ClientOptions.from_text(json.dumps({**text, name: value}))
         answer = server.offer(json.dumps({**text, name: value}))
         assert (answer.kind, answer.values["code"]) == ("refusal", "invalid")

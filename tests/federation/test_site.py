@@ -375,7 +375,8 @@ def test_a_site_reads_what_its_edges_do(kit):
         "cause": "mill", "effect": "pump", "p_value": None, "strength": None, "is_edge": None
     }  # fmt: skip
     write_edges(state_folder(kit), pairs, {})
-    assert command("edges", kit).startswith("edges of this site without a course to tell: 1")
+    words = "edges of this site whose response over time cannot be shown: 1"
+    assert command("edges", kit).startswith(words)
     write_edges(state_folder(kit), [(*pairs[0][:4], False)], {})
     assert command("edges", kit).startswith("no edge from or to this site was found")
     (kit / "fedgranger-state" / "own_edges.json").unlink()  # of an older version

@@ -241,7 +241,5 @@ def test_root_causes_of_tep_are_what_the_page_prints(monkeypatch, tmp_path):
     _, lines = commands("root-cause.md")
     said = [CliRunner().invoke(app, words[1:]).output for words in lines]
     first = blocks("root-cause.md", "text")[0].splitlines()
-    assert first[0] in said[2]
-    assert [line.split()[0] for line in first[2:6]] == [
-        line.split()[0] for line in said[2].splitlines()[2:6]
-    ]
+    printed = [line.rstrip() for line in said[2].splitlines()]
+    assert [line.rstrip() for line in first if line.rstrip() not in printed] == []

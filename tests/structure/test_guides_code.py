@@ -100,7 +100,7 @@ def test_plants_like_that_of_the_trial_are_understood(tmp_path, monkeypatch):
         (place / "anlage").mkdir(parents=True)
         german_exports.write_plant(place / "anlage", seed=seed)
         (said,) = run_lines([["fedgranger", "check", "anlage"]], place, monkeypatch)
-        assert "give 'fit' also --period 1d" in said
+        assert "add --period 1d" in said
         words = shlex.split(said.splitlines()[-1])
         run_lines([[*words, "--period", "1d"]], place, monkeypatch)
         edges = fg.Result.load(place / "run").edges().set_index(["cause", "effect"])

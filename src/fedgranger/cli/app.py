@@ -25,7 +25,7 @@ _SENTENCES = {
     ),
     "evaluate": "Compare a run with what is known to be true; also written to RUN/evaluation.json.",
     "report": "Write the report of a run again: one page that needs no network.",
-    "privacy": "Say what a run has told of single measurements, or would tell and still find.",
+    "privacy": "Show what a run reveals about single measurements, or plan one.",
     "rca": "Rank the clients by how likely they started an anomaly, with the evidence.",
     "watch": "Follow a running fit until it ends; Ctrl-C leaves it alone.",
     "compare": (

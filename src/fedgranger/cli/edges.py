@@ -27,7 +27,7 @@ def edges(
         str,
         typer.Option(
             help="debiased (latent), readings or nonlinear, where the run has it; fedgc: FedGC's "
-            "ranking, which is no test; auto: the run's own test."
+            "ranking, which is not a test; auto: the run's own test."
         ),
     ] = "auto",
     bound: Annotated[

@@ -24,7 +24,7 @@ ALL = "fedgranger.help_all"
 OURS = (ConvergenceWarning, InferenceWarning, StabilityWarning)
 Function = TypeVar("Function", bound=Callable[..., Any])
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the answer and errors, nothing beside.")
+    bool, typer.Option("--quiet", "-q", help="Print the answer and errors, nothing else.")
 ]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print more: all rows, times, where errors arose.")

@@ -1,4 +1,4 @@
-"""`fedgranger privacy`: what a run or a site has told of single measurements, or would tell."""
+"""`fedgranger privacy`: what a run or a site reveals about single measurements, or would."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _ShowByDefault(Group):
 privacy = CommandGroup(
     cls=_ShowByDefault,
     no_args_is_help=True,
-    help="Say what a run has told of single measurements, or would tell and still find.",
+    help="Show what a run reveals about single measurements, or plan one.",
 )
 
 
@@ -37,7 +37,7 @@ def show(
     folder: Annotated[Path, typer.Argument(help="Run folder, or a client's kit.")],
     json_output: Json = False,
 ) -> None:
-    """Say what was told: ε, for which change of the data, a row per message, what is not covered.
+    """Show what was revealed: ε, for which change of the data, every message, what is not covered.
 
     A site's kit shows its own ledger, over all runs.
     """
@@ -83,7 +83,7 @@ def plan(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Say what a run would cost and what it would still find, before anything is sent.
+    """Show what a run would cost and what it would still find, before anything is sent.
 
     One release of every client's states; nothing is sent or written.
     """

@@ -83,7 +83,7 @@ def _show_site(kit: Path, *, json_output: bool) -> None:
         return
     limit = "no limit" if policy.epsilon == math.inf else f"of at most {policy.epsilon:g}"
     print_line(
-        f"told so far: ε = {total:.3g} ({limit}) at δ = {policy.delta:g}: {policy.near.words()}"
+        f"revealed so far: ε = {total:.3g} ({limit}) at δ = {policy.delta:g}: {policy.near.words()}"
     )
     rows = []
     for entry in entries:

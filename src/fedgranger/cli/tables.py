@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAMED = 8
 LESS_NEEDED = ("delay", "ci_low", "ci_high", "strength", "p_value", "q_value")
 """Columns that a narrow terminal leaves out, first of all the first; is_edge stays."""
-RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is no test."
+RANKING = "'fedgranger edges RUN --estimate fedgc' lists FedGC's own ranking, which is not a test."
 
 NO_ALARM = (
     "No alarm: no client left its normal range from one step to the next. If the level of a sensor "
@@ -201,7 +201,7 @@ def _suspects(ranking: Ranking, top: int) -> NarrowTable:
             f"{row['surprise']:.3g}" if np.isfinite(row["surprise"]) else "not seen",
             f"{100 * explained:.0f} %",
             escape(row["explained_by"]) if is_named else "–",
-            f"{row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
+            f"step {row['onset']:.0f}" if np.isfinite(row["onset"]) else "–",
         )
         rows.append(cells)
     return NarrowTable(("client", *columns), rows, left=("client", "mostly by"))

@@ -16,6 +16,7 @@ from fedgranger.errors import ModelError
 from fedgranger.linalg.noise_floor import SMALLEST_SHARE
 from fedgranger.linalg.psd import is_positive_definite, project
 from fedgranger.linalg.spectral import spectral_radius
+from fedgranger.text import format_share
 
 PROCESS_FLOOR = 1e-6
 """Smallest eigenvalue of Q as a share of the mean state variance."""
@@ -133,8 +134,8 @@ def _add_dynamics(
     Q, change = project(residual - E - A @ E @ A.T, PROCESS_FLOOR * scale)
     if change > 0:
         notes += (
-            f"the process covariance was not positive definite and was changed by {change:.1%} "
-            "(relative norm)",
+            "the process covariance was not positive definite and was changed by "
+            f"{format_share(change)} (relative norm)",
         )
     radius = spectral_radius(A)
     if radius >= 1:

@@ -35,6 +35,7 @@ from fedgranger.data.client_data import ClientData
 from fedgranger.errors import ConfigError, DataError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import project
+from fedgranger.text import format_share
 
 NOISE_FLOOR = 1e-6
 """Noise of a sensor, as a share of its variance, where the linear model has none."""
@@ -153,8 +154,9 @@ def _fit(
         )
     if change > 0:
         notes += (
-            f"the process covariance was not positive definite and was changed by {change:.1%} "
-            "(relative norm): the sensors' noise explains all that f leaves",
+            "the process covariance was not positive definite and was changed by "
+            f"{format_share(change)} (relative norm): the sensors' noise explains all "
+            "that f leaves",
         )
     return NonlinearClient(linear, model, states, linear.notes + notes)
 

@@ -105,8 +105,9 @@ def _finish_client(table: ClientTable, plan: SensorPlan) -> ClientData:
     values, total = table.values, int(is_missing.sum())
     if total:
         plan.notes.append(
-            f"client '{name}': {total} of {values.size} samples ({total / values.size:.2%}) are "
-            f"missing and were masked ({missing_counts(table.sensors, is_missing)})"
+            f"client '{name}': {total} of {values.size} samples "
+            f"({100 * total / values.size:.2f} %) are missing and were masked "
+            f"({missing_counts(table.sensors, is_missing)})"
         )
         worst = lacking_sensor(table, is_missing)
         if worst is not None:

@@ -84,8 +84,8 @@ class FileOptions(Options):
     skip_rows: str = special("0", "lines above the header that are not read", _lines, str)
     unit_rows: str = special(
         "0",
-        "lines between header and data (units, descriptions) that are no data; units are said with "
-        "the sensors",
+        "lines between header and data (units, descriptions) that are not data; units are shown "
+        "with the sensors",
         _lines,
         str,
     )
@@ -180,7 +180,9 @@ class PanelOptions(ReadingOptions):
         None, "file that maps each client to its columns, when DATA is one table", everyday=True
     )
     map: str = text(
-        "", "the same by patterns of the columns' names: P1_*=boiler,P2_*=turbine", is_list=True
+        "",
+        "assigns columns to clients by patterns of their names: P1_*=boiler,P2_*=turbine",
+        is_list=True,
     )
 
 

@@ -44,8 +44,8 @@ def read_text(where: str, path: Path, written: FileFormat) -> Cells:
             data, headers = _read_delimited(where, path, delimiter, written)
     except LookupError as error:
         raise DataError(
-            f"{where}: encoding is '{written.encoding}', which is none; pass utf-8, cp1252 or "
-            "another one that Python knows (--encoding)"
+            f"{where}: encoding is '{written.encoding}', which Python does not know; pass utf-8, "
+            "cp1252 or another one that it knows (--encoding)"
         ) from error
     if delimiter != "," and not written.is_point_sure:
         _refuse_undecided(where, path, delimiter, written)
@@ -59,7 +59,7 @@ def read_text(where: str, path: Path, written: FileFormat) -> Cells:
     if above or below:
         shown = "; ".join(repr(line[:60]) for line in (*above, *below)[:5])
         count = len(above) + len(below)
-        lines = counted(count, "line beside the header holds", "lines around it hold")
+        lines = counted(count, "line next to the header holds", "lines next to the header hold")
         notes.append(f"{where}: {lines} no data: {shown}")
     return Cells(headers, columns, num_rows, cells_of(below, delimiter), tuple(notes))
 

@@ -78,8 +78,8 @@ def to_utc(place: str, times: np.ndarray, zone: str) -> np.ndarray:
     known = find_zone(zone)
     if known is None:
         raise ConfigError(
-            f"time_zone is '{zone}', which is no zone; pass one such as Europe/Berlin, +01:00 or "
-            "UTC (--time-zone)"
+            f"time_zone is '{zone}', which is not a time zone; pass one such as Europe/Berlin, "
+            "+01:00 or UTC (--time-zone)"
         )
     try:
         local = pd.DatetimeIndex(times).tz_localize(known, ambiguous="infer")

@@ -242,7 +242,9 @@ def _run_notes(
             "the runs make their states or intervals differently, so strengths cannot be compared"
         )
     elif any(row["intervals"] for row in rows):
-        notes.append("intervals apart speak for a change; overlapping ones do not exclude it")
+        notes.append(
+            "intervals that do not overlap suggest a change; overlapping ones do not exclude it"
+        )
         if is_same_data is False:
             notes.append(
                 "the data differ and states are scaled by them, so part of a change may be scale"

@@ -223,7 +223,7 @@ class ClientOptions:
         known |= {*round_options(values["solver"])} if "solver" in values else set()
         known |= {*PRIVACY_OPTIONS} if "privacy" in values else set()
         if set(values) != known or isinstance(values["state_dim"], dict):
-            raise ConfigError("the options are not those that a client is told")
+            raise ConfigError("the server's options are not those that this client expects")
         config = RunConfig.from_mapping({"solver": "none", **values})
         _check_window(config)
         return cls(config, size)

@@ -173,8 +173,8 @@ class Questions:
     def _everything(self) -> dict[str, Any]:
         """The record of all data sets."""
         damaged = PolicyError(
-            "its record of earlier questions is damaged, so it answers none; its site must take "
-            "the record from a copy"
+            "its record of earlier questions is damaged, so it answers none; its site must "
+            "restore the record from a backup"
         )
         record = self._store.load(RECORD, if_damaged=damaged)
         return {"data": {}, "runs": {}} if record is None else record[0]

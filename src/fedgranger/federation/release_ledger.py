@@ -88,8 +88,8 @@ class ReleaseLedger:
             PolicyError: the record is damaged, so nothing may be told.
         """
         damaged = PolicyError(
-            "its ledger of what was told with noise is damaged, so it tells nothing; its site must "
-            "take the record from a copy"
+            "its ledger of what was revealed is damaged, so it answers nothing; its site must "
+            "restore the record from a backup"
         )
         record = self._store.load(RECORD, if_damaged=damaged)
         return [] if record is None else [_entry(row) for row in record[0]["entries"]]

@@ -53,7 +53,7 @@ def reason_of(error: Exception, run: str, log: Callable[[str], None]) -> tuple[s
         )
         return "waiting", str(error)
     if isinstance(error, BudgetError):
-        log(f"run '{run[:63]}' tells nothing more: {error}")
+        log(f"run '{run[:63]}' gets no more answers: {error}")
         return "budget", str(error)
     if isinstance(error, PolicyError):
         log(f"run '{run[:63]}' was refused: {error}")

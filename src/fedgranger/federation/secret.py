@@ -34,8 +34,8 @@ def read_secret(path: Path) -> bytes:
     content = path.read_bytes()
     if len(content) != SECRET_BYTES:
         raise RunError(
-            f"{path}: is not {SECRET_BYTES} bytes long; take it from a copy, or delete it: the "
-            "site then counts its questions anew"
+            f"{path}: is not {SECRET_BYTES} bytes long; restore it from a backup, or delete it: "
+            "the site then counts its questions anew"
         )
     return content
 

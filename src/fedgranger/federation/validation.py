@@ -123,7 +123,8 @@ def _check_hello(packet: Packet) -> None:
         demand(1 <= p <= LARGEST_STATE and cov.shape == (p, p), "its matrix does not fit")
         demand(is_covariance(cov), f"its {words} is not symmetric positive semidefinite")
     demand(
-        0 <= float(packet.values["clipped_share"]) <= 1, "its share of clipped states is not one"
+        0 <= float(packet.values["clipped_share"]) <= 1,
+        "its share of clipped states is not between 0 and 1",
     )
     order = int(packet.values["own_lags"])
     demand(1 <= order <= LARGEST_ORDER, "its number of own lags is out of range")

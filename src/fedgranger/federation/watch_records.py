@@ -129,8 +129,8 @@ class ReportedSteps:
             PolicyError: the record is damaged, so nothing may be reported.
         """
         damaged = PolicyError(
-            "its record of reported steps is damaged, so it reports none; its site must take the "
-            "record from a copy"
+            "its record of reported steps is damaged, so it reports none; its site must "
+            "restore the record from a backup"
         )
         record = self._store.load(REPORTED, if_damaged=damaged)
         if record is None:
@@ -151,7 +151,7 @@ class ReportedSteps:
         """Write down that a whole time axis is about to be reported; returns when it is on disk.
 
         Raises:
-            PolicyError: some of its steps were reported in answer to another question.
+            PolicyError: some of its steps were reported in answer to another request.
         """
         done = self.load()
         first, last, interval = period_of(grid)
@@ -161,7 +161,7 @@ class ReportedSteps:
             is_repeated = is_repeated and steps_between.denominator == 1
             if not is_repeated or not self._is_same(done, series, identity):
                 raise PolicyError(
-                    "it has reported on some of these time steps in answer to another question; "
+                    "it has reported on some of these time steps in answer to another request; "
                     "ask for later ones"
                 )
             first, last = done.first, max(last, done.last)

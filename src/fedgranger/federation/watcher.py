@@ -201,6 +201,6 @@ class Watcher:
 
 def _first(alarm: AlarmText) -> str:
     if not alarm["is_defined"]:
-        return "the clients cannot be told apart"
+        return "the ranking is a tie"
     row = alarm["ranking"][0]
     return f"'{row['client']}' comes first in {100 * (row['probability'] or 0):.0f} % of resamples"

@@ -102,7 +102,7 @@ def question_sentences(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("test_reason"):
         out.append(f"Why this test: {facts['test_reason']}.")
     if kind == "readings" and facts.get("responses"):
-        out.append("What edges do is told of measured states: noise of sensors makes it smaller.")
+        out.append("Effects are those of measured states; sensor noise makes them look smaller.")
     beside = (facts.get("beside") or {}).get("test")
     if beside in EDGE_TESTS:
         other = EDGE_TESTS[beside]

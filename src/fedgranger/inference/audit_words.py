@@ -68,18 +68,24 @@ def verdict(facts: Mapping[str, Any]) -> str:
     low, high = found["band"]
     inside = found["is_inside"]
     rates = (
-        f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, believed between {low:g} and {high:g} give "
-        "or take two errors"
+        f"{rate:.3f} ± {error:.3f} of the pairs at 5 %, accepted between {low:g} and {high:g}, "
+        "within two standard errors"
     )
     is_calibrated = "extrapolated" in facts  # the p-values are the copies'
     if not inside and not is_calibrated:
-        return f"No: on copies of these very data without any true link they are off ({rates})."
-    ground = f"copies of these very data without any true link show nothing against them ({rates})"
+        return (
+            "No: on copies of these very data without any true link the p-values are off "
+            f"({rates})."
+        )
+    ground = (
+        "copies of these very data without any true link show nothing against the p-values "
+        f"({rates})"
+    )
     if is_calibrated:
         formula = "would have held" if inside else "would not have held"
         ground = (
-            "they are taken from copies of these very data in which no link can be true, not from "
-            f"a formula. The formula alone {formula} ({rates})"
+            "the p-values come from copies of these very data in which no link can be true, not "
+            f"from a formula. The formula alone {formula} ({rates})"
         )
     doubt = reservation(facts)
     return (
@@ -98,7 +104,7 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
     out = [
         f"{EDGE_TESTS[found['test']].title.capitalize()}: in {found['copies']} copies with shifted "
         "clocks no edge can be true. There its own p-values are below 0.05 in "
-        f"{share(found['rate'])} of the pairs (believed: between {low:g} and {high:g}) and below "
+        f"{share(found['rate'])} of the pairs (accepted: between {low:g} and {high:g}) and below "
         f"0.01 in {share(found['rate_01'])}; ± is the Monte Carlo error, counted by copy."
     ]
     if found["refused"]:
@@ -107,11 +113,12 @@ def audit_sentences(facts: Mapping[str, Any]) -> list[str]:
         out.append("The p-values of the edges come from these copies, not from a formula.")
         if beyond := facts["extrapolated"]:
             named = ", ".join(beyond[:5]) + (" and others" if len(beyond) > 5 else "")
-            count = counted(len(beyond), "statistic lies", "statistics lie")
-            out.append(
-                f"{count} beyond every copy, where the p-value extrapolates the tail "
-                f"below {1 / (found['copies'] + 1):.3f}: {named}."
+            count = counted(
+                len(beyond),
+                "statistic is larger than in any copy, so its p-value is",
+                "statistics are larger than in any copy, so their p-values are",
             )
+            out.append(f"{count} extrapolated below {1 / (found['copies'] + 1):.3f}: {named}.")
     return out + _worst(found)
 
 

@@ -44,7 +44,7 @@ def sentences(
             f"{top['explained_by']}."
         )
     else:
-        out.append("Other clients explain next to none of it.")
+        out.append("Other clients explain almost none of it.")
     followers = _followers(name, later, edges, evidence)
     if followers:
         out.append(f"Along its edges the anomaly then reaches {', '.join(followers)}.")

@@ -108,7 +108,7 @@ def privacy_view(manifest: Mapping[str, Any]) -> Section | None:
     sentence = privacy_sentence(facts)
     return {
         "sentence": sentence[0].upper() + sentence[1:],
-        "table": Table("What each message tells: its size μ, and ε of all times", columns, rows),
+        "table": Table("What each message reveals: its size μ, and ε of all times", columns, rows),
         "not_covered": list(dict.fromkeys(lines)),
     }
 

@@ -91,7 +91,7 @@ def _next_steps(
             "Do what the reason above names, and fit again; 'fedgranger check DATA' proposes "
             "options."
         ]
-    out = ["Read the cautions first: each names its remedy."] if has_cautions else []
+    out = ["Read the cautions first."] if has_cautions else []
     if edges:
         out += [_ask(edges[0], facts), COMMON_DRIVER]
         out.append("When something goes wrong: 'fedgranger rca RUN --data NEW' ranks who began.")

@@ -27,7 +27,7 @@ DRAWN = {
         "wider it is, the stronger the influence. Point at an arrow or a client for more."
     ),
     "fedgc": (
-        "FedGC's ranking is no test, so no arrow is drawn; matrix, strengths and table show it."
+        "FedGC's ranking is not a test, so no arrow is drawn; matrix, strengths and table show it."
     ),
     "none": "Nothing was tested, so no arrow is drawn.",
 }

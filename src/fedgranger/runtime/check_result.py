@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedgranger.periods import CALENDAR_REPEATS
-from fedgranger.text import counted, enumerated
+from fedgranger.text import counted, enumerated, format_share
 
 FEW_PAIRS = 300
 """With fewer pairs of time steps only strong influences can be found."""
@@ -116,7 +116,11 @@ def screen_lines(check: DataCheck) -> list[str]:
         f"{check.last}, {gaps}"
     )
     for one in check.clients:
-        missing = f", {one.missing_share:.1%} of its samples missing" if one.missing_share else ""
+        missing = (
+            f", {format_share(one.missing_share)} of its samples missing"
+            if one.missing_share
+            else ""
+        )
         partial = one.half_rows - one.complete_rows
         more = counted(
             partial, "more lacks some sensors and is used", "more lack some sensors and are used"
@@ -158,6 +162,7 @@ def _short_record(check: DataCheck) -> list[str]:
         return []
     return [
         f"the record is too short to look for a rhythm of {check.unsearched[-1]} "
-        f"({CALENDAR_REPEATS} are needed): if the plant has one, give 'fit' also --period "
-        f"{','.join(check.unsearched)}, because a rhythm that clients share looks like an edge"
+        f"({CALENDAR_REPEATS} are needed): if the plant has one, add --period "
+        f"{','.join(check.unsearched)} to the fit, because a rhythm that clients share "
+        "looks like an edge"
     ]

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedgranger.client.clock import clock_of
 from fedgranger.client.lines import find_periods
+from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.client_data import ClientData
 from fedgranger.data.clock_steps import duration_text
@@ -90,6 +91,9 @@ def _check(
     if trial.found is None:
         stopped = refused if trial.stopped is None else words(str(trial.stopped))
         return DataCheck(source, refused=refused, stopped=stopped, needed=needed)
+    too_few = _too_few_rows(trial.found)
+    if too_few:
+        return DataCheck(source, refused=refused or too_few, stopped=too_few, needed=needed)
     found = _checked(source, trial.found)
     return replace(
         found,
@@ -100,6 +104,17 @@ def _check(
         suggested=tuple(map(words, found.suggested)),
         command=command(words(changed_flags(PanelOptions(), trial.options))),
     )
+
+
+def _too_few_rows(panel: Panel) -> str:
+    """Why no fit can begin, with these sensors: the refusal of the client that has it first."""
+    on_grid = regular_panel(panel).panel
+    try:
+        for client in on_grid:
+            measurement_moments(client, on_grid.segment_starts, standardise=True)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def _using_all_rows(

@@ -223,7 +223,7 @@ def test_old_workbooks_are_named_when_nothing_else_is_there(tmp_path):
         ({"delimiter": ":"}, ["delimiter is ':'", "semicolon"]),
         ({"decimal": "comma", "thousands": "comma"}, ["both ','"]),
         ({"date_format": "yyyymmdd", "map": "P1*=a,P2*=b"}, ["'yyyymmdd'", "dd.mm.yyyy"]),
-        ({"time_zone": "Berlin", "map": "P1*=a,P2*=b"}, ["'Berlin'", "no zone"]),
+        ({"time_zone": "Berlin", "map": "P1*=a,P2*=b"}, ["'Berlin'", "not a time zone"]),
         ({"resample": "1 month"}, ["resample is '1 month'", "1min"]),
         ({"align_tolerance": "40s", "map": "P1*=a,P2*=b"}, ["40s", "half of the interval 1min"]),
     ],

@@ -266,7 +266,7 @@ def test_missing_is_masked_and_noted(tmp_path):
     np.testing.assert_array_equal(panel["b"].observed, [[1, 1], [0, 1], [0, 1], [1, 0]])
     (note,) = panel.notes
     assert note == (
-        "client 'b': 3 of 8 samples (37.50%) are missing and were masked ('x' 2, 'y' 1)"
+        "client 'b': 3 of 8 samples (37.50 %) are missing and were masked ('x' 2, 'y' 1)"
     )
 
 

@@ -98,7 +98,7 @@ def test_fixed_offsets_are_zones(tmp_path, zone, hours):
 
 @pytest.mark.parametrize("zone", ["+1", "+25:00", "+01:60", "Berlin"])
 def test_other_texts_are_no_zones(tmp_path, zone):
-    with refused(f"'{zone}'", "no zone", "+01:00", error=ConfigError):
+    with refused(f"'{zone}'", "not a time zone", "+01:00", error=ConfigError):
         Panel.read(plant(tmp_path), time_zone=zone)
 
 

@@ -403,5 +403,5 @@ def test_regressions_that_err_together_do_so_in_the_copies(fitted, monkeypatch):
     monkeypatch.setitem(cross_fitting.REGRESSIONS, "features", misled)
     found = infer(result_source(panel, config), config)
     assert found.facts["audit"]["rate"][0] > 0.9  # by the formula
-    assert "taken from copies" in verdict(found.facts)
+    assert "the p-values come from copies" in verdict(found.facts)
     assert (found.edges["p_value"] > 0.01).all()

@@ -62,7 +62,7 @@ def test_followers_are_explained_and_named(run):
     assert table.loc["a", "onset"] <= table.loc["b", "onset"]
     text = " ".join(found.evidence)
     assert "a's own one-step errors" in text
-    assert "explain next to none of it" in text
+    assert "explain almost none of it" in text
 
 
 def test_unexplained_is_surprise_where_others_explain_nothing():

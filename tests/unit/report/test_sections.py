@@ -135,11 +135,11 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     ):
         assert words in text, words
     assert "knows no sensor" not in text
-    assert "Yes: they are taken from copies" in text
+    assert "Yes: the p-values come from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
     assert "Only with a reservation: b, c repeat with" in section("audit", {"inference": facts})
     assert "reservation" in verdict(facts)
-    assert "Apart from that they are taken from copies" in verdict(facts)
+    assert "Apart from that the p-values come from copies" in verdict(facts)
     by_formula = {key: value for key, value in facts.items() if key != "extrapolated"}
     assert verdict(by_formula).startswith("No: on copies of these very data"), "it is off anyway"
     by_formula["audit"] = by_formula["audit"] | {"is_inside": True}

@@ -73,7 +73,8 @@ def sign(
     authority: AuthorityFolder,
     file: Annotated[Path, typer.Argument(help="A party's request.csr.")],
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="Certificate to write; default: beside it, .crt.")
+        Path | None,
+        typer.Option("--out", help="Certificate to write; default: in FILE's folder, as .crt."),
     ] = None,
     days: Annotated[int, typer.Option(help="How long it lasts.")] = signing.LEAF_DAYS,
     expected: Annotated[
@@ -170,7 +171,8 @@ def add(
     authority: AuthorityFolder,
     name: Annotated[str, typer.Argument(help="Name of the new client.")],
     out_folder: Annotated[
-        Path | None, typer.Option("--out", help="Where to make its kit; default: beside.")
+        Path | None,
+        typer.Option("--out", help="Where to make its kit; default: next to the folder AUTHORITY."),
     ] = None,
     key: AuthorityKey = None,
 ) -> None:

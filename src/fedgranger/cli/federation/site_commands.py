@@ -94,7 +94,7 @@ def preview(
     *,
     given: dict[str, Any],
 ) -> None:
-    """Show what would leave this site, and how well your sensors could be told from it."""
+    """Show what would leave this site, and how well your sensors could be reconstructed from it."""
     with busy(f"reading {data or kit}"):
         from fedgranger.federation.preview import make_preview
 
@@ -163,7 +163,9 @@ def _show_preview(found: Preview, policy: SitePolicy, series: LocalSeries) -> No
         for k in sorted(range(d), key=lambda k: -found.default[k])
     )
     columns = ("sensor", "R², default run", f"R², {counted(rounds, 'round')}")
-    out.print("\nHow much of each sensor could be told from it, with the best linear weights:")
+    out.print(
+        "\nHow much of each sensor could be reconstructed from it, with the best linear weights:"
+    )
     out.print(NarrowTable(columns, rows, left=("sensor",)))
 
 

@@ -72,7 +72,8 @@ def edges(kit: Kit, json_output: Json = False) -> None:
     if not found and not own:
         print_line("no edge from or to this site was found")
     elif len(own) < found:
-        print_line(f"edges of this site without a course to tell: {found - len(own)}")
+        count = found - len(own)
+        print_line(f"edges of this site whose response over time cannot be shown: {count}")
     columns = ("cause", "effect", "edge", "p-value", "strength")
     tested = [pair for pair in pairs if pair["p_value"] is not None]
     rows = (
