@@ -57,8 +57,8 @@ def seconds(panel, models, config):
 def measure(num_clients, num_steps, options):
     panel, truth = fg.simulate(num_clients, num_steps, state_dims=2, sensor_dims=8, seed=0)
     models = known_models(truth)
-    chosen = {"solver": "none", "period": "none", "private_rounds": 8, "epsilon": 500.0, **options}
-    private = fg.RunConfig(privacy="to-server", **chosen)
+    chosen = {"solver": "none", "period": "none", **options}
+    private = fg.RunConfig(privacy="to-server", private_rounds=8, epsilon=500.0, **chosen)
     plain = fg.RunConfig(**chosen)
     if plain.solver == "newton":  # as many rounds
         plain = fg.RunConfig(**{**chosen, "passes": 7})

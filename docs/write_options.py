@@ -25,6 +25,9 @@ passes = 100
 lags = 2
 alpha = 0.01
 ```
+
+An option that the run would not look at, such as `transition` without `solver = "neural"`, is
+refused with the option that it needs.
 """
 PARTS = {
     "`fedgranger fit`, and `fg.RunConfig` without the part on data": FitOptions,

@@ -23,6 +23,7 @@ from fedgranger.runtime.check_result import DataCheck
 from fedgranger.runtime.data_check import check_data
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.text import kind_of
+from fedgranger.unused_options import refuse_unused
 
 
 def check(
@@ -98,7 +99,7 @@ def fit(
             f"option '{next(iter(running))}' is given beside a config; put it into the config, or "
             "leave the config out"
         )
-    config = RunConfig.from_mapping(running) if config is None else config
+    config = refuse_unused(RunConfig.from_mapping(running) if config is None else config)
     with patient_bars(is_wanted=progress) as report:
         with followed(report, Path(data) if isinstance(data, str | Path) else None):
             panel = as_panel(data, clients, reading)

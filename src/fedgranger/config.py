@@ -137,12 +137,6 @@ class RunConfig(
                 "weighting='regime' is for the tests of states; with test='asymptotic' or "
                 "uncertainty use weighting='window' with the length of the regime"
             )
-        least = {"none": 0, "regime": 0, "periodic": 2}.get(self.weighting, 1)
-        if self.weighting_span < least:
-            raise ConfigError(
-                f"weighting_span is {self.weighting_span}; it must be a whole number of at least "
-                f"{least}"
-            )
 
     def _check_neural(self) -> None:
         """What is derived for linear learners does not hold for networks."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedgranger.learning_options import AUTO, Auto
-from fedgranger.option_fields import choice, flag, number, text, whole
+from fedgranger.option_fields import check_whole, choice, flag, number, text, whole
 from fedgranger.option_sets import Options
 
 
@@ -76,6 +76,8 @@ STATE_TESTS = tuple(name for name, test in EDGE_TESTS.items() if test.needs_stat
 """What clients' states may be used for."""
 AUTO_TESTS = ("debiased", "readings")
 """Between which `test = "auto"` chooses."""
+LEAST_SPANS = {"none": 0, "ewma": 1, "window": 1, "periodic": 2, "regime": 0}
+"""`weighting_span` of the weights."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +163,10 @@ class EdgeTestOptions(Options):
         "the next, for 'fedgranger edges RUN --over-time'; 0 does not",
         below=1000,
     )
+
+    def __post_init__(self) -> None:
+        """Check the span first: its least value is that of the weights, not that of the option."""
+        least = LEAST_SPANS.get(self.weighting) if isinstance(self.weighting, str) else None
+        if least is not None:
+            check_whole("weighting_span", self.weighting_span, least)
+        super().__post_init__()

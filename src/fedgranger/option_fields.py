@@ -63,15 +63,20 @@ def whole(
     def check(name: str, value: Any) -> Any:
         if value in words and not isinstance(value, bool):
             return value
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            kind = f"a whole number of at least {least}{_or(words)}"
-            raise ConfigError(f"{name} is {value!r}; it must be {kind}")
+        check_whole(name, value, least, words)
         if below is not None and value >= below:
             raise ConfigError(f"{name} is {value}; it must be below {below}")
         return value
 
     value = f"N{_bar(words)}"
     return _declared(default, Option(help, check, word=word, everyday=everyday, value=value))
+
+
+def check_whole(name: str, value: Any, least: int, words: tuple[str | None, ...] = ()) -> None:
+    """Refuse what is no whole number, or a smaller one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        kind = f"a whole number of at least {least}{_or(words)}"
+        raise ConfigError(f"{name} is {value!r}; it must be {kind}")
 
 
 def number(

@@ -96,3 +96,19 @@ def test_a_run_that_did_not_follow_its_edges_says_what_to_do(followed, tmp_path)
     done = call("edges", tmp_path / "run", "--over-time")
     assert done.exit_code == 2
     assert "fit with time_windows=8" in " ".join(done.output.split())
+
+
+def test_of_a_nonlinear_run_only_the_linear_influence_is_followed(tmp_path):
+    panel, _ = fg.simulate(2, 300, seed=1)
+    panel.write(tmp_path / "data")
+    words = ("--test", "nonlinear", "--solver", "none", "--state-dim", 1, "--lags", 1)
+    more = ("--time-windows", 2, "--weighting", "ewma", "--weighting-span", 100, "--copies", 20)
+    done = call("fit", tmp_path / "data", "--out", tmp_path / "run", *words, *more)
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "edges over time follow the linear influence alone" in said
+    assert "the nonlinear test, whose edges these are" in said
+    assert "the readings' test, whose" not in said
+    assert "does not pass its checks" not in said
+    shown = " ".join(call("edges", tmp_path / "run", "--over-time").stdout.split())
+    assert "Edges over time follow the linear influence alone" in shown

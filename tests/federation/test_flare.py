@@ -160,6 +160,7 @@ def test_commands_refuse_the_wrong_kit_or_data_in_a_sentence(kits, tmp_path):
         *run, "--test", "asymptotic", "--solver", "newton"
     )
     assert "every site draws" in refused(*run, "--augmentation-prior-scale", "9")
+    assert "transition='gp' would do nothing" in refused(*run, "--transition", "gp")
     assert "on_missing is 'wait'" in refused(*run, "--on-missing", "wait")
     assert "window='full' is for one process" in refused(
         *run, "--solver", "sgd", "--window", "full"

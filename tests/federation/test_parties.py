@@ -85,6 +85,36 @@ def test_shifted_clocks_give_the_same_bits_between_parties(panel, tmp_path, test
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"test": "nonlinear", "copies": 20},
+        {"test": "debiased", "weighting": "ewma", "weighting_span": 100},
+        {"test": "debiased", "time_windows": 2},
+        {
+            "test": "nonlinear",
+            "copies": 20,
+            "weighting": "ewma",
+            "weighting_span": 100,
+            "time_windows": 2,
+        },
+    ],
+    ids=["nonlinear", "ewma", "time windows", "all of them"],
+)
+def test_other_tests_weights_and_stretches_give_the_same_bits(panel, tmp_path, options):
+    config = fg.RunConfig(solver="none", lags=1, **options)
+    found = Federation(panel, tmp_path, config).run().inference
+    alone = fg.fit(panel, config=config).inference
+    assert np.isfinite(alone.edges["p_value"]).all()
+    for name in ("edges", "entries", "over_time"):
+        one, other = getattr(found, name), getattr(alone, name)
+        assert one is other is None or one.equals(other), name
+    assert (found.over_time is None) == ("time_windows" not in options)
+    assert found.facts["warnings"] == alone.facts["warnings"]
+    assert found.facts.get("kinds") == alone.facts.get("kinds")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_default_run_finds_the_same_bits_as_one_process_and_sends_states_once(panel, tmp_path):
     config = formula_config(solver="none")
     federation = Federation(panel, tmp_path, config, policy=SitePolicy(), message_steps=37)

@@ -40,8 +40,9 @@ def odd_options(rng):
         "state_dim": [1, 2, "auto"][rng.integers(3)],
         "solver": str(rng.choice(["none", "newton"])),
         "copies": 20,
-        "max_lags": int(rng.integers(1, 8)),
     }
+    if options["lags"] == "auto":
+        options["max_lags"] = int(rng.integers(1, 8))
     if rng.random() < 0.2:
         options["time_windows"] = int(rng.integers(2, 5))
     if rng.random() < 0.15:

@@ -250,10 +250,11 @@ def test_border_values_are_allowed(values):
 
 
 @pytest.mark.parametrize("weighting", ["ewma", "window"])
-def test_weights_need_a_span(weighting):
+@pytest.mark.parametrize("span", [0, 0.5, "long"])
+def test_weights_need_a_span(weighting, span):
     with pytest.raises(ConfigError) as caught:
-        RunConfig(weighting=weighting)
-    assert str(caught.value) == f"weighting_span is 0; {WHOLE} 1"
+        RunConfig(weighting=weighting, weighting_span=span)
+    assert str(caught.value) == f"weighting_span is {span!r}; {WHOLE} 1"
 
 
 def test_a_period_has_two_steps_and_a_regime_no_steady_state():

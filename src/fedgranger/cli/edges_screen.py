@@ -8,6 +8,7 @@ from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import edge_table, over_time_table, untested_lines
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import RANKING_WORDS, answer_sentence, question_sentences
+from fedgranger.inference.followed_edges import over_time_doubt
 from fedgranger.inference.response_words import edge_sentences
 from fedgranger.results import Result
 
@@ -71,4 +72,7 @@ def show_edges_over_time(
         "stretches of an edge together), '.': not shown, '?': not tested. Strengths with their "
         "bands are in edges_over_time.csv."
     )
+    doubt = over_time_doubt(result.manifest.get("inference") or {})
+    if doubt:
+        print_line(f"{doubt[0].upper()}{doubt[1:]}.")
     out.print(over_time_table(table, top))

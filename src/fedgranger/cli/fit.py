@@ -11,6 +11,7 @@ from fedgranger.cli.console import Config, Data, Json, OutRun, Overwrite, busy
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice
+from fedgranger.unused_options import refuse_unused
 
 RARE = "Interrupted runs and simulated parties"
 
@@ -57,6 +58,7 @@ def fit(
     if runtime == "flare" and checkpoint_every is not None:
         raise RunError("a simulated FLARE run has no checkpoints; leave --checkpoint-every out")
     data_options, run_config = merge(config, given)
+    refuse_unused(run_config)
     with busy(f"reading {data}"):
         from fedgranger.cli.fit_screen import check_folder, leave_if_untested, run_fit, show_fit
 

@@ -24,11 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float
 
 from fedgranger.errors import DataError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
+from fedgranger.text import kind_of
 
 
 def _for_jax(value: Any) -> Any:
@@ -37,6 +39,24 @@ def _for_jax(value: Any) -> Any:
         return value
     with jax.enable_x64(True):
         return jax_array(value.astype(np.float64))
+
+
+def shape_of(name: str, function: Callable, state: Any) -> tuple[int, ...]:
+    """Shape of what a function gives for a state.
+
+    Raises:
+        ModelError: JAX cannot trace it, so that it has no derivatives.
+    """
+    try:
+        made = jax.eval_shape(function, state)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ModelError(
+            f"JAX cannot differentiate the function {name} ({type(error).__name__}): write the "
+            f"{name} with jax.numpy instead of numpy or math, and with jnp.where instead of 'if'"
+        ) from None
+    if not isinstance(made, jax.ShapeDtypeStruct):
+        raise ModelError(f"{name} gives {kind_of(made)}; one array of jax.numpy is needed")
+    return made.shape
 
 
 class NonlinearModel(eqx.Module):
@@ -64,9 +84,12 @@ class NonlinearModel(eqx.Module):
         state = jax.ShapeDtypeStruct((p,), self.initial_mean.dtype)
         with jax.enable_x64(True):
             made = {
-                "transition": (jax.eval_shape(self.transition, state).shape, (p,)),
-                "observation": (jax.eval_shape(self.observation, state).shape, (d,)),
-                "process_cov": (jax.eval_shape(self.process_cov_at, state).shape[-2:], (p, p)),
+                "transition": (shape_of("transition", self.transition, state), (p,)),
+                "observation": (shape_of("observation", self.observation, state), (d,)),
+                "process_cov": (
+                    shape_of("process_cov", self.process_cov_at, state)[-2:],
+                    (p, p),
+                ),
                 "initial_cov": (self.initial_cov.shape[-2:], (p, p)),
                 "measurement_cov": (self.measurement_cov.shape[-2:], (d, d)),
             }
@@ -124,8 +147,13 @@ def filter_nonlinear(
         States, covariances and Jacobians of all steps, in float64.
 
     Raises:
-        DataError: the measurements or the model are in float32.
+        DataError: the measurements or the model are in float32; shapes do not fit; a measurement
+            that is marked as observed is not finite.
     """
+    arrays = (measurements, is_observed, starts)
+    measurements, is_observed, starts = (
+        value if isinstance(value, Array) else np.asarray(value) for value in arrays
+    )
     for name, dtype in (
         ("measurements", measurements.dtype),
         ("the model", model.initial_cov.dtype),
@@ -135,8 +163,40 @@ def filter_nonlinear(
                 f"{name}: {dtype}, float64 is needed; convert with .astype('float64') before JAX "
                 "takes them, or call jax.config.update('jax_enable_x64', True)"
             )
+    _check_record(measurements, is_observed, starts, model.measurement_cov.shape[-1])
     with jax.enable_x64(True):
         return _filter(model, *map(jnp.asarray, (measurements, is_observed, starts)))
+
+
+def _check_record(
+    measurements: Array | np.ndarray,
+    is_observed: Array | np.ndarray,
+    starts: Array | np.ndarray,
+    num_sensors: int,
+) -> None:
+    """Refuse arrays that do not belong together."""
+    if measurements.ndim != 2 or measurements.shape[1] != num_sensors:
+        raise DataError(
+            f"measurements have shape {measurements.shape}; the model has {num_sensors} sensors, "
+            f"so (time steps, {num_sensors}) is needed"
+        )
+    needed = {"is_observed": (is_observed, measurements.shape)}
+    needed["starts"] = (starts, measurements.shape[:1])
+    for name, (value, shape) in needed.items():
+        if value.shape != shape or value.dtype != np.bool_:
+            raise DataError(
+                f"{name} is {value.dtype} of shape {value.shape}; true or false is needed for each "
+                f"of the measurements' {'time steps' if name == 'starts' else 'values'}, {shape}"
+            )
+    if isinstance(measurements, Tracer) or isinstance(is_observed, Tracer):
+        return  # values are not known while a gradient is traced
+    bad = np.argwhere(np.asarray(is_observed) & ~np.isfinite(np.asarray(measurements)))
+    if len(bad):
+        row, sensor = bad[0].tolist()
+        raise DataError(
+            f"measurements are {np.asarray(measurements)[row, sensor]} at time step {row}, sensor "
+            f"{sensor}, where is_observed is true; set is_observed to false where there is no value"
+        )
 
 
 @eqx.filter_jit

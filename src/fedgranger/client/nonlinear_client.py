@@ -16,7 +16,12 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from fedgranger.client.extended_kalman import ExtendedStates, NonlinearModel, filter_nonlinear
+from fedgranger.client.extended_kalman import (
+    ExtendedStates,
+    NonlinearModel,
+    filter_nonlinear,
+    shape_of,
+)
 from fedgranger.client.identify import PROCESS_FLOOR, identify
 from fedgranger.client.params import LocalModel, check_model
 from fedgranger.client.state_noise import state_readout
@@ -27,7 +32,7 @@ from fedgranger.client.transition_models import (
     transition_pairs,
 )
 from fedgranger.data.client_data import ClientData
-from fedgranger.errors import ConfigError, ModelError
+from fedgranger.errors import ConfigError, DataError, ModelError
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import project
 from fedgranger.text import format_share
@@ -88,7 +93,7 @@ def fit_nonlinear_client(
 
     Raises:
         ModelError: the linear model cannot be identified, or the filter diverged.
-        DataError: too few consecutive complete rows.
+        DataError: too few consecutive complete rows, or segment_starts of another record.
         ConfigError: an unknown transition, or its library is not installed.
     """
     if num_rounds < 1:
@@ -99,6 +104,8 @@ def fit_nonlinear_client(
     with jax.enable_x64(True):
         key = jax.random.key(0) if key is None else key
         try:
+            if callable(transition):
+                _check_transition(transition, linear.state_dim)
             return _fit(client, starts, linear, transition, key, num_rounds)
         except ModelError as error:
             raise ModelError(f"client '{client.name}': {error}") from None
@@ -169,10 +176,25 @@ def _process_cov(transition: Callable, Q: np.ndarray) -> np.ndarray | Callable:
     return Q
 
 
+def _check_transition(transition: Callable, state_dim: int) -> None:
+    """Refuse a user's f before any state is given to it."""
+    found = shape_of("transition", transition, np.zeros(state_dim))
+    if found != (state_dim,):
+        raise ModelError(
+            f"transition gives shape {found}; with {state_dim} states ({state_dim},) is needed"
+        )
+
+
 def _starts(client: ClientData, segment_starts: np.ndarray | None) -> np.ndarray:
     if segment_starts is None:
         return np.arange(len(client.values)) == 0
-    return np.asarray(segment_starts, dtype=np.bool_)
+    starts, steps = np.asarray(segment_starts), len(client.values)
+    if starts.shape != (steps,) or starts.dtype != np.bool_:
+        raise DataError(
+            f"client '{client.name}': segment_starts is {starts.dtype} of shape {starts.shape}; "
+            f"true or false is needed for each of the {steps} time steps (Panel.segment_starts)"
+        )
+    return starts
 
 
 def _measurements(client: ClientData, linear: LocalModel) -> tuple[np.ndarray, np.ndarray]:

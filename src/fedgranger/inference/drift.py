@@ -25,9 +25,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedgranger.config import RunConfig
+from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.errors import ConfigError
 from fedgranger.inference.shifts import StateTable, tabulate
-from fedgranger.inference.states import StateSource
+from fedgranger.inference.states import StateSource, clock_steps
 from fedgranger.inference.whitening import Whitened, bounded, whiten
 from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.cusum import cusum_test
@@ -183,10 +184,20 @@ def weight_warnings(source: StateSource, facts: Mapping[str, Any], config: RunCo
             if start
             else "regime weights: no change was found, so all time steps count alike"
         )
-    if facts["test"] != "debiased":
+    steps = source.num_steps if source.times is None else int(clock_steps(source.times)[-1]) + 1
+    if config.weighting == "periodic" and config.weighting_span > steps:
         notes.append(
-            f"weighting = '{config.weighting}' is for the latent test alone: the readings' test, "
-            "whose edges these are, counts all time steps alike (test = 'debiased' has weights)"
+            f"weighting = 'periodic' finds no whole cycle of {config.weighting_span} steps in a "
+            f"record of {steps}, so only its last steps count; give a shorter weighting_span or "
+            "more data"
+        )
+    test = facts["test"]
+    if test != "debiased":
+        whose = f"the {EDGE_TESTS[test].title}, whose edges these are, "
+        counts = f"{whose}counts" if test == "readings" else f"{whose}and the tests beside it count"
+        notes.append(
+            f"weighting = '{config.weighting}' is for the latent test alone: {counts} all time "
+            f"steps alike ({_with_weights(test)})"
         )
     elif "beside" in facts:
         notes.append(
@@ -194,6 +205,11 @@ def weight_warnings(source: StateSource, facts: Mapping[str, Any], config: RunCo
             "beside it counts all time steps alike"
         )
     return notes
+
+
+def _with_weights(test: str) -> str:
+    linear = ", and sees linear influences only" if test == "nonlinear" else ""
+    return f"test = 'debiased' has weights{linear}"
 
 
 def _test(

@@ -12,8 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fedgranger.edge_test_kinds import EDGE_TESTS
+
 MARKS = {True: "#", False: ".", None: "?"}
 """The edge is there, is not shown, was not tested."""
+
+
+PICTURE = "take them as a picture, not as tests"
 
 
 class FollowedEdge(NamedTuple):
@@ -62,6 +67,20 @@ def _followed(own: pd.DataFrame) -> FollowedEdge:
     smallest = float(np.min(p[np.isfinite(p)], initial=np.inf))
     path = "".join(MARKS[value] for value in there)
     return FollowedEdge(cause, effect, own, path, when, least, most, smallest)
+
+
+def over_time_doubt(facts: Mapping[str, Any]) -> str:
+    """Why edges over time are not the run's own edges in time; empty where they are."""
+    test = facts.get("test", "debiased")
+    if test == "debiased":
+        return ""
+    what = "come from the latent test by formula"
+    if test == "nonlinear":
+        what = "follow the linear influence alone, by the formula of the latent test"
+    return (
+        f"edges over time {what}, and the edges of this run come from the {EDGE_TESTS[test].title}"
+        f": {PICTURE}"
+    )
 
 
 def change_sentences(facts: Mapping[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from fedgranger.inference.drift import (
 )
 from fedgranger.inference.edge_responses import add_responses
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
+from fedgranger.inference.followed_edges import PICTURE, over_time_doubt
 from fedgranger.inference.gaps import usable
 from fedgranger.inference.latent import fit_latent, latent_tables, latent_without_blocks
 from fedgranger.inference.noise_correction import choose_noise
@@ -87,11 +88,13 @@ def _followed(found: EdgeInference, source: StateSource, config: RunConfig) -> E
     except InferenceError as error:
         found.facts["warnings"].append(f"the edges could not be followed over time: {error}")
         return found
-    if found.facts["test"] != "debiased":
-        found.facts["warnings"].append(
+    doubt = over_time_doubt(found.facts)
+    if doubt and config.test == "auto":
+        doubt = (
             "edges over time come from the latent test by formula, whose model does not pass its "
-            "checks on these data: take them as a picture, not as tests"
+            f"checks on these data: {PICTURE}"
         )
+    found.facts["warnings"] += [doubt] if doubt else []
     return found._replace(over_time=table)
 
 

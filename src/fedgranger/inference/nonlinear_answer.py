@@ -28,6 +28,7 @@ from fedgranger.inference.readings import cause_lags
 from fedgranger.inference.residual_products import KINDS, EffectPart, PairResiduals, pair_residuals
 from fedgranger.inference.shifts import draw_lone_shifts
 from fedgranger.inference.two_tests import TwoTests
+from fedgranger.inference.untested_kinds import untested_kinds
 
 Parts = list[dict[int, EffectPart]]
 """Per cause, by effect."""
@@ -59,7 +60,7 @@ class NonlinearAnswer(TwoTests):
             "own_lags": linear.facts["own_lags"],
             "unit_root": self._unit_root,
             "late_arrivals": linear.facts["late_arrivals"],
-            "warnings": self._without_joint(data, lags, found),
+            "warnings": untested_kinds(names, found) + self._without_joint(data, lags, found),
         }
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
         tables.facts["curves"], tables.facts["third_clients"] = self._shapes(tables, pairs)

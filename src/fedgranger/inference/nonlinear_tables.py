@@ -29,7 +29,10 @@ NULL = (
     "quadratic or interacting part in what is new in the cause, and none in products of its "
     "states with a third client's"
 )
-NOT_REGULAR = "the products of residuals of this pair are dependent; give more data or fewer states"
+NOT_REGULAR = (
+    "the products of residuals of this pair are dependent, or there are too few rows for them; "
+    "give more data, fewer lags or fewer states"
+)
 SEARCH = 1e7
 
 

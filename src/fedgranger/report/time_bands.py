@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedgranger.inference.followed_edges import FollowedEdge, change_sentences, followed_edges
+from fedgranger.inference.followed_edges import (
+    FollowedEdge,
+    change_sentences,
+    followed_edges,
+    over_time_doubt,
+)
 from fedgranger.report.pairs import MAX_ROWS
 from fedgranger.report.view import Chart, Column, Section, Table
 from fedgranger.text import format_number, format_probability
@@ -15,10 +20,6 @@ MOST_PICTURES = 24
 COLUMNS = ("cause", "effect", "over time", "found from - to", "least", "most", "p")
 HEADINGS = ("from", "to", "strength", "band from", "to", "edge")
 TABLE_CAPTION = "Edges over time, most certain first"
-PICTURE = (
-    "edges over time come from the latent test by formula, and the edges of this run do not: take "
-    "them as a picture, not as tests"
-)
 
 
 def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]) -> Section | None:
@@ -36,7 +37,7 @@ def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]
         "table": _table(edges),
         "more": len(over_time[["cause", "effect"]].drop_duplicates()) - len(edges),
         "confidence": f"{100 * float(inference.get('confidence', 0.95)):g} %",
-        "doubt": PICTURE if inference.get("test", "debiased") != "debiased" else "",
+        "doubt": over_time_doubt(inference),
         "changes": changes,
         "num_tests": None if changes else tests,
     }

@@ -15,6 +15,7 @@ from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import ConfigError
 from fedgranger.run_folder import write_atomically
+from fedgranger.unused_options import refuse_unused
 from fedgranger_research.recordings.reading import read_recordings
 from fedgranger_research.recordings.recording_study import RecordingStudy
 from fedgranger_research.recordings.summary import pair_table, summarise_controls
@@ -62,6 +63,7 @@ def recordings(
     if given.get("test") == "asymptotic":  # of FedGC's own estimate
         given.setdefault("solver", "newton")
     options, run_config = merge(config, given, DEFAULTS)
+    refuse_unused(run_config)
     units = read_recordings(
         data,
         partition=None if options.partition is None else Path(options.partition),

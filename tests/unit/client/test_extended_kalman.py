@@ -10,6 +10,7 @@ from fedgranger.client.extended_kalman import NonlinearModel, filter_nonlinear
 from fedgranger.client.params import LocalModel
 from fedgranger.data.client_data import ClientData
 from fedgranger.errors import DataError, ModelError
+from tests.unchecked import unchecked
 
 P, D, T = 2, 5, 60
 
@@ -178,6 +179,66 @@ def test_sizes_that_do_not_fit_are_refused():
         NonlinearModel(lambda h: h, lambda h: h, np.eye(2), np.eye(3), np.zeros(2), np.eye(2))
     with pytest.raises(ModelError, match="transition gives shape"):
         NonlinearModel(lambda h: h[:1], lambda h: h, np.eye(2), np.eye(2), np.zeros(2), np.eye(2))
+
+
+def numpy_only(h):
+    return 0.9 * np.tanh(np.asarray(h))
+
+
+def with_if(h):
+    return h if h[0] > 0 else -h
+
+
+@pytest.mark.parametrize("function", [numpy_only, with_if])
+@pytest.mark.parametrize("name", ["transition", "observation", "process_cov"])
+def test_functions_that_jax_cannot_trace_are_one_sentence(name, function):
+    rest = [np.eye(2), np.zeros(2), np.eye(2)]
+    parts = {"transition": lambda h: h, "observation": lambda h: h, "process_cov": np.eye(2)}
+    parts[name] = function
+    with pytest.raises(ModelError, match=f"write the {name} with jax.numpy instead of numpy"):
+        NonlinearModel(*parts.values(), *rest)
+
+
+def test_a_function_that_gives_no_array_is_refused():
+    with pytest.raises(ModelError, match="transition gives a list; one array"):
+        NonlinearModel(lambda h: [h], lambda h: h, np.eye(2), np.eye(2), np.zeros(2), np.eye(2))
+
+
+RECORD = {
+    "measurements": np.zeros((6, 4)),
+    "is_observed": np.ones((6, 4), dtype=bool),
+    "starts": np.arange(6) == 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("measurements", np.zeros((6, 3)), r"shape \(6, 3\); the model has 4 sensors"),
+        ("measurements", np.zeros(6), r"shape \(6,\)"),
+        ("is_observed", np.ones((5, 4), dtype=bool), r"is_observed is bool of shape \(5, 4\)"),
+        ("is_observed", np.ones(6, dtype=bool), r"for each of the measurements' values, \(6, 4\)"),
+        ("is_observed", np.ones((6, 4)), "is_observed is float64"),
+        ("starts", np.zeros(5, dtype=bool), r"starts is bool of shape \(5,\); .* time steps, \(6,"),
+        ("starts", np.array([0, 3]), "starts is int64"),
+        (
+            "measurements",
+            np.where(np.arange(24) == 9, np.nan, 0.0).reshape(6, 4),
+            "step 2, sensor 1",
+        ),
+    ],
+)
+def test_records_that_do_not_fit_are_one_sentence(name, value, words):
+    """Without the tests' own checks of shapes, as in a program."""
+    with unchecked(), pytest.raises(DataError, match=words):
+        filter_nonlinear(nonlinear_model(), **{**RECORD, name: value})
+
+
+def test_a_value_that_is_not_observed_may_be_anything():
+    y, observed = RECORD["measurements"].copy(), RECORD["is_observed"].copy()
+    y[2, 1], observed[2, 1] = np.nan, False
+    found = filter_nonlinear(nonlinear_model(), y, observed, RECORD["starts"])
+    assert np.isfinite(found.filtered_states).all()
 
 
 def test_precision_does_not_depend_on_the_settings_of_jax():

@@ -9,8 +9,9 @@ from fedgranger.client.extended_kalman import filter_nonlinear
 from fedgranger.client.identify import identify
 from fedgranger.client.kalman import filter_data
 from fedgranger.client.params import LocalModel
-from fedgranger.errors import ConfigError, DataError
+from fedgranger.errors import ConfigError, DataError, ModelError
 from tests.nonlinear_systems import curved, observe, straight, trajectory
+from tests.unchecked import unchecked
 
 T, NEW, NOISE = 700, 400, 0.15
 SENSORS = tuple("abcdef")
@@ -120,3 +121,22 @@ def test_what_cannot_be_fitted_is_refused(bent, line):
         fg.fit_nonlinear_client(bent[0], transition="tree", state_dim=2)
     with pytest.raises(DataError, match="pairs of consecutive complete rows"):
         fg.fit_nonlinear_client(bent[0], segment_starts=np.ones(T, dtype=bool), linear=line.linear)
+
+
+def test_starts_of_another_record_are_one_sentence(bent, line):
+    old = bent[0]
+    for starts, words in (
+        (np.zeros(7, dtype=bool), r"segment_starts is bool of shape \(7,\)"),
+        (np.array([0, 5]), "segment_starts is int64"),
+    ):
+        with unchecked(), pytest.raises(DataError, match=words):
+            line.filter(old, starts)
+        with unchecked(), pytest.raises(DataError, match=words):
+            fg.fit_nonlinear_client(old, transition="linear", segment_starts=starts, state_dim=2)
+
+
+def test_a_transition_in_numpy_or_of_another_size_is_one_sentence(bent):
+    with pytest.raises(ModelError, match=r"transition gives shape \(1,\); with 2 states \(2,\)"):
+        fg.fit_nonlinear_client(bent[0], transition=lambda h: h[:1], state_dim=2)
+    with pytest.raises(ModelError, match=r"write the transition with jax[.]numpy"):
+        fg.fit_nonlinear_client(bent[0], transition=lambda h: np.tanh(np.asarray(h)), state_dim=2)

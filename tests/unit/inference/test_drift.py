@@ -139,7 +139,16 @@ def test_few_or_missing_samples_are_no_change(steady):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"test": "readings"}, "whose edges these are, counts all time steps alike"),
+        (
+            {"test": "readings"},
+            "the readings' test, whose edges these are, counts all time steps alike (test = "
+            "'debiased' has weights)",
+        ),
+        (
+            {"test": "nonlinear", "beside": {}},
+            "the nonlinear test, whose edges these are, and the tests beside it count all time "
+            "steps alike (test = 'debiased' has weights, and sees linear influences only)",
+        ),
         ({"test": "debiased", "beside": {}}, "beside it counts all time steps alike"),
     ],
 )
@@ -147,3 +156,16 @@ def test_tests_that_ignore_weights_are_named(steady, facts, words):
     config = RunConfig(weighting="ewma", weighting_span=100)
     (sentence,) = weight_warnings(source(steady), facts, config)
     assert words in sentence
+
+
+def test_a_cycle_longer_than_the_record_is_said(steady):
+    words = "finds no whole cycle of 5000 steps in a record of 1600, so only its last steps count"
+    facts = {"test": "debiased"}
+    for times in (HOURS.astype("datetime64[ns]"), None):
+        made = source(steady)._replace(times=times)
+        (sentence,) = weight_warnings(
+            made, facts, RunConfig(weighting="periodic", weighting_span=5000)
+        )
+        assert words in sentence
+        whole = RunConfig(weighting="periodic", weighting_span=1600)
+        assert weight_warnings(made, facts, whole) == []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedgranger.config import RunConfig
 from fedgranger.errors import InferenceError
 from fedgranger.inference.infer import infer
 from fedgranger.inference.latent import fit_latent
@@ -125,3 +126,28 @@ def test_a_record_too_short_for_two_stretches_is_not_offered_one(changing):
     with pytest.raises(InferenceError, match="use time_windows = 2 or fewer"):
         follow(enough, time_windows=4)
     assert len(follow(enough, time_windows=2)) == 2 * 6
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        (
+            "readings",
+            "come from the latent test by formula, and the edges of this run come from "
+            "the readings' test: take them as a picture",
+        ),
+        (
+            "nonlinear",
+            "follow the linear influence alone, by the formula of the latent test, and "
+            "the edges of this run come from the nonlinear test: take them as a picture",
+        ),
+    ],
+)
+def test_what_edges_over_time_are_depends_on_the_test_of_the_run(changing, test, words):
+    """No check of the latent model was made where another test was asked for."""
+    short = source_of(next(changing.chunks()).states[:400], DIMS, changing.error_covs)
+    config = RunConfig(test=test, solver="none", lags=1, copies=20, time_windows=2)
+    found = infer(short, config)
+    (sentence,) = (text for text in found.facts["warnings"] if text.startswith("edges over time"))
+    assert words in sentence
+    assert "checks" not in sentence

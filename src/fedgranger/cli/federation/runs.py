@@ -22,6 +22,7 @@ from fedgranger.federation.agreed_options import (
     WatchOptions,
 )
 from fedgranger.flare.identity import require_flare
+from fedgranger.unused_options import refuse_unused
 
 DEFAULTS = {"solver": "none"}
 """States leave once; FedGC's rounds are asked for by name."""
@@ -80,7 +81,7 @@ def run(
             raise ConfigError(
                 f"{name}: in a federation every site draws θ⁰ from a secret; leave the option out"
             )
-    options = FederationOptions(run_config, **exchange)
+    options = FederationOptions(refuse_unused(run_config), **exchange)
     with busy(f"reading {kit}"):
         from fedgranger.cli.federation.admin_runs import run_between_parties
         from fedgranger.cli.fit_screen import check_folder
