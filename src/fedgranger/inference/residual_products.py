@@ -39,9 +39,9 @@ from fedgranger.inference.cross_fitting import Design, Regression
 from fedgranger.linalg.psd import inverse_form
 
 KINDS = ("linear", "quadratic", "interaction", "joint")
-WEIGHTS = np.array([0.9, 1 / 30, 1 / 30, 1 / 30])
+WEIGHTS = np.array([0.8, 1 / 15, 1 / 15, 1 / 15])
 """Of the kinds where they are combined: what the others get is taken from the power for weak linear
-influences, which most are; found with 0.4 were 0.43, with 0.9 0.70 of what has 0.76 alone."""
+influences (docs/nonlinear-test.md)."""
 DEPENDENT = 1e-10
 """Products whose correlation matrix has a smaller condition are dependent."""
 SMALLEST_P, LARGEST_P = 1e-15, 1 - 1e-6
