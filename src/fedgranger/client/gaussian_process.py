@@ -33,7 +33,7 @@ from fedgranger.client.transition_models import (
     fit_linear,
     linear_residuals,
     need_library,
-    spread,
+    usual_sizes,
 )
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.psd import symmetrise
@@ -112,8 +112,8 @@ def fit_gaussian_process(pairs: TransitionPairs) -> GaussianProcessTransition:
     need_library("tinygp", "a Gaussian process as transition")
     linear = fit_linear(pairs)
     residuals = linear_residuals(pairs, linear)
-    centre, scale = pairs.before.mean(axis=0), spread(pairs.before)
-    residual_scale = spread(residuals)
+    centre, scale = pairs.before.mean(axis=0), usual_sizes(pairs.before)
+    residual_scale = usual_sizes(residuals)
     places, values = (pairs.before - centre) / scale, residuals / residual_scale
     outputs = tuple(_fit_output(places, column) for column in values.T)
     parts = (jax_array(centre), jax_array(scale), jax_array(residual_scale))

@@ -24,7 +24,7 @@ from fedgranger.client.transition_models import (
     fit_linear,
     linear_residuals,
     need_library,
-    spread,
+    usual_sizes,
 )
 from fedgranger.linalg.jax_arrays import jax_array
 
@@ -76,8 +76,8 @@ def fit_network(pairs: TransitionPairs, key: PRNGKeyArray) -> NetworkTransition:
     split = round((1 - HELD_OUT_SHARE) * len(pairs.before))
     first_part = TransitionPairs(pairs.before[:split], pairs.after[:split])
     residuals = linear_residuals(pairs, fit_linear(first_part))
-    centre, scale = first_part.before.mean(axis=0), spread(first_part.before)
-    residual_scale = spread(residuals[:split])
+    centre, scale = first_part.before.mean(axis=0), usual_sizes(first_part.before)
+    residual_scale = usual_sizes(residuals[:split])
     inputs = jax_array((pairs.before - centre) / scale)
     remainders = jax_array(residuals / residual_scale)
     learn, judge = (_Examples(inputs[k], remainders[k]) for k in (slice(split), slice(split, None)))

@@ -125,9 +125,9 @@ def _fit(
     R, notes = _measurement_cov(linear, y[complete])
     W, E = state_readout(linear.observation_matrix, R)
     readings = y @ W.T
-    spread = np.atleast_2d(np.cov(readings[complete], rowvar=False))
-    floor = PROCESS_FLOOR * float(np.trace(spread)) / len(spread)
-    initial = readings[complete].mean(axis=0), project(spread - E, floor).matrix
+    cov = np.atleast_2d(np.cov(readings[complete], rowvar=False))
+    floor = PROCESS_FLOOR * float(np.trace(cov)) / len(cov)
+    initial = readings[complete].mean(axis=0), project(cov - E, floor).matrix
     model = NonlinearModel(
         LinearTransition.through_zero(linear.self_transition),
         LinearTransition.through_zero(linear.observation_matrix),

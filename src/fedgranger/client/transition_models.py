@@ -141,7 +141,7 @@ def linear_residuals(pairs: TransitionPairs, linear: LinearTransition) -> np.nda
     return pairs.after - pairs.before @ np.asarray(linear.matrix).T - np.asarray(linear.offset)
 
 
-def spread(values: np.ndarray) -> np.ndarray:
+def usual_sizes(values: np.ndarray) -> np.ndarray:
     """Standard deviations, 1 where nothing varies."""
     found = values.std(axis=0)
     return np.where(found > 0, found, 1.0)

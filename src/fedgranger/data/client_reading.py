@@ -14,7 +14,7 @@ from fedgranger.data.align import is_same_axis
 from fedgranger.data.client_tables import Table, load_table
 from fedgranger.data.clock_steps import move_to_full_steps
 from fedgranger.data.file_format import client_formats
-from fedgranger.data.long_tables import looks_long, spread
+from fedgranger.data.long_tables import looks_long, pivot
 from fedgranger.data.named_sensors import LeftOut
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.data.reading_remedies import (
@@ -150,7 +150,7 @@ def _read_long(source: Source, table: Table, options: FileOptions) -> tuple[Clie
     tags = table.take(where, written.tag_column).to_pylist()
     values = _numbers(source, table, [written.value_column], None, {})[:, 0]
     time, zone = to_times(where, table.time_name, column, written)
-    names, time, wide, notes = spread(where, tags, time, values, options.repeated)
+    names, time, wide, notes = pivot(where, tags, time, values, options.repeated)
     time, more = move_to_full_steps(where, time, options.align_tolerance)
     return ClientTable("", names, wide, time, zone), [*table.notes, *notes, *more]
 

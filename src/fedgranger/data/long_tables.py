@@ -26,7 +26,7 @@ def looks_long(column: pa.ChunkedArray, time: pa.ChunkedArray, names: Sequence[s
     return 2 <= len(tags) <= num_rows / 2 and len(time.unique()) <= 0.75 * num_rows
 
 
-def spread(
+def pivot(
     where: str, tags: Sequence[object], time: np.ndarray, values: np.ndarray, repeated: str
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, list[str]]:
     """Put the sensors side by side: names, times in order, values, and a note.

@@ -144,8 +144,8 @@ class EdgeSide(NamedTuple):
 
 def _side(cov: np.ndarray, direction: np.ndarray, values: np.ndarray) -> EdgeSide:
     G = len(values) - 1
-    spread = values[1:] - values[1:].mean(axis=0)
-    covs = (G - 1) / G * np.einsum("bhi,bhj->hij", spread, spread)
+    deviations = values[1:] - values[1:].mean(axis=0)
+    covs = (G - 1) / G * np.einsum("bhi,bhj->hij", deviations, deviations)
     return EdgeSide(cov, direction, values[0], covs)
 
 
@@ -166,7 +166,7 @@ def course_curve(
 def band(values: Float[np.ndarray, "block step"], confidence: float) -> Curve:
     """Jackknife band of a curve; the first row is the whole record's."""
     G = len(values) - 1
-    spread = values[1:] - values[1:].mean(axis=0)
-    sd = np.sqrt((G - 1) / G * (spread**2).sum(axis=0))
+    deviations = values[1:] - values[1:].mean(axis=0)
+    sd = np.sqrt((G - 1) / G * (deviations**2).sum(axis=0))
     half = stats.t.ppf((1 + confidence) / 2, G - 1) * sd
     return Curve(values[0], values[0] - half, values[0] + half)

@@ -92,8 +92,8 @@ def _largest(
     """
     num_trials = max(1, min(SAMPLE, WORK_OF_TRIALS // (len(LIMITS) * length)))
     by_size = np.argsort(-triangle)[: -(-num_trials // 2)]
-    spread = np.linspace(0, len(begins) - 1, num_trials // 2).astype(np.int64)
-    sample = np.union1d(by_size, spread)
+    evenly = np.linspace(0, len(begins) - 1, num_trials // 2).astype(np.int64)
+    sample = np.union1d(by_size, evenly)
     trials = _every_limit(steps, ends[sample], begins[sample], length)
     limit = LIMITS[np.argmin(np.minimum(trials, triangle[sample, None]).max(axis=0))]
 
