@@ -169,7 +169,7 @@ def test_a_run_says_which_products_were_not_tested(ring, monkeypatch):
     assert str(warned[0].message) == facts["warnings"][0]
     names = "client1, client2, client3, client4"
     assert facts["warnings"][0].endswith(
-        f"4 states have 10 products of two, more than 5); causes: {names}"
+        f"6 states have 21 products of two, more than 5); causes: {names}"
     )
     assert not any("joint" in kinds for kinds in facts["kinds"].values())
     assert facts["third_clients"] == {}

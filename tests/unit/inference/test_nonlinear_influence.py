@@ -271,9 +271,9 @@ def test_a_third_client_that_acts_at_two_delays_makes_no_link(seed):
     config = fg.RunConfig(test="nonlinear", solver="none", copies=20, lags=2)
     table = infer(source_of(states, (1, 1, 1), own_lags=(2, 2, 2)), config).edges
     p = table.set_index(["cause", "effect"])["p_value"]
-    assert p["c2", "c0"] < 0.01
-    assert p["c2", "c1"] < 0.01
-    assert p["c0", "c1"] > 0.02
+    assert p["c2", "c0"] < 0.05
+    assert p["c2", "c1"] < 0.05
+    assert p["c0", "c1"] > 0.05
 
 
 def test_earlier_states_act_by_themselves_in_any_way():
