@@ -44,8 +44,7 @@ class RunFolder:
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table for people and spreadsheets."""
-        write_table(self._path / name, table)
-        self._hashes[name] = _hash(self._path / name)
+        self.write(name, lambda path: save_table(path, table))
 
     def write_arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Write arrays as .npz and note the file's hash."""
@@ -91,9 +90,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def save_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table for people and spreadsheets."""
-    write_atomically(path, lambda file: without_formulas(table).to_csv(file, index=False))
+    without_formulas(table).to_csv(path, index=False)
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from fedgranger.flare.settings import kept_result, state_folder
 from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-from fedgranger.run_folder import write_atomically, write_table
+from fedgranger.run_folder import save_table, write_atomically
 
 logger = logging.getLogger("fedgranger")
 
@@ -111,7 +111,8 @@ def _run(
     result = to_result(coordinator, found, "flare", time.time() - started, left_out)
     result.save(kept, overwrite=True)
     result.save(folder, overwrite=True)
-    write_table(folder / "ledger.csv", coordinator.ledger.table())
+    table = coordinator.ledger.table()
+    write_atomically(folder / "ledger.csv", lambda path: save_table(path, table))
 
 
 def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], folder: Path) -> None:
@@ -120,4 +121,5 @@ def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], fold
     rankings = [alarm.ranking for alarm in found.alarms]
     text = rankings_text(given["watch"]["scorer"], rankings)
     write_atomically(folder / ROOT_CAUSE_FILE, lambda path: path.write_text(text, "utf-8"))
-    write_table(folder / "watch_ledger.csv", coordinator.ledger.table())
+    table = coordinator.ledger.table()
+    write_atomically(folder / "watch_ledger.csv", lambda path: save_table(path, table))

@@ -170,15 +170,11 @@ def _check_regular(
     P = source.total_dim
     for m, name in enumerate(source.names):
         own = np.flatnonzero(owner == m)
-        at_lags = [own + lag * P for lag in range(lags)]
-        total = [before_cov[k, k] for k in at_lags]
-        scales = np.sqrt(np.where(np.array(total) > 0, total, 1.0))  # units do not matter
-        values = np.stack(
-            [
-                np.linalg.eigvalsh(G0[np.ix_(k, k)] / np.outer(scale, scale))
-                for k, scale in zip(at_lags, scales, strict=True)
-            ]
-        )
+        at_lags = own + P * np.arange(lags)[:, None]
+        total = before_cov[at_lags, at_lags]
+        scale = np.sqrt(np.where(total > 0, total, 1.0))  # units of the states do not matter
+        blocks = G0[at_lags[:, :, None], at_lags[:, None, :]]
+        values = np.linalg.eigvalsh(blocks / (scale[:, :, None] * scale[:, None, :]))
         if values.min() <= COLLINEAR:
             weak = int((values <= COLLINEAR).sum(axis=1).max())
             is_added = bool(source.added_covs) and source.added_covs[m].any()
