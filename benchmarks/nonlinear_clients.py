@@ -8,6 +8,8 @@
 `parameters`: the covariance of θ after 100 single steps (η2 = η1, ridge 0.01, 5 % of the rows
 missing), by the recursion with J_g and the extended filter's posterior, against that of as many
 trainings by true gradients, each on a data set of its own; errors by 20 parts of the data sets.
+`process`: the same two questions for clients whose f is a Gaussian process of their own few steps,
+with its posterior's variance in Q and without.
 `edges`: neural training with Gaussian-process clients and with linear ones on linear data.
 --sets is the number of data sets of each line; without it every study has its own. Figures are
 mean(Monte Carlo error), the error counted over data sets.
@@ -17,6 +19,7 @@ import argparse
 import dataclasses
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,11 +27,19 @@ from sklearn.metrics import f1_score
 
 import fedgranger as fg
 from fedgranger.client.extended_kalman import filter_nonlinear
+from fedgranger.client.gaussian_process import StateDependentCov
 from fedgranger.client.network_transition import _Examples, _train
 from fedgranger.client.transition_models import fit_transition
 from fedgranger.uncertainty.state_errors import augmentation_covs, state_error_covs
 
-SETS = {"errors": 10, "used": 20, "states": 10_000, "parameters": 10_000, "edges": 10}
+SETS = {
+    "errors": 10,
+    "used": 20,
+    "states": 10_000,
+    "parameters": 10_000,
+    "process": 300,
+    "edges": 10,
+}
 AT_ONCE = 500
 """Data sets that are computed side by side."""
 REGION = 5.991
@@ -163,7 +174,7 @@ def model_of(name):
 
 
 def record(model, key, steps, missing):
-    """States, noise, measurements, what is observed and what the filter makes of it."""
+    """States, noise, measurements and what is observed."""
     first, process, sensors, gaps = jax.random.split(key, 4)
     w = jnp.sqrt(0.2) * jax.random.normal(process, (steps, 2))
     v = jnp.sqrt(0.3) * jax.random.normal(sensors, (steps, 4))
@@ -171,7 +182,29 @@ def record(model, key, steps, missing):
     h = jax.lax.scan(lambda h, w: (model.transition(h) + w, h), start, w)[1]
     y = jax.vmap(model.observation)(h) + v
     observed = jax.random.uniform(gaps, (steps, 4)) >= missing
-    return h, v, y, observed, filter_nonlinear(model, y, observed, jnp.arange(steps) == 0)
+    return h, v, y, observed
+
+
+def state_errors(system, model, key, steps):
+    """Errors of h_c and h_a where `model` filters what `system` made, with what is claimed."""
+    h, v, y, observed = record(system, key, steps, 0.1)
+    found = filter_nonlinear(model, y, observed, jnp.arange(steps) == 0)
+    theta = 0.3 * jnp.asarray(np.random.default_rng(1).standard_normal((2, 4)))
+    R, J_g = model.measurement_cov, found.observation_jacobians
+    covs = state_error_covs(found.filtered_covs, J_g, R, y, observed, theta)
+    error = found.filtered_states - h
+    with_noise = error + jnp.where(observed, v, 0.0) @ theta.T
+    pairs = ((error, covs.filtered_covs), (with_noise, covs.augmented_covs))
+    return [(e[5::5], cov[5::5]) for e, cov in pairs]
+
+
+def claimed_and_seen(e, cov):
+    """Ratio of the traces with its error by data set, and how often 95 % regions cover."""
+    claimed, seen = np.einsum("stii->s", cov), (e**2).sum(axis=(1, 2))
+    ratio = claimed.mean() / seen.mean()
+    error = ratio * np.std(claimed / claimed.mean() - seen / seen.mean()) / len(e) ** 0.5
+    distance = np.einsum("sti,sti->st", e, np.linalg.solve(cov, e[..., None])[..., 0])
+    return f"{ratio:.3f}({error:.3f}) | {figure((distance < REGION).mean(axis=1))}"
 
 
 def in_parts(one, sets, first):
@@ -184,85 +217,129 @@ def in_parts(one, sets, first):
 def study_states(sets, first):
     cells = ("state", "trace claimed / seen", "95 % regions cover")
     heading("system, 10 % missing", "data sets", *cells)
-    theta = 0.3 * jnp.asarray(np.random.default_rng(1).standard_normal((2, 4)))
     for name in SYSTEMS:
         model = model_of(name)
 
         def one(key, model=model):
-            h, v, y, observed, found = record(model, key, 30, 0.1)
-            R, J_g = model.measurement_cov, found.observation_jacobians
-            covs = state_error_covs(found.filtered_covs, J_g, R, y, observed, theta)
-            error = found.filtered_states - h
-            with_noise = error + jnp.where(observed, v, 0.0) @ theta.T
-            pairs = ((error, covs.filtered_covs), (with_noise, covs.augmented_covs))
-            return [(e[5::5], cov[5::5]) for e, cov in pairs]
+            return state_errors(model, model, key, 30)
 
         for label, (e, cov) in zip(("h_c", "h_a"), in_parts(one, sets, first), strict=True):
-            claimed, seen = np.einsum("stii->s", cov), (e**2).sum(axis=(1, 2))
-            ratio = claimed.mean() / seen.mean()
-            error = ratio * np.std(claimed / claimed.mean() - seen / seen.mean()) / sets**0.5
-            distance = np.einsum("sti,sti->st", e, np.linalg.solve(cov, e[..., None])[..., 0])
-            cover = figure((distance < REGION).mean(axis=1))
-            print(f"| {name} | {sets} | {label} | {ratio:.3f}({error:.3f}) | {cover} |", flush=True)
+            print(f"| {name} | {sets} | {label} | {claimed_and_seen(e, cov)} |", flush=True)
 
 
 def study_parameters(sets, first):
     cells = ("trace claimed / seen", "entry by entry", "bias² / variance")
     heading("system", "prior s.d. of θ", "η1", "data sets", *cells)
     for name in SYSTEMS:
+        model = model_of(name)
         for prior, eta in ((0.0, 0.001), (0.0, 0.003), (0.0, 0.01), (0.05, 0.003)):
-            final, claimed = in_parts(training(model_of(name), eta, prior), sets, first)
-            v = np.einsum("sijij->sij", claimed).reshape(sets, -1)
-            theta = final.reshape(sets, -1)
 
-            def ratio(rows, v=v, theta=theta):
-                return v[rows].mean(axis=0).sum() / theta[rows].var(axis=0, ddof=1).sum()
+            def one(key, model=model, eta=eta, prior=prior):
+                return trained(model, model, key, eta, prior)
 
-            parts = [ratio(slice(k, None, 20)) for k in range(20)]
-            error = np.std(parts, ddof=1) / 20**0.5
-            each = v.mean(axis=0) / theta.var(axis=0, ddof=1)
-            bias = (theta.mean(axis=0) ** 2).sum() / theta.var(axis=0).sum()
-            found = f"{ratio(slice(None)):.3f}({error:.3f})"
-            entries, left = f"{each.min():.3f} to {each.max():.3f}", f"{bias:.3f}"
-            if not ratio(slice(None)) < UNSTABLE:  # NaN too
-                what = "the recursion" if np.isfinite(theta).all() else "training"
-                found, entries, left = f"{what} diverges in some data sets", "-", "-"
-            print(f"| {name} | {prior:g} | {eta:g} | {sets} | {found} | {entries} | {left} |")
+            cells = parameter_cells(*in_parts(one, sets, first))
+            print(f"| {name} | {prior:g} | {eta:g} | {sets} | {cells} |", flush=True)
 
 
-def training(model, eta, prior):
+def parameter_cells(final, claimed):
+    """Cov(θ) claimed against that over data sets: of the trace, of each entry; and the bias."""
+    sets = len(final)
+    v = np.einsum("sijij->sij", claimed).reshape(sets, -1)
+    theta = final.reshape(sets, -1)
+
+    def ratio(rows):
+        return v[rows].mean(axis=0).sum() / theta[rows].var(axis=0, ddof=1).sum()
+
+    if not ratio(slice(None)) < UNSTABLE:  # NaN too
+        what = "the recursion" if np.isfinite(theta).all() else "training"
+        return f"{what} diverges in some data sets | - | -"
+    parts = [ratio(slice(k, None, 20)) for k in range(20)]
+    error = np.std(parts, ddof=1) / 20**0.5
+    each = v.mean(axis=0) / theta.var(axis=0, ddof=1)
+    bias = (theta.mean(axis=0) ** 2).sum() / theta.var(axis=0).sum()
+    found = f"{ratio(slice(None)):.3f}({error:.3f})"
+    return f"{found} | {each.min():.3f} to {each.max():.3f} | {bias:.3f}"
+
+
+def trained(system, model, key, eta, prior):
     """One data set: θ after training by its true gradients, and the covariance claimed for it."""
     steps, ridge = 100, 0.01
+    own, gaps, start = jax.random.split(key, 3)
+    _, _, y, _ = record(system, own, steps + 5, 0.0)
+    has_row = jax.random.uniform(gaps, (steps + 5,)) >= 0.05
+    observed = jnp.broadcast_to(has_row[:, None], y.shape)
+    found = filter_nonlinear(model, y, observed, jnp.arange(steps + 5) == 0)
+    y, has_row, found = jax.tree.map(lambda rows: rows[5:], (y, has_row, found))
+    has_next = has_row & jnp.append(has_row[1:], False)
 
-    def one(key):
-        own, gaps, start = jax.random.split(key, 3)
-        _, _, y, _, found = record(model, own, steps + 5, 0.0)
-        has_row = jax.random.uniform(gaps, (steps + 5,)) >= 0.05
-        observed = jnp.broadcast_to(has_row[:, None], y.shape)
-        found = filter_nonlinear(model, y, observed, jnp.arange(steps + 5) == 0)
-        y, has_row, found = jax.tree.map(lambda rows: rows[5:], (y, has_row, found))
-        has_next = has_row & jnp.append(has_row[1:], False)
+    def loss(theta, h, y, next_y):
+        corrected, plain = model.transition(h + theta @ y), model.transition(h)
+        local = ((next_y - model.observation(corrected)) ** 2).sum()
+        return local + ((corrected - plain) ** 2).sum() + ridge * (theta**2).sum()
 
-        def loss(theta, h, y, next_y):
-            corrected, plain = model.transition(h + theta @ y), model.transition(h)
-            local = ((next_y - model.observation(corrected)) ** 2).sum()
-            return local + ((corrected - plain) ** 2).sum() + ridge * (theta**2).sum()
+    def descend(theta, inputs):
+        h, y, next_y, used = inputs
+        return theta - jnp.where(used, eta, 0.0) * jax.grad(loss)(theta, h, y, next_y), None
 
-        def descend(theta, inputs):
-            h, y, next_y, used = inputs
-            return theta - jnp.where(used, eta, 0.0) * jax.grad(loss)(theta, h, y, next_y), None
+    theta = prior * jax.random.normal(start, (2, 4))
+    inputs = (found.filtered_states, y, jnp.roll(y, -1, axis=0), has_next)
+    final = jax.lax.scan(descend, theta, inputs)[0]
+    initial = prior**2 * jnp.eye(8).reshape(2, 4, 2, 4)
+    jacobians = (found.transition_jacobians, found.observation_jacobians)
+    R = model.measurement_cov
+    sizes = (eta, eta, ridge)
+    path = augmentation_covs(initial, y, has_next, *jacobians, found.predicted_covs, R, *sizes)
+    return final, path[-1]
 
-        theta = prior * jax.random.normal(start, (2, 4))
-        inputs = (found.filtered_states, y, jnp.roll(y, -1, axis=0), has_next)
-        final = jax.lax.scan(descend, theta, inputs)[0]
-        initial = prior**2 * jnp.eye(8).reshape(2, 4, 2, 4)
-        jacobians = (found.transition_jacobians, found.observation_jacobians)
-        R = model.measurement_cov
-        sizes = (eta, eta, ridge)
-        path = augmentation_covs(initial, y, has_next, *jacobians, found.predicted_covs, R, *sizes)
-        return final, path[-1]
 
-    return one
+def process_models(system, T, sets, first):
+    """Gaussian processes of T true steps each, by structure: a state may stay linear."""
+    groups = {}
+    for seed in range(first, first + sets):
+        h = trajectory(system.transition, T, 0.2**0.5, [seed, T])
+        f = fit_transition("gp", h, np.arange(T) == 0, np.ones(T, dtype=bool))
+        model = dataclasses.replace(
+            system, transition=f, process_cov=StateDependentCov(system.process_cov, f)
+        )
+        groups.setdefault(jax.tree.structure(model), []).append((seed, model))
+    return groups.values()
+
+
+def study_process(sets, first):
+    for_states, for_theta = ("trace claimed / seen", "95 % regions cover"), ("entry by entry",)
+    system, lines = model_of("sine and tanh"), []
+
+    def both(model, key):
+        return state_errors(system, model, key, 200), trained(system, model, key, 0.003, 0.0)
+
+    def stacked(*leaves):
+        return jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0]
+
+    for T in (100, 300):
+        groups = process_models(system, T, sets, first)
+        for label, keeps in (("with", True), ("without", False)):
+            found = []
+            for group in groups:
+                seeds, models = zip(*group, strict=True)
+                if not keeps:
+                    models = [
+                        dataclasses.replace(m, process_cov=system.process_cov) for m in models
+                    ]
+                keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+                together = jax.tree.map(stacked, *models)
+                answers = eqx.filter_jit(eqx.filter_vmap(both))(together, keys)
+                found.append(jax.tree.map(np.asarray, answers))
+            states, training = jax.tree.map(lambda *x: np.concatenate(x), *found)
+            lines.append((T, label, states, training))
+    heading("steps that f was fitted to", "σ² in Q", "state", "data sets", *for_states)
+    for T, label, states, _ in lines:
+        for name, (e, cov) in zip(("h_c", "h_a"), states, strict=True):
+            print(f"| {T} | {label} | {name} | {sets} | {claimed_and_seen(e, cov)} |", flush=True)
+    print()
+    cells = ("trace claimed / seen", *for_theta, "bias² / variance")
+    heading("steps that f was fitted to", "σ² in Q", "data sets", *cells)
+    for T, label, _, training in lines:
+        print(f"| {T} | {label} | {sets} | {parameter_cells(*training)} |", flush=True)
 
 
 def study_edges(sets, first):
@@ -307,6 +384,7 @@ STUDIES = {
     "used": study_used,
     "states": study_states,
     "parameters": study_parameters,
+    "process": study_process,
     "edges": study_edges,
 }
 
