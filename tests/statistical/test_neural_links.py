@@ -12,11 +12,14 @@ THRESHOLD = 0.2
 
 
 @pytest.mark.slow  # trains networks of the paper's sizes: two minutes
-@pytest.mark.parametrize(("num_clients", "num_steps", "seed"), [(3, 3000, 20), (6, 2000, 21)])
+@pytest.mark.parametrize(
+    ("num_clients", "num_steps", "seed", "transition"),
+    [(3, 3000, 20, "linear"), (6, 2000, 21, "linear"), (4, 2000, 22, "gp")],
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_same_edges_as_the_linear_test(num_clients, num_steps, seed):
+def test_same_edges_as_the_linear_test(num_clients, num_steps, seed, transition):
     panel, truth = fg.simulate(num_clients, num_steps, seed=seed)
-    result = fg.fit(panel, formula_config(solver="neural"))
+    result = fg.fit(panel, formula_config(solver="neural", transition=transition))
     tested = result.edges()["is_edge"].to_numpy(dtype=np.bool_)
     by_size = result.edges(estimate="fedgc")["strength"].to_numpy() > THRESHOLD
     pairs = zip(result.edges()["cause"], result.edges()["effect"], strict=True)

@@ -81,14 +81,14 @@ def p_value(part):
 def test_a_third_client_that_acts_by_a_curve_is_not_taken_for_acting_jointly(curve):
     """It moves the cause by its square, so cause times third looks like its cube."""
     rng, p = np.random.default_rng(6), []
-    for _ in range(60):
+    for _ in range(240):
         states = rng.standard_normal((600, 3))
         for t in range(599):
             third = states[t, 2]
             states[t + 1] *= [0.5, 0.5, 0.6]
             states[t + 1] += 0.3 * states[t] + [0.7 * third**2, curve(third), 0.5 * third]
         p.append(p_value(joint_parts(data_of(states, (1, 1, 1), (1, 1, 1)), 0, lags_of(3))[1]))
-    assert np.mean(np.array(p) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
+    assert np.mean(np.array(p) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 240)
 
 
 def test_the_level_holds_and_what_acts_jointly_is_found():

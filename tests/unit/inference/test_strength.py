@@ -66,7 +66,10 @@ def test_interval_scales_with_the_block():
 
 
 def test_coverage_is_at_least_the_level():
-    """Gaussian blocks with a known covariance; binomial error 0.5 % at 2000 draws."""
+    """Gaussian blocks with a known covariance; binomial error 0.5 % at 2000 draws.
+
+    No interval is wider than the longest axis of its region.
+    """
     rng = np.random.default_rng(3)
     _, V = random_problem(4)
     root, draws = np.linalg.cholesky(V), 2000
@@ -77,6 +80,7 @@ def test_coverage_is_at_least_the_level():
         low, high = strength_intervals(a, np.broadcast_to(V, (draws, 4, 4)), critical)
         norm = np.linalg.norm(truth)
         assert ((low <= norm + 1e-9) & (norm <= high)).mean() >= 0.95 - 3 * 0.005
+        assert (high - low).max() <= 2 * np.sqrt(critical[0] * np.linalg.eigvalsh(V)[-1]) + 1e-9
 
 
 @pytest.mark.slow  # fits by every test, 4 s
