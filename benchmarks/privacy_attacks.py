@@ -98,13 +98,13 @@ def listen(num_clients, sensors, **options):
     if config.privacy == "to-clients":
         noise = SecretNoise(b"the server")
         protect = GradientNoise(config, noise, STEPS - 1, num_clients).protect
-    memories = [side.learner.initial() for side in sides]
+    memories, memory = [side.learner.initial() for side in sides], trainer.initial()
     heard, sent = [], []
     for k in range(ROUNDS):
         said = [s.learner.send(m, k, 0) for s, m in zip(sides, memories, strict=True)]
         columns = [[one[field] for one in said] for field in said[0]]
         heard.append(said[0]["augmented_states"] - said[0]["filtered_states"])
-        gradients = trainer.absorb(k, RoundMessages(*columns, None))
+        memory, gradients = trainer.step(memory, k, RoundMessages(*columns, None))
         if gradients is None or k == ROUNDS - 1:
             break
         gradients = gradients if protect is None else protect(k, gradients)

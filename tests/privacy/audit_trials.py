@@ -163,6 +163,7 @@ class HonestServer:
         rows = Rows(("client1", "client2"), (A, A), np.ones(2), STEPS - 1)
         config = RunConfig(solver="newton", test="none")
         self._trainer, self._round = NewtonTrainer(rows, config, STEPS), 0
+        self._memory = self._trainer.initial()
         self._states = rng.normal(size=(STEPS - 1, 2))
 
     def __call__(self, messages):
@@ -171,7 +172,8 @@ class HonestServer:
         augmented = [messages["augmented_states"], 1.1 * self._states]
         answer = RoundMessages(filtered, augmented, observed, None)
         self._round += 1
-        return self._trainer.absorb(self._round - 1, answer)[0]
+        self._memory, gradients = self._trainer.step(self._memory, self._round - 1, answer)
+        return gradients[0]
 
 
 def converse(learner, server):

@@ -40,7 +40,7 @@ from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import PrivacyFacts
 from fedgranger.messages import LARGEST_NUMBER
-from fedgranger.server.trainer import Trainer
+from fedgranger.server.trainer import Memory, Trainer
 
 DATA_RECORD = "data"
 """Whose data a run began with; apart from the rounds, which a run may not have."""
@@ -90,12 +90,12 @@ class EngineHooks(NamedTuple):
     Attributes:
         train: all rounds at once, where all clients are in one process; None: round by round.
         test: the edge tests of the collected states; None: `run_tests`.
-        on_round: called with (round, trainer) before every round's messages are used.
+        on_round: called with (round, trainer, its memory) before every round's messages are used.
     """
 
     train: Callable[[], Training] | None = None
     test: Callable[[StateSource, Training], Tested] | None = None
-    on_round: Callable[[int, Trainer], None] = lambda *_: None
+    on_round: Callable[[int, Trainer, Memory], None] = lambda *_: None
 
 
 class RunStopped(Exception):  # noqa: N818  not an error: a run that ends by a rule

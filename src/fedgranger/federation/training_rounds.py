@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -17,11 +18,12 @@ from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.neural_trainer import NeuralMemory
 from fedgranger.server.round_messages import RoundMessages, Rows
-from fedgranger.server.trainer import Trainer, make_trainer
+from fedgranger.server.trainer import Memory, Trainer, make_trainer
 
 TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
-RECORD = "server"
+RECORD, RECORD_FORMAT = "server", 2
 
 
 class Training(NamedTuple):
@@ -53,33 +55,68 @@ class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a 
 NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
 
 
+class Place(NamedTuple):
+    """Where the server stands before it uses a round's messages.
+
+    Attributes:
+        round_index: the round.
+        memory: the trainer's.
+        trace: round and losses of all clients' rows, of some rounds before.
+    """
+
+    round_index: int
+    memory: Memory
+    trace: list[list[float]]
+
+
 class RoundRecord(NamedTuple):
     """The server's record of a run's last round.
 
     Attributes:
         store: the server's disk.
         key: clients, data, options and time of the run; another one has rounds of its own.
-        on_round: called with (round, trainer) before every round's messages are used.
+        on_round: called with (round, trainer, its memory) before every round's messages are used.
     """
 
     store: Store
     key: list[Any]
-    on_round: Callable[[int, Trainer], None]
+    on_round: Callable[[int, Trainer, Memory], None]
 
     def load(self, ranges: Answers) -> Record | None:
         """The last round, if every client still has it; None: begin with the first."""
         record = self.store.load(RECORD)
-        if record is None or record[0]["key"] != self.key or record[0]["round"] == 0:
+        if record is None or record[0].get("format") != RECORD_FORMAT:
+            return None
+        if record[0]["key"] != self.key or record[0]["round"] == 0:
             return None
         known = [json.loads(str(packet.values["rounds"])) for packet in ranges.values()]
         return record if all(record[0]["round"] in rounds for rounds in known) else None
 
-    def keep(self, round_index: int, trainer: Trainer, trace: list[list[float]]) -> None:
+    def keep(self, place: Place, trainer: Trainer) -> None:
         """Write down where a round begins, before its messages are used."""
-        self.on_round(round_index, trainer)
-        values, arrays = trainer.memory()
-        facts = {"key": self.key, "round": round_index, "trainer": values, "trace": trace}
-        self.store.save(RECORD, facts, arrays)
+        self.on_round(place.round_index, trainer, place.memory)
+        facts = {"format": RECORD_FORMAT, "key": self.key}
+        facts |= {"round": place.round_index, "trace": place.trace}
+        self.store.save(RECORD, facts, _arrays(place.memory))
+
+
+def _arrays(memory: Memory) -> dict[str, np.ndarray]:
+    """All arrays of a trainer's memory, named by their place in it."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(memory)
+    }
+
+
+def _place(trainer: Trainer, resumed: Record | None) -> Place:
+    """The first round, or that of a record."""
+    memory = trainer.initial()
+    if resumed is None:
+        return Place(0, memory, [])
+    values, arrays = resumed
+    leaves = [arrays[name] for name in _arrays(memory)]
+    memory = jax.tree.unflatten(jax.tree.structure(memory), leaves)
+    return Place(int(values["round"]), memory, values["trace"])
 
 
 def train(
@@ -109,33 +146,27 @@ def train(
     )
     window = _window(config, num_pairs)
     trainer = make_trainer(rows, config, window, options.message_steps)
-    start, trace = 0, []
-    if resumed is not None:
-        values, arrays = resumed
-        trainer.restore(values["trainer"], arrays)
-        start, trace = int(values["round"]), values["trace"]
-    note, protect = "", None
+    protect = None
     if config.privacy == "to-clients":
         noise = server_noise(record.store, config, is_local=options.is_local)
         protect = GradientNoise(config, noise, num_pairs, len(names)).protect
+    place = _place(trainer, resumed)
     try:
-        rounds = yield from _exchange_rounds(participants, trainer, start, trace, record, protect)
+        end, note = yield from _exchange_rounds(participants, trainer, place, record, protect)
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error))
-    except BudgetSpent as error:
-        if not trace:
-            return NO_TRAINING._replace(failure=str(error))
-        rounds, note = int(trace[-1][0]), str(error)
+    if not end.trace:
+        return NO_TRAINING._replace(failure=note)
     table = [
         (int(losses[0]) // trainer.rounds_per_pass, int(losses[0]), name, np.nan, loss)
-        for losses in trace
+        for losses in end.trace
         for name, loss in zip(names, losses[1:], strict=True)
     ]
     trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
-    granger = with_diagonal(trainer.granger, rows.transitions)
-    return Training(
-        granger, trace_table, rounds, trainer.distance, note=note, jacobian=trainer.jacobian
-    )
+    granger = with_diagonal(trainer.granger(end.memory), rows.transitions)
+    jacobian = end.memory.jacobian if isinstance(end.memory, NeuralMemory) else None
+    distance = float(end.memory.distance)
+    return Training(granger, trace_table, end.round_index, distance, note=note, jacobian=jacobian)
 
 
 def _window(config: RunConfig, num_pairs: int) -> int:
@@ -151,33 +182,38 @@ def _window(config: RunConfig, num_pairs: int) -> int:
 def _exchange_rounds(
     participants: Participants,
     trainer: Trainer,
-    start: int,
-    trace: list[list[float]],
+    place: Place,
     record: RoundRecord,
     protect: Callable[[int, list[np.ndarray]], list[np.ndarray]] | None,
-) -> Generator[Request, Answers, int]:
-    """Rounds until the trainer has enough; return how many. `protect` adds noise to gradients."""
+) -> Generator[Request, Answers, tuple[Place, str]]:
+    """Rounds until the trainer has enough, or a client's budget is spent: where, and that sentence.
+
+    `protect` adds noise to gradients.
+    """
     names = tuple(participants.dims)
     filtered: Sequence[np.ndarray] | None = None
     gradients: list[np.ndarray] | None = None
-    round_index = start
+    round_index, memory, trace = place
     while True:
         received: list[Answers] = []
-        for request, is_wanted in _requests(
-            participants, trainer, round_index, gradients, want_filtered=filtered is None
-        ):
-            answers = yield request
-            if is_wanted:
-                received.append(answers)
+        try:
+            for request, is_wanted in _requests(
+                participants, trainer, round_index, gradients, want_filtered=filtered is None
+            ):
+                answers = yield request
+                if is_wanted:
+                    received.append(answers)
+        except BudgetSpent as error:
+            return Place(int(trace[-1][0]) if trace else 0, memory, trace), str(error)
         messages = _messages(names, received, filtered)
         if trainer.sends_filtered_once:
             filtered = messages.filtered
-        record.keep(round_index, trainer, trace)
-        gradients = trainer.absorb(round_index, messages)
+        record.keep(Place(round_index, memory, trace), trainer)
+        memory, gradients = trainer.step(memory, round_index, messages)
         if gradients is None or round_index % trainer.trace_stride == 0:
-            trace.append([float(round_index), *map(float, trainer.losses)])
+            trace.append([float(round_index), *map(float, memory.losses)])
         if gradients is None:
-            return round_index
+            return Place(round_index, memory, trace), ""
         gradients = gradients if protect is None else protect(round_index, gradients)
         if not all((np.abs(own) <= LARGEST_NUMBER).all() for own in gradients):  # also NaN
             raise UnstableRecursionError(

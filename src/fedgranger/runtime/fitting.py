@@ -48,7 +48,7 @@ from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
 from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.runtime.uploads import state_source
-from fedgranger.server.trainer import Trainer
+from fedgranger.server.trainer import Memory, Trainer
 
 COPIES_FILE = "copies.jsonl"
 """In a run folder: what copies with shifted clocks gave, until the run is whole."""
@@ -212,10 +212,10 @@ class _LocalRun:
         )
         return training
 
-    def _on_round(self, round_index: int, trainer: Trainer) -> None:
+    def _on_round(self, round_index: int, trainer: Trainer, memory: Memory) -> None:
         self._follower.count("training", round_index, trainer.most_rounds)
         self._follower.note_round(
-            round_index, trainer.rounds_per_pass, trainer.losses, trainer.distance
+            round_index, trainer.rounds_per_pass, memory.losses, float(memory.distance)
         )
 
     def _test(

@@ -7,8 +7,8 @@ sequence. The trace of these over time is the time-varying Granger block, its me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ import numpy as np
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import client_slices, pack_square, pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.recurrent import NetworkShape, Trained, cut, joined, pack, unpack, untrained
+from fedgranger.recurrent import NetworkShape, Trained, cut, joined, untrained
 from fedgranger.server import neural_rows
 from fedgranger.server.granger import stack_states
 from fedgranger.server.jacobian_trace import JacobianTrace
@@ -75,6 +75,22 @@ def sequence_messages(
     return SequenceMessages(*(jax_array(np.stack([*map(cut_steps, part)])) for part in columns))
 
 
+class NeuralMemory(NamedTuple):
+    """What the server must not lose between rounds of neural training.
+
+    Attributes:
+        trained: every row's weights, with Adam's moments.
+        jacobian: Granger blocks over time, as far as they have been read.
+        distance: infinite; networks have no limit that could be known.
+        losses: of every row in the last round.
+    """
+
+    trained: Trained
+    jacobian: JacobianTrace
+    distance: np.ndarray
+    losses: np.ndarray
+
+
 class NeuralTrainer:
     """Recurrent rows in windows of `batch_steps` time steps."""
 
@@ -87,18 +103,19 @@ class NeuralTrainer:
         self.rounds_per_pass = -(-rows.num_pairs // config.batch_steps)
         self.most_rounds = (config.network_passes + 1) * self.rounds_per_pass
         self.trace_stride = -(-self.rounds_per_pass // 8)
-        self.distance = np.inf  # networks have no limit that could be known
-        self.losses = np.zeros(len(rows.names))
         self._params = row_params(rows, config)
-        self._trained = untrained(first_weights(rows.names, self._shape, config))
-        P, none = sum(rows.dims), np.zeros(0, dtype=np.int64)
-        self.jacobian = JacobianTrace(none, none, np.zeros((0, P, P)), np.zeros((0, P, P)))
 
-    @property
-    def granger(self) -> np.ndarray:
+    def initial(self) -> NeuralMemory:
+        """Weights drawn from the prior; nothing has been read."""
+        names, P, none = self._rows.names, sum(self._rows.dims), np.zeros(0, dtype=np.int64)
+        trained = untrained(first_weights(names, self._shape, self._config))
+        jacobian = JacobianTrace(none, none, np.zeros((0, P, P)), np.zeros((0, P, P)))
+        return NeuralMemory(trained, jacobian, np.array(np.inf), np.zeros(len(names)))
+
+    def granger(self, memory: NeuralMemory) -> np.ndarray:
         """Mean Jacobian without its diagonal blocks, P x P."""
         P = sum(self._rows.dims)
-        out = self.jacobian.mean if len(self.jacobian.blocks) else np.zeros((P, P))
+        out = memory.jacobian.mean if len(memory.jacobian.blocks) else np.zeros((P, P))
         owner = np.repeat(np.arange(len(self._rows.dims)), self._rows.dims)
         return np.where(owner[:, None] == owner[None, :], 0.0, out)
 
@@ -110,22 +127,25 @@ class NeuralTrainer:
     def _first_step(self, round_index: int) -> int:
         return (round_index % self.rounds_per_pass) * self._config.batch_steps
 
-    def absorb(self, round_index: int, messages: RoundMessages) -> list[np.ndarray] | None:
+    def step(
+        self, memory: NeuralMemory, round_index: int, messages: RoundMessages
+    ) -> tuple[NeuralMemory, list[np.ndarray] | None]:
         """One step of Adam of every row; in the last pass the Jacobians instead."""
         is_reading = round_index >= self._config.network_passes * self.rounds_per_pass
         window, is_start = self._window(round_index, messages)
-        trained, rate = Trained(*map(jax_array, self._trained)), self._config.server_learning_rate
+        trained, rate = Trained(*map(jax_array, memory.trained)), self._config.server_learning_rate
         found, replies, losses = _answer(self._shape, rate, self._params, trained, window, is_start)
-        self.losses = np.asarray(losses)
+        memory = memory._replace(losses=np.asarray(losses))
         if is_reading:
-            self._read(round_index, window, is_start)
+            memory = memory._replace(jacobian=self._read(memory, round_index, window, is_start))
         else:
-            self._trained = Trained(*(np.asarray(part) for part in found))  # type: ignore[arg-type]
+            weights = Trained(*(np.asarray(part) for part in found))  # type: ignore[arg-type]
+            memory = memory._replace(trained=weights)
         if round_index >= self.most_rounds - 1:
-            return None
+            return memory, None
         steps = self.spans(round_index)[0]
         replies = np.asarray(replies)
-        return [joined(replies[m], steps)[:, :dim] for m, dim in enumerate(self._rows.dims)]
+        return memory, [joined(replies[m], steps)[:, :dim] for m, dim in enumerate(self._rows.dims)]
 
     def _window(
         self, round_index: int, messages: RoundMessages
@@ -135,17 +155,23 @@ class NeuralTrainer:
         starts = self._rows.starts[first : first + steps]
         return sequence_messages(messages, starts, self._cut), jax_array(self._cut(starts))
 
-    def _read(self, round_index: int, window: SequenceMessages, is_start: jax.Array) -> None:
-        """Add the Jacobians of a round to the trace."""
+    def _read(
+        self,
+        memory: NeuralMemory,
+        round_index: int,
+        window: SequenceMessages,
+        is_start: jax.Array,
+    ) -> JacobianTrace:
+        """The trace with the Jacobians of one more round."""
         states = stack_states(window.filtered_states)
-        weights = jax_array(self._trained.weights)
+        weights = jax_array(memory.trained.weights)
         found = np.asarray(_jacobians(self._shape, self._params, weights, states, is_start))
         steps, L = self.spans(round_index)[0], self._config.sequence_steps
         firsts = np.arange(0, steps, L)
         lengths = np.minimum(steps - firsts, L)
         parts = [self._whole_blocks(found[:, k, :length]) for k, length in enumerate(lengths)]
-        before = self.jacobian
-        self.jacobian = JacobianTrace(
+        before = memory.jacobian
+        return JacobianTrace(
             np.append(before.first_steps, self._first_step(round_index) + firsts),
             np.append(before.num_steps, lengths),
             np.concatenate([before.blocks, np.stack([J.mean(axis=0) for J in parts])]),
@@ -163,14 +189,3 @@ class NeuralTrainer:
     def _cut(self, values: np.ndarray) -> np.ndarray:
         L = self._config.sequence_steps
         return cut(values, -(-min(self._config.batch_steps, self._rows.num_pairs) // L), L)
-
-    def memory(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Weights with Adam's moments, and the Jacobians so far."""
-        arrays = {f"jacobian_{name}": part for name, part in self.jacobian._asdict().items()}
-        return {}, {"networks": pack(self._trained), "losses": self.losses, **arrays}
-
-    def restore(self, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:  # noqa: ARG002
-        """Undo `memory`."""
-        self._trained, self.losses = unpack(arrays["networks"]), np.array(arrays["losses"])
-        parts = (arrays[f"jacobian_{name}"] for name in JacobianTrace._fields)
-        self.jacobian = JacobianTrace(*parts)

@@ -35,11 +35,11 @@ def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]
     transitions = tuple(client.model.self_transition for client in setup.client_data)
     rows = Rows(setup.names, transitions, gains, setup.num_pairs)
     trainer = NewtonTrainer(rows, config, setup.num_pairs)
-    memories = [learner.initial() for learner in learners]
+    memories, memory = [learner.initial() for learner in learners], trainer.initial()
     for round_index in range(config.passes + 1):
         sent = [
-            learner.send(memory, round_index, 0)
-            for learner, memory in zip(learners, memories, strict=True)
+            learner.send(own, round_index, 0)
+            for learner, own in zip(learners, memories, strict=True)
         ]
         messages = RoundMessages(
             [message["filtered_states"] for message in sent],
@@ -47,24 +47,24 @@ def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]
             [message["is_observed"] for message in sent],
             None,
         )
-        gradients = trainer.absorb(round_index, messages)
-        snapshot = _snapshot(setup, trainer, memories, round_index, is_last=gradients is None)
+        memory, gradients = trainer.step(memory, round_index, messages)
+        thetas = [own.augmentation for own in memories]
+        progress = Progress(convergence.start(len(memories)).changes, float(memory.distance))
+        state = _state(setup, thetas, trainer.granger(memory))
+        snapshot = Snapshot(round_index, 0, state, state, progress, gradients is None)
         unknown = np.full(len(learners), np.nan)
-        yield snapshot, TraceRow(round_index, round_index, unknown, trainer.losses.copy())
+        yield snapshot, TraceRow(round_index, round_index, unknown, memory.losses)
         if gradients is None:
             return
         memories = [
-            learner.learn(memory, round_index + 1, [gradient])
-            for learner, memory, gradient in zip(learners, memories, gradients, strict=True)
+            learner.learn(own, round_index + 1, [gradient])
+            for learner, own, gradient in zip(learners, memories, gradients, strict=True)
         ]
 
 
-def _snapshot(
-    setup: Setup, trainer: NewtonTrainer, memories: list, round_index: int, *, is_last: bool
-) -> Snapshot:
+def _state(setup: Setup, thetas: list[np.ndarray], granger: np.ndarray) -> RoundState:
+    """θ and Â of a round, padded."""
     p, d = setup.padded_dims
-    thetas = pad_stack([memory.augmentation for memory in memories], (p, d))
-    rows = unpack_square(trainer.granger, setup.state_dims, p)
-    state = RoundState(AugmentState(jnp.asarray(thetas)), ServerState(jnp.asarray(rows)))
-    progress = Progress(convergence.start(len(memories)).changes, trainer.distance)
-    return Snapshot(round_index, 0, state, state, progress, is_last)
+    rows = unpack_square(granger, setup.state_dims, p)
+    clients = AugmentState(jnp.asarray(pad_stack(thetas, (p, d))))
+    return RoundState(clients, ServerState(jnp.asarray(rows)))
