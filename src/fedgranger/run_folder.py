@@ -15,6 +15,8 @@ import pandas as pd
 from fedgranger.errors import RunError
 
 MANIFEST = "manifest.json"
+CHECKPOINT = "checkpoint"
+"""What an interrupted run continues from; gone once it is whole."""
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
 OWN_HASH = "sha256"

@@ -68,10 +68,15 @@ class DiskFiles:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file."""
-        descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        """Write a file; no part of it stays where that fails."""
+        path = self._folder / name
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
     def flush(self, name: str) -> None:
         """Force a file's content to the disk."""

@@ -39,6 +39,7 @@ from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
+from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
@@ -91,7 +92,7 @@ def fit_panel(
         try:
             result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
         except FedGrangerError:  # the same command would be refused again
-            checkpoints.forget(checkpoint.FILE_NAME, COPIES_FILE)
+            checkpoints.forget(CHECKPOINT, COPIES_FILE)
             raise
     training, facts = result.manifest["training"], result.manifest["inference"]
     if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
