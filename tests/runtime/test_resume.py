@@ -12,7 +12,6 @@ import pytest
 import fedgranger as fg
 from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
-from fedgranger.federation import store
 from fedgranger.inference import copy_audit
 from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import progress, stepwise
@@ -126,7 +125,7 @@ def test_failed_write_keeps_the_old_checkpoint(panel, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.os, "fdopen", full_disk)
+        patch.setattr(os, "fdopen", full_disk)
         with pytest.raises(OSError, match="No space"):
             fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
     assert (tmp_path / CHECKPOINT).read_bytes() == before

@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedgranger.disk import create_private, flush_to_disk
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
-from fedgranger.run_folder import flush_to_disk
 
 Record = tuple[dict[str, Any], dict[str, np.ndarray]]
 """Values and arrays."""
@@ -68,15 +68,8 @@ class DiskFiles:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file; no part of it stays where that fails."""
-        path = self._folder / name
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        """Write a file."""
+        create_private(self._folder / name, content)
 
     def flush(self, name: str) -> None:
         """Force a file's content to the disk."""
