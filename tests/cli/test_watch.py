@@ -23,10 +23,11 @@ from fedgranger.cli.options import DataOptions
 from fedgranger.cli.watch_screen import seconds_left
 from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import progress
-from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.progress import Follower, follow, read_log
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
+from fedgranger.server.loss_trace import TraceRow
 from fedgranger.uncertainty.record import Propagation
 from tests.configs import formula_config
 

@@ -17,10 +17,10 @@ from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.loss_trace import LossTrace, trace_table
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.trainer import Trainer, make_trainer
 
-TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
 RECORD = "server"
 
 
@@ -29,7 +29,7 @@ class Training(NamedTuple):
 
     Attributes:
         granger: Â with A_mm on the diagonal; None where training failed.
-        trace: losses, `TRACE_COLUMNS`.
+        trace: losses (`server.loss_trace`).
         rounds: rounds of training.
         distance: how far from the limit at the end.
         failure: why it failed; empty: it did not.
@@ -50,7 +50,7 @@ class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a 
     """A client tells nothing more; what there is of the estimate is kept."""
 
 
-NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
+NO_TRAINING = Training(None, trace_table((), ()), 0, np.inf)
 
 
 class RoundRecord(NamedTuple):
@@ -71,14 +71,17 @@ class RoundRecord(NamedTuple):
         record = self.store.load(RECORD)
         if record is None or record[0]["key"] != self.key or record[0]["round"] == 0:
             return None
+        if not isinstance(record[0]["trace"], dict):  # of an older version
+            return None
         known = [json.loads(str(packet.values["rounds"])) for packet in ranges.values()]
         return record if all(record[0]["round"] in rounds for rounds in known) else None
 
-    def keep(self, round_index: int, trainer: Trainer, trace: list[list[float]]) -> None:
+    def keep(self, round_index: int, trainer: Trainer, trace: LossTrace) -> None:
         """Write down where a round begins, before its messages are used."""
         self.on_round(round_index, trainer)
         values, arrays = trainer.memory()
-        facts = {"key": self.key, "round": round_index, "trainer": values, "trace": trace}
+        losses = trace.memory()
+        facts = {"key": self.key, "round": round_index, "trainer": values, "trace": losses}
         self.store.save(RECORD, facts, arrays)
 
 
@@ -109,11 +112,13 @@ def train(
     )
     window = _window(config, num_pairs)
     trainer = make_trainer(rows, config, window, options.message_steps)
-    start, trace = 0, []
+    start = 0
+    trace = LossTrace(len(names), trainer.rounds_per_pass, trainer.rounds_per_row)
     if resumed is not None:
         values, arrays = resumed
         trainer.restore(values["trainer"], arrays)
-        start, trace = int(values["round"]), values["trace"]
+        trace.restore(values["trace"])
+        start = int(values["round"])
     note, protect = "", None
     if config.privacy == "to-clients":
         noise = server_noise(record.store, config, is_local=options.is_local)
@@ -123,19 +128,14 @@ def train(
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error))
     except BudgetSpent as error:
-        if not trace:
+        if not trace.rows:
             return NO_TRAINING._replace(failure=str(error))
-        rounds, note = int(trace[-1][0]), str(error)
-    table = [
-        (int(losses[0]) // trainer.rounds_per_pass, int(losses[0]), name, np.nan, loss)
-        for losses in trace
-        for name, loss in zip(names, losses[1:], strict=True)
-    ]
-    trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
-    granger = with_diagonal(trainer.granger, rows.transitions)
-    return Training(
-        granger, trace_table, rounds, trainer.distance, note=note, jacobian=trainer.jacobian
+        rounds, note = trace.rows[-1].round - 1, str(error)
+    granger, losses = (
+        with_diagonal(trainer.granger, rows.transitions),
+        trace_table(names, trace.rows),
     )
+    return Training(granger, losses, rounds, trainer.distance, note=note, jacobian=trainer.jacobian)
 
 
 def _window(config: RunConfig, num_pairs: int) -> int:
@@ -152,7 +152,7 @@ def _exchange_rounds(
     participants: Participants,
     trainer: Trainer,
     start: int,
-    trace: list[list[float]],
+    trace: LossTrace,
     record: RoundRecord,
     protect: Callable[[int, list[np.ndarray]], list[np.ndarray]] | None,
 ) -> Generator[Request, Answers, int]:
@@ -174,8 +174,9 @@ def _exchange_rounds(
             filtered = messages.filtered
         record.keep(round_index, trainer, trace)
         gradients = trainer.absorb(round_index, messages)
-        if gradients is None or round_index % trainer.trace_stride == 0:
-            trace.append([float(round_index), *map(float, trainer.losses)])
+        if gradients is not None or not trainer.ends_by_reports:
+            num_steps = np.array([float(np.sum(flags)) for flags in messages.observed])
+            trace.add(round_index, trainer.losses, num_steps)
         if gradients is None:
             return round_index
         gradients = gradients if protect is None else protect(round_index, gradients)

@@ -20,8 +20,9 @@ from fedgranger.federation.store import DiskFiles, NoRecords, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
 from fedgranger.run_folder import CHECKPOINT
-from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.server.granger import ServerState
+from fedgranger.server.loss_trace import TraceRow
 
 FORMER = "checkpoint.npz"
 """What a checkpoint was called when it had a format of its own."""

@@ -22,6 +22,7 @@ from fedgranger.messages import ClientMessage
 from fedgranger.server import row_solver
 from fedgranger.server.granger import ServerState, answer
 from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.loss_trace import rounds_per_row
 from fedgranger.server.neural_trainer import NeuralTrainer
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.row_setup import (
@@ -40,6 +41,8 @@ class SgdTrainer:
     """The paper's loop over windows of W time steps."""
 
     sends_filtered_once = False
+    ends_by_reports = True
+    """The last round brings only the clients' reports on the pass before it."""
     jacobian: JacobianTrace | None = None
 
     def __init__(self, rows: Rows, config: RunConfig, window: int) -> None:
@@ -51,7 +54,7 @@ class SgdTrainer:
         self._pass_start = self._state
         self._progress = convergence.start(len(rows.names))
         self.rounds_per_pass = -(-rows.num_pairs // window)
-        self.trace_stride = -(-self.rounds_per_pass // 8)
+        self.rounds_per_row = rounds_per_row(self.rounds_per_pass, window)
         self.most_rounds = config.passes * self.rounds_per_pass
         self.losses = np.zeros(len(rows.names))
 
@@ -123,7 +126,8 @@ class NewtonTrainer:
     """Exact solves of every row, extrapolated."""
 
     sends_filtered_once = True
-    trace_stride = 1
+    ends_by_reports = False
+    rounds_per_row = 1
     rounds_per_pass = 1
     jacobian: JacobianTrace | None = None
 
