@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import fedgranger as fg
 from fedgranger.config import RunConfig
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.copy_audit import PairTests, run_copies
 from fedgranger.inference.lag_columns import LagColumns
 from fedgranger.inference.latent import fit_latent, pair_tests, refit
@@ -23,7 +24,6 @@ from fedgranger.inference.readings import regress
 from fedgranger.inference.readings_test import pair_tests_of
 from fedgranger.inference.shifts import draw_shifts, tabulate
 from fedgranger.runtime.setup import set_up
-from fedgranger.runtime.uploads import state_source
 
 REPEATS = 3
 

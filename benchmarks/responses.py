@@ -21,9 +21,9 @@ import fedgranger as fg
 from benchmarks.resumed import resumed, seconds_per_set
 from fedgranger.client.params import known_models
 from fedgranger.errors import InferenceWarning
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.edge_responses import edge_responses, impulse_responses
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
-from fedgranger.runtime.uploads import state_source
 
 CHAIN = [("client1", "client2"), ("client2", "client3")]
 STEPS = 10

@@ -71,28 +71,31 @@ LARGEST_NUMBER = 1e9
 
 
 class Content(NamedTuple):
-    """Fields of one kind of message: scalars by type, arrays by type and number of axes.
+    """Fields of one kind of message: scalars by type, arrays by type and axes.
 
     `f8` is float64, `i8` int64 and `u1` a flag.
     """
 
     values: Mapping[str, type]
-    arrays: Mapping[str, tuple[str, int]] = {}
+    arrays: Mapping[str, tuple[str, str]] = {}
 
 
 _TIME_AXIS = {"time_kind": str, "first": str, "interval": str}
 _OWN_TIME = {**_TIME_AXIS, "last": str, "clock": float, "version": str, "epoch": int}
+_STRETCHES = {"stretches": ("i8", "stretch end")}
+_STATES, _FLAGS = ("f8", "time client_state"), ("u1", "time")
+_SQUARE = ("f8", "client_state client_state")
 CONTENTS: Mapping[str, Content] = {
     "offer": Content({"nonce": str, "options": str}),
-    "range": Content({**_OWN_TIME, "rounds": str, "data": str}, {"stretches": ("i8", 2)}),
-    "begin": Content({"epoch": int, "round": int, **_TIME_AXIS}, {"stretches": ("i8", 2)}),
+    "range": Content({**_OWN_TIME, "rounds": str, "data": str}, _STRETCHES),
+    "begin": Content({"epoch": int, "round": int, **_TIME_AXIS}, _STRETCHES),
     "hello": Content(
         {"own_lags": int, "is_declared": bool, "noise_share": float, "clipped_share": float},
-        {"error_cov": ("f8", 2), "periods": ("i8", 1), "added_cov": ("f8", 2)},
+        {"error_cov": _SQUARE, "periods": ("i8", "period"), "added_cov": _SQUARE},
     ),
     "join": Content({"epoch": int, "total_dim": int}),
     "train": Content({"epoch": int}),
-    "model": Content({}, {"self_transition": ("f8", 2), "state_gain": ("f8", 0)}),
+    "model": Content({}, {"self_transition": _SQUARE, "state_gain": ("f8", "")}),
     "step": Content(
         {
             "epoch": int,
@@ -102,26 +105,31 @@ CONTENTS: Mapping[str, Content] = {
             "want_piece": int,
             "want_filtered": bool,
         },
-        {"gradients": ("f8", 2)},
+        {"gradients": _STATES},
     ),
     "message": Content(
         {"round": int, "piece": int, "has_report": bool, "change": float, "size": float},
-        {"filtered_states": ("f8", 2), "augmented_states": ("f8", 2), "is_observed": ("u1", 1)},
+        {"filtered_states": _STATES, "augmented_states": _STATES, "is_observed": _FLAGS},
     ),
     "upload": Content({"epoch": int, "piece": int}),
-    "states": Content({"piece": int}, {"states": ("f8", 2), "is_observed": ("u1", 1)}),
+    "states": Content({"piece": int}, {"states": _STATES, "is_observed": _FLAGS}),
     "translate": Content(
         {"epoch": int, "side": str, "edges": str, "blocks": int, "confidence": float},
-        {"cov": ("f8", 2), "directions": ("f8", 2), "courses": ("f8", 3), "course_covs": ("f8", 4)},
+        {
+            "cov": _SQUARE,
+            "directions": ("f8", "edge client_state"),
+            "courses": ("f8", "edge step client_state"),
+            "course_covs": ("f8", "edge step client_state client_state"),
+        },
     ),
-    "sensors": Content({"sensors": str}, {"rows": ("f8", 2)}),
+    "sensors": Content({"sensors": str}, {"rows": ("f8", "edge client_state")}),
     "finish": Content({"epoch": int, "edges": str}),
     "watch": Content({"nonce": str}),
-    "news": Content({**_OWN_TIME, "threshold": float}, {"stretches": ("i8", 2)}),
-    "follow": Content({"epoch": int, **_TIME_AXIS, "steps": int}, {"stretches": ("i8", 2)}),
+    "news": Content({**_OWN_TIME, "threshold": float}, _STRETCHES),
+    "follow": Content({"epoch": int, **_TIME_AXIS, "steps": int}, _STRETCHES),
     "report": Content({"epoch": int, "piece": int}),
     "monitor": Content(
-        {"piece": int}, {"states": ("f8", 2), "surprise": ("f8", 1), "is_observed": ("u1", 1)}
+        {"piece": int}, {"states": _STATES, "surprise": ("f8", "time"), "is_observed": _FLAGS}
     ),
     "alarm": Content({"epoch": int, "alarm": str}),
     "done": Content({}),

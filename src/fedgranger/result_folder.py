@@ -22,7 +22,14 @@ from fedgranger.result_arrays import (
     other_tables,
     read_inference,
 )
-from fedgranger.run_folder import MANIFEST, RESTORE, RunFolder, read_manifest, with_formulas
+from fedgranger.run_folder import (
+    CHECKPOINT,
+    MANIFEST,
+    RESTORE,
+    RunFolder,
+    read_manifest,
+    with_formulas,
+)
 from fedgranger.server.jacobian_trace import JacobianTrace
 from fedgranger.uncertainty.quantities import QUANTITIES, Quantities
 from fedgranger.uncertainty.record import Propagation
@@ -99,7 +106,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).exists():
         hint = (
             "it was interrupted, continue it with 'fedgranger fit --resume'"
-            if (folder / "checkpoint.npz").exists()
+            if (folder / CHECKPOINT).exists()
             else "make one with 'fedgranger fit'"
         )
         raise RunError(f"{folder}: not a finished run; {hint}")

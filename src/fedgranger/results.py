@@ -39,7 +39,7 @@ class Result(FoundEdges):
             with their client).
         inference: the tested estimate (debiased, of the readings, or FedGC's own with
             test='asymptotic') and its edge tests, or None when there are none.
-        trace: losses along training; columns pass_index, round, client, local_loss, server_loss.
+        trace: losses along training (`server.loss_trace` tells what its columns are).
         manifest: versions, seed, data hash, timings, bytes and how training ended.
         config: the options of the run.
         uncertainty: covariances along the first pass, when they were asked for.

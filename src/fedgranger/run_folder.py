@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.disk import write_atomically, write_text
 from fedgranger.errors import RunError
 
 MANIFEST = "manifest.json"
+CHECKPOINT = "checkpoint"
+"""What an interrupted run continues from; gone once it is whole."""
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
 OWN_HASH = "sha256"
@@ -40,7 +42,8 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file and note its hash."""
-        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+        write_text(self._path / name, text)
+        self._hashes[name] = _hash(self._path / name)
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table for people and spreadsheets."""
@@ -120,31 +123,6 @@ def with_formulas(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     for name in [name for name in out.columns if name in NAME_COLUMNS]:
         out[name] = [known.get(cell, cell) for cell in out[name]]
     return out
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary neighbour, then rename it: readers never see half a file.
-
-    When this returns, the file survives a crash.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(temporary)
-        flush_to_disk(temporary)
-        os.replace(temporary, path)
-        if os.name == "posix":
-            flush_to_disk(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def flush_to_disk(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _own_hash(manifest: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from fedgranger.config import RunConfig
 from fedgranger.data.align import regular_panel
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
+from fedgranger.federation.direct import source_of_clients
 from fedgranger.federation.protocol import Tested, run_tests
 from fedgranger.inference.states import CHUNK_STEPS, StateChunk, StateSource
 
@@ -75,19 +76,7 @@ def sent_states(panel: Panel, config: RunConfig, models: Mapping[str, LocalModel
         )
         for name in names
     ]
-    states = np.concatenate([side.states for side in sides], axis=1)
-    observed = np.stack([side.is_observed for side in sides], axis=1)
-    return StateSource(
-        names,
-        tuple(side.model.state_dim for side in sides),
-        tuple(np.asarray(side.hello.error_cov) for side in sides),
-        lambda: _chunks(states, observed, starts),
-        panel.num_steps,
-        tuple(int(side.hello.own_lags) for side in sides),
-        periods=tuple(int(step) for side in sides for step in side.hello.periods),
-        declared=tuple(side.data.name for side in sides if bool(side.hello.is_declared)),
-        noise_shares=tuple(float(side.hello.noise_share) for side in sides),
-    )
+    return source_of_clients(sides)
 
 
 def _chunks(states: np.ndarray, observed: np.ndarray, starts: np.ndarray) -> Iterator[StateChunk]:

@@ -21,11 +21,13 @@ from fedgranger.cli import fit_screen, watch_screen
 from fedgranger.cli.app import app
 from fedgranger.cli.options import DataOptions
 from fedgranger.cli.watch_screen import seconds_left
+from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import progress
-from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.runtime.progress import Follower, follow, read_log
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
+from fedgranger.server.loss_trace import TraceRow
 from fedgranger.uncertainty.record import Propagation
 from tests.configs import formula_config
 
@@ -64,7 +66,7 @@ def start_fit(data, folder):
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         log = read_log(folder)
-        if log and log[-1].get("pass") and (folder / "checkpoint.npz").exists():
+        if log and log[-1].get("pass") and (folder / CHECKPOINT).exists():
             return process
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
@@ -169,7 +171,7 @@ def test_interrupting_a_fit_leaves_a_checkpoint_and_its_log(data, tmp_path):
     assert "--resume" in result.output
 
 
-KEPT = ["checkpoint.npz", progress.FILE_NAME]
+KEPT = [CHECKPOINT, progress.FILE_NAME]
 
 
 def test_an_interrupt_leaves_a_checkpoint_and_its_log(data, tmp_path, monkeypatch):
@@ -441,7 +443,7 @@ def test_the_folder_is_clean_afterwards(tmp_path):
             follower.count("training", 1, 10)
             assert read_log(folder)[-1]["done"] == 1
             if keep:
-                (folder / "checkpoint.npz").write_text("x")
+                (folder / CHECKPOINT).write_text("x")
             raise error
 
     with pytest.raises(ValueError, match="odd"):

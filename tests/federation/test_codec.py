@@ -18,7 +18,7 @@ SAMPLES = {str: "x", int: 3, float: 1.5, bool: True}
 def packet(kind, answers="", **changes):
     content = CONTENTS[kind]
     arrays = {
-        name: np.ones((2,) * axes, dtype=codec.TYPES[code])
+        name: np.ones((2,) * len(axes.split()), dtype=codec.TYPES[code])
         for name, (code, axes) in content.arrays.items()
     }
     values = {name: SAMPLES[kind_] for name, kind_ in content.values.items()}

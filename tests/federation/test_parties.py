@@ -67,6 +67,12 @@ def test_parties_find_what_one_process_finds(panel, tmp_path, config):
         found.inference.edges["p_value"], alone.inference.edges["p_value"], rtol=1e-9
     )
     assert found.training.rounds == alone.manifest["training"]["rounds"]
+    rows = ["pass_index", "round", "client"]
+    assert found.training.trace[rows].equals(alone.trace[rows])
+    np.testing.assert_allclose(
+        found.training.trace["server_loss"], alone.trace["server_loss"], rtol=1e-9
+    )
+    assert found.training.trace["local_loss"].isna().all()  # it stays with the clients
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -16,7 +16,7 @@ from fedgranger.data.time_axis import LocalSeries, on_grid
 from fedgranger.federation import watch_session
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.federation.codec import decode, digest
-from fedgranger.federation.ledger import state_bytes
+from fedgranger.federation.ledger import payload_bytes
 from fedgranger.federation.outcome import to_result
 from fedgranger.federation.protocol import RunStopped
 from fedgranger.federation.store import DiskFiles, Store
@@ -293,7 +293,7 @@ def test_everything_that_left_is_counted_and_in_the_audit_log(tmp_path):
     assert kinds == {"news", "done", "monitor"}
     monitors = [a for c, _, a in federation.wire if c == "a" and decode(a).kind == "monitor"]
     payload = sum(array.nbytes for a in monitors for array in decode(a).arrays.values())
-    assert payload == (state_bytes(1) + 8) * NEW.num_steps
+    assert payload == payload_bytes("monitor", time=NEW.num_steps, client_state=1)
     period = [facts["period"] for _, _, facts in federation.audit if facts["request"] == "report"]
     assert set(period) == {"0 to 299, 300 steps of 1"}
 

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
 from fedgranger.inference import copy_audit
-from fedgranger.runtime import checkpoint, progress, stepwise
+from fedgranger.run_folder import CHECKPOINT
+from fedgranger.runtime import progress, stepwise
+from fedgranger.runtime.checkpoint import FORMER
 from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
 
@@ -71,7 +74,7 @@ def test_two_interrupts(panel, uninterrupted, tmp_path, monkeypatch):
 def test_periodic_checkpoints(panel, uninterrupted, tmp_path):
     """A killed process leaves the last periodic checkpoint, which is enough."""
     fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
-    assert (tmp_path / checkpoint.FILE_NAME).exists()
+    assert (tmp_path / CHECKPOINT).exists()
     resumed = fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.granger, uninterrupted.granger)
 
@@ -91,24 +94,42 @@ def test_nothing_to_resume(panel, tmp_path):
 
 
 def test_damaged_checkpoint(panel, tmp_path):
-    (tmp_path / checkpoint.FILE_NAME).write_bytes(b"not a zip")
-    with pytest.raises(RunError, match="damaged checkpoint"):
+    """Whichever byte the disk has changed."""
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    whole = (tmp_path / CHECKPOINT).read_bytes()
+    for place in (0, 30, len(whole) // 2, len(whole) - 1):
+        changed = bytes([whole[place] ^ 1])
+        (tmp_path / CHECKPOINT).write_bytes(whole[:place] + changed + whole[place + 1 :])
+        with pytest.raises(RunError, match="damaged checkpoint"):
+            fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+
+
+def test_a_checkpoint_of_the_former_format_is_refused_in_one_sentence(panel, tmp_path):
+    """Until the run is started again: then the new one counts."""
+    (tmp_path / FORMER).write_bytes(b"PK")
+    with pytest.raises(RunError, match=r"of an older version .* use --overwrite to start again"):
         fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+    for resume in (True, False):
+        with pytest.raises(RunError, match="of an older version"):
+            check_folder(tmp_path, resume=resume, overwrite=False)
+    check_folder(tmp_path, resume=False, overwrite=True)
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    check_folder(tmp_path, resume=True, overwrite=False)
 
 
 def test_failed_write_keeps_the_old_checkpoint(panel, tmp_path, monkeypatch):
     fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
-    before = (tmp_path / checkpoint.FILE_NAME).read_bytes()
+    before = (tmp_path / CHECKPOINT).read_bytes()
 
     def full_disk(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full_disk)
+        patch.setattr(os, "fdopen", full_disk)
         with pytest.raises(OSError, match="No space"):
             fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
-    assert (tmp_path / checkpoint.FILE_NAME).read_bytes() == before
-    kept = [checkpoint.FILE_NAME, progress.FILE_NAME]
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+    kept = [CHECKPOINT, progress.FILE_NAME]
     assert sorted(p.name for p in tmp_path.iterdir()) == kept
 
 
@@ -141,7 +162,7 @@ def test_real_interrupt_of_the_command(tmp_path):
     )
     cut = command("fit", data, "--out", tmp_path / "cut", *options, "--checkpoint-every", 0)
     process = subprocess.Popen(cut, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    wait_for_checkpoint(process, tmp_path / "cut" / checkpoint.FILE_NAME)
+    wait_for_checkpoint(process, tmp_path / "cut" / CHECKPOINT)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
@@ -155,7 +176,7 @@ def test_real_interrupt_of_the_command(tmp_path):
     for name in FILES:
         whole, resumed = tmp_path / "whole" / name, tmp_path / "cut" / name
         assert whole.read_bytes() == resumed.read_bytes(), name
-    assert not (tmp_path / "cut" / checkpoint.FILE_NAME).exists()
+    assert not (tmp_path / "cut" / CHECKPOINT).exists()
 
 
 def wait_for_checkpoint(process, path):

@@ -5,6 +5,9 @@ import io
 import re
 from pathlib import Path
 
+from fedgranger.federation.ledger import payload_bytes
+from fedgranger.messages import CONTENTS
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
@@ -19,28 +22,23 @@ def test_example_prints_what_the_readme_says():
 
 
 def test_message_table_lists_every_message():
-    from fedgranger.federation.ledger import (
-        PASS_REPORT_BYTES,
-        hello_bytes,
-        message_bytes,
-        state_bytes,
-    )
-
     p = 3
-    up, down = message_bytes(p)
-    hello, state_hello = hello_bytes(p)
+    step = {"time": 1, "client_state": p}
+    once = payload_bytes("hello", CONTENTS["hello"].values, client_state=p, period=0)
+    per_period = payload_bytes("hello", client_state=0, period=1)
+    report = payload_bytes("message", ("change", "size"), time=0, client_state=0)
     sizes = re.findall(r"\| ([0-9p² +()]*p[0-9p² +()]*) \|$", README, flags=re.MULTILINE)
     formulas = [
         size.replace("p²", "p**2").replace("8 (", "8*(").replace("6 p", "6*p") for size in sizes
     ]
     computed = [eval(formula.replace("8 p", "8*p"), {"p": p}) for formula in formulas]
-    assert computed == [hello, up, down, state_hello, state_bytes(p), state_bytes(p) + 8]
-    assert f"| {PASS_REPORT_BYTES} |" in README
+    per_step = [payload_bytes(kind, **step) for kind in ("message", "step", "states", "monitor")]
+    assert computed == [payload_bytes("model", client_state=p), *per_step[:2], once, *per_step[2:]]
+    assert f"| {report} |" in README
+    assert f"| {per_period} each |" in README
 
 
 def test_the_guide_lists_every_field_of_hello():
-    from fedgranger.messages import CONTENTS
-
     guide = (Path(__file__).parents[2] / "docs" / "federation.md").read_text()
     listed = re.search(r"`hello`\s+\((.*?):", guide, re.DOTALL)
     content = CONTENTS["hello"]

@@ -1,19 +1,32 @@
-"""Sizes of what crosses the wire."""
+"""What crosses the wire: fields, sizes and the table of kinds are those that are declared."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from fedgranger.federation.ledger import hello_bytes, message_bytes, state_bytes
+from fedgranger import messages
+from fedgranger.federation.ledger import payload_bytes
 from fedgranger.messages import (
+    CONTENTS,
     ClientHello,
     ClientMessage,
+    MonitorMessage,
     ServerMessage,
     StateHello,
     StateMessage,
 )
+
+TYPES = {
+    "model": ClientHello,
+    "message": ClientMessage,
+    "step": ServerMessage,
+    "hello": StateHello,
+    "states": StateMessage,
+    "monitor": MonitorMessage,
+}
 
 
 def payload(message):
@@ -21,40 +34,23 @@ def payload(message):
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])
-def test_message_bytes_vs_arrays_of_one_step(p):
-    up = ClientMessage(jnp.zeros((1, p)), jnp.zeros((1, p)), jnp.zeros(1, dtype=bool))
-    down = ServerMessage(jnp.zeros((1, p)))
-    assert message_bytes(p) == (payload(up), payload(down))
-
-
-@pytest.mark.parametrize("p", [1, 2, 5])
-def test_hello_bytes_vs_arrays(p):
-    hello = ClientHello(jnp.zeros((p, p)), jnp.zeros(()))
+def test_payload_bytes_vs_arrays(p):
+    states, flags, square = jnp.zeros((30, p)), jnp.zeros(30, dtype=bool), jnp.zeros((p, p))
+    for kind, sent in {
+        "message": ClientMessage(states, states, flags),
+        "step": ServerMessage(states),
+        "states": StateMessage(states, flags),
+        "monitor": MonitorMessage(states, jnp.zeros(30), flags),
+    }.items():
+        assert payload_bytes(kind, time=30, client_state=p) == payload(sent)
+        assert payload_bytes(kind, time=1, client_state=p) * 30 == payload(sent)
+    hello = ClientHello(square, jnp.zeros(()))
+    assert payload_bytes("model", client_state=p) == payload(hello)
     for count in (0, 2):
-        periods = jnp.zeros(count, dtype=jnp.int64)
-        told = StateHello(
-            jnp.zeros((p, p)),
-            jnp.asarray(1),
-            periods,
-            jnp.asarray(True),
-            jnp.asarray(1.0),
-            jnp.zeros((p, p)),
-            jnp.asarray(0.0),
-        )
-        assert hello_bytes(p, count) == (payload(hello), payload(told))
-
-
-@pytest.mark.parametrize("p", [1, 2, 5])
-def test_state_bytes_vs_arrays_of_one_step(p):
-    message = StateMessage(jnp.zeros((1, p)), jnp.zeros(1, dtype=bool))
-    assert state_bytes(p) == payload(message)
-    many = StateMessage(jnp.zeros((30, p)), jnp.zeros(30, dtype=bool))
-    assert payload(many) == 30 * state_bytes(p)
-
-
-def test_window_costs_as_many_bytes_per_step():
-    up = ClientMessage(jnp.zeros((30, 2)), jnp.zeros((30, 2)), jnp.zeros(30, dtype=bool))
-    assert payload(up) == 30 * message_bytes(2)[0]
+        number, flag, periods = jnp.asarray(1.0), jnp.asarray(True), jnp.zeros(count, jnp.int64)
+        known = StateHello(square, jnp.asarray(1), periods, flag, number, square, number)
+        values = CONTENTS["hello"].values
+        assert payload_bytes("hello", values, client_state=p, period=count) == payload(known)
 
 
 def test_nothing_else_is_sent():
@@ -73,3 +69,18 @@ def test_nothing_else_is_sent():
         ],
         StateMessage: ["states", "is_observed"],
     }
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_declared_fields_are_those_of_the_types(kind):
+    """But for which round or piece it is, and how a pass went."""
+    fields = {field.name for field in dataclasses.fields(TYPES[kind])}
+    content = CONTENTS[kind]
+    place = {"epoch", "round", "piece", "has_report", "change", "size"}
+    asked = {"learn_piece", "learn_pieces", "want_piece", "want_filtered"}
+    assert fields == {*content.arrays, *content.values} - place - asked
+
+
+def test_the_table_has_every_kind_once():
+    listed = re.findall(r"^\| `(\w+)` \| (?:up|down) \|", messages.__doc__, re.MULTILINE)
+    assert sorted(listed) == sorted(CONTENTS)

@@ -13,10 +13,10 @@ from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.cli.tables import score_table
 from fedgranger.data.known_graph import read_known_graph
 from fedgranger.data.truth import Truth
+from fedgranger.disk import write_text
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.evaluation.metrics import evaluate as score
 from fedgranger.results import Result
-from fedgranger.run_folder import write_atomically
 from fedgranger.text import format_digits
 
 ENTRY_LEVELS = ("entries_across", "entries_all")
@@ -27,7 +27,7 @@ def show_scores(result: Result, run: Path, truth: Path, *, json_output: bool) ->
     known = read_known_graph(truth)
     scores = _score_edges(result, truth) if known.truth is None else score(result, known.truth)
     text = json.dumps(scores, indent=1) + "\n"
-    write_atomically(run / "evaluation.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(run / "evaluation.json", text)
     if json_output:
         print_json(scores)
         return

@@ -46,9 +46,9 @@ def export(
         raise RunError(f"{out_file}: is a folder; give --out a file")
     check_new_file(out_file, force=force)
     with busy(f"reading {run}"):
+        from fedgranger.disk import write_text
         from fedgranger.export.formats import export_text
         from fedgranger.results import Result
-        from fedgranger.run_folder import write_atomically
 
         result = Result.load(run)
     text = export_text(result, format_name, alpha=alpha, correction=correction, all_edges=all_edges)
@@ -56,5 +56,5 @@ def export(
         typer.echo(text, nl=False)
         return
     out_file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out_file, lambda path: path.write_bytes(text.encode("utf-8")))
+    write_text(out_file, text)
     print_beside(f"written to {out_file}")

@@ -32,7 +32,9 @@ from fedgranger.inference.response_words import edge_sentences
 from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
-from fedgranger.runtime import checkpoint, progress
+from fedgranger.run_folder import CHECKPOINT
+from fedgranger.runtime import progress
+from fedgranger.runtime.checkpoint import FORMER, refuse_former
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import check_names
 from fedgranger.text import counted
@@ -92,12 +94,14 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
             "at it with 'fedgranger watch', or give another --out; if it was killed, try again "
             f"{progress.SILENT_SECONDS:g} s later"
         )
-    kept = ("manifest.json", checkpoint.FILE_NAME, progress.FILE_NAME)
+    if not overwrite:
+        refuse_former(folder)
+    kept = ("manifest.json", CHECKPOINT, FORMER, progress.FILE_NAME)
     if any((folder / name).exists() for name in kept) and (resume or overwrite):
         return
     if (folder / "manifest.json").exists():
         raise RunError(f"{folder}: holds a finished run; use --overwrite or another --out")
-    if (folder / checkpoint.FILE_NAME).exists():
+    if (folder / CHECKPOINT).exists():
         raise RunError(
             f"{folder}: holds an interrupted run; use --resume to continue it, --overwrite to "
             "start again, or another --out"
@@ -184,7 +188,7 @@ def run_fit(
                     report=report,
                 )
     except KeyboardInterrupt:
-        is_kept = (folder / checkpoint.FILE_NAME).exists()
+        is_kept = (folder / CHECKPOINT).exists()
         again = "add --resume to the same command to continue"
         leave_interrupted(again if is_kept else "nothing was written yet")
     result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
@@ -192,7 +196,7 @@ def run_fit(
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_run_report(folder / "report.html", result)
-    for name in (checkpoint.FILE_NAME, progress.FILE_NAME):
+    for name in (CHECKPOINT, FORMER, progress.FILE_NAME):
         (folder / name).unlink(missing_ok=True)
     for name, facts in result.manifest["data"]["clients"].items():
         for note in facts["notes"]:

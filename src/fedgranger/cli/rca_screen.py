@@ -27,6 +27,7 @@ from fedgranger.data.align import regular_panel
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import FileOptions, kept_options
 from fedgranger.data.reading_progress import followed
+from fedgranger.disk import write_text
 from fedgranger.errors import DataError
 from fedgranger.federation.agreed_options import WatchOptions
 from fedgranger.flare.simulation import watch_simulated
@@ -39,7 +40,6 @@ from fedgranger.rca.new_data import panel_for, surprising_sensors
 from fedgranger.rca.ranking import rankings_text, with_sensors
 from fedgranger.report.html import write_run_report
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-from fedgranger.run_folder import write_atomically
 from fedgranger.text import counted
 
 ALARM = 4
@@ -105,7 +105,7 @@ def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> s
     """Write the analysis, the history of incidents and the report; return the analysis' text."""
     excursions = None if levels is None else [one.to_mapping() for one in levels.found]
     run, text = analysis.run, rankings_text(analysis.asked.scorer, found, excursions)
-    write_atomically(run / ROOT_CAUSE_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(run / ROOT_CAUSE_FILE, text)
     add_incidents(run, str(analysis.data), found)
     write_run_report(run / "report.html", analysis.result, run)
     return text

@@ -22,8 +22,7 @@ from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.tables import headline
 from fedgranger.errors import RunError
 from fedgranger.results import Result
-from fedgranger.run_folder import MANIFEST
-from fedgranger.runtime import checkpoint
+from fedgranger.run_folder import CHECKPOINT, MANIFEST
 from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -73,7 +72,7 @@ def check_folder(run: Path) -> None:
             f"{run}: no such run folder; 'fedgranger fit' makes it when it begins, a federated run "
             "only when it is done (see 'fedgranger federation status')"
         )
-    has_files = any((run / name).exists() for name in (MANIFEST, checkpoint.FILE_NAME))
+    has_files = any((run / name).exists() for name in (MANIFEST, CHECKPOINT))
     if not has_files and not read_log(run):
         raise RunError(
             f"{run}: no fit is going on there; start one with 'fedgranger fit', and ask after a "
@@ -219,7 +218,7 @@ def _stopped(run: Path, log: Log) -> str:
         what = "stopped before its result was written"
     else:
         what = f"{end}{where}: not running and not finished"
-    if (run / checkpoint.FILE_NAME).exists():
+    if (run / CHECKPOINT).exists():
         remedy = "repeat the fit with --resume to continue from its checkpoint"
     elif (run / MANIFEST).exists():
         remedy = "the earlier run in the folder is untouched"

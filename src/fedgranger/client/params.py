@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_discrete_lyapunov
 
 from fedgranger.data.truth import Truth
+from fedgranger.disk import write_text
 from fedgranger.errors import ConfigError, ModelError
 from fedgranger.linalg.psd import is_positive_definite, symmetrise
 from fedgranger.linalg.spectral import spectral_radius
@@ -191,7 +192,7 @@ def write_models(path: Path, models: Mapping[str, LocalModel]) -> None:
         | ({} if model.declared_cov is None else {"state_cov": model.declared_cov.tolist()})
         for name, model in models.items()
     }
-    path.write_text(json.dumps(table, indent=1), encoding="utf-8")
+    write_text(path, json.dumps(table, indent=1))
 
 
 def read_models(path: Path) -> dict[str, LocalModel]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import re
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as arrow_parquet
 
 from fedgranger.data.client_data import ClientData
 from fedgranger.data.panel import Panel
+from fedgranger.disk import write_atomically
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
 
@@ -41,17 +42,12 @@ def write_panel(panel: Panel, folder: Path, format: str) -> list[Path]:
     paths = []
     for client in panel:
         path = folder / f"{client.name}.{format}"
-        draft = folder / f".{path.name}.{os.getpid()}.tmp"
-        try:
-            _write_client(client, panel.time, draft, format)
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomically(path, functools.partial(_write_client, client, panel.time, format))
         paths.append(path)
     return paths
 
 
-def _write_client(client: ClientData, time: np.ndarray, path: Path, format: str) -> None:
+def _write_client(client: ClientData, time: np.ndarray, format: str, path: Path) -> None:
     if format == "parquet":
         arrays = [pa.array(time)]
         arrays += [

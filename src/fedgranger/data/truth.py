@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgranger.disk import write_text
 from fedgranger.errors import DataError
 
 
@@ -61,7 +62,7 @@ class Truth:
         }
         extra = {"dead_time": self.dead_time, "reading_feedback": self.reading_feedback}
         table |= {key: value for key, value in extra.items() if value}
-        Path(path).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(table, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> Truth:

@@ -181,7 +181,7 @@ def _check_content(packet: Packet) -> None:
             raise MessageError(f"'{packet.kind}': {name} is not a valid {kind.__name__}")
     for name, (code, axes) in content.arrays.items():
         array = packet.arrays[name]
-        if array.dtype.kind not in KINDS[code] or array.ndim != axes:
+        if array.dtype.kind not in KINDS[code] or array.ndim != len(axes.split()):
             raise MessageError(f"'{packet.kind}': {name} has the wrong type or shape")
         if code == "f8" and not (np.abs(array) <= LARGEST_NUMBER).all():  # also NaN
             raise MessageError(

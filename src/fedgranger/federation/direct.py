@@ -6,14 +6,16 @@ policies, and a run that was interrupted begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedgranger.client.client_side import ClientSide
+from fedgranger.client.client_side import ClientSide, set_up_client
 from fedgranger.client.learner import ClientMemory
+from fedgranger.client.params import LocalModel
 from fedgranger.client.prepared_client import check_length
+from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.errors import UnstableRecursionError
@@ -21,8 +23,10 @@ from fedgranger.federation import answers
 from fedgranger.federation.answers import Answer
 from fedgranger.federation.codec import Packet
 from fedgranger.federation.edge_fields import read_side
+from fedgranger.federation.exchanges import source_of
 from fedgranger.federation.own_edges import sensors_behind
 from fedgranger.federation.protocol import ServerProtocol, ServerResult
+from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import ReadingFacts
 
 
@@ -93,12 +97,35 @@ def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> 
         try:
             for name, values in request.values.items():
                 answer = clients[name].answer(request.kind, values, request.arrays.get(name, {}))
-                found[name] = Packet(answer[0], "", name, answer[1], answer[2])
+                found[name] = _packet(name, answer)
             request = protocol.send(found)
         except UnstableRecursionError as error:
             request = protocol.throw(error)  # training failed; the tests go on
         except StopIteration as stop:
             return stop.value
+
+
+def state_source(panel: Panel, models: Mapping[str, LocalModel]) -> StateSource:
+    """The states of a panel without seasons, of clients with these local models."""
+    config, starts = RunConfig(solver="none", period="none"), panel.segment_starts
+    return source_of_clients(
+        set_up_client(
+            client, panel.time, starts, config, model=models[client.name], is_filtered=False
+        )
+        for client in panel
+    )
+
+
+def source_of_clients(clients: Iterable[ClientSide]) -> StateSource:
+    """The states that these clients would send, as the server of a run collects them."""
+    own = sorted(clients, key=lambda client: client.data.name)
+    hellos = {one.data.name: _packet(one.data.name, answers.hello(one)) for one in own}
+    states, observed = [one.states for one in own], [one.is_observed for one in own]
+    return source_of(hellos, states, observed, own[0].starts)
+
+
+def _packet(name: str, answer: Answer) -> Packet:
+    return Packet(answer[0], "", name, answer[1], answer[2])
 
 
 def reading_facts(panel: Panel) -> ReadingFacts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,10 +78,24 @@ def collect_states(
         [_joined([piece[name].arrays[field] for piece in pieces]) for name in names]
         for field in ("states", "is_observed")
     )
-    starts = grid.segment_starts
+    hellos = {name: hellos[name] for name in names}
+    return source_of(hellos, states, observed, grid.segment_starts, grid_time(grid))
+
+
+def source_of(
+    hellos: Answers,
+    states: Sequence[np.ndarray],
+    observed: Sequence[np.ndarray],
+    starts: np.ndarray,
+    times: np.ndarray | None = None,
+) -> StateSource:
+    """What the server works on: every client's states side by side, and what it said before them.
+
+    `hellos` in the order of the states; `starts`: time steps that do not follow the one before.
+    """
 
     def chunks() -> Iterator[StateChunk]:
-        for begin in range(0, grid.num_steps, CHUNK_STEPS):
+        for begin in range(0, len(starts), CHUNK_STEPS):
             rows = slice(begin, begin + CHUNK_STEPS)
             yield StateChunk(
                 np.concatenate([part[rows] for part in states], axis=1),
@@ -89,22 +103,23 @@ def collect_states(
                 starts[rows],
             )
 
-    dims = tuple(participants.dims.values())
-    covs = tuple(np.asarray(hellos[name].arrays["error_cov"]) for name in names)
-    added = tuple(np.asarray(hellos[name].arrays["added_cov"]) for name in names)
-    own_lags = tuple(int(hellos[name].values["own_lags"]) for name in names)
+    packets = hellos.values()
+    covs, added = (
+        tuple(np.asarray(hello.arrays[field]) for hello in packets)
+        for field in ("error_cov", "added_cov")
+    )
     return StateSource(
-        names,
-        dims,
+        tuple(hellos),
+        tuple(map(len, covs)),
         covs,
         chunks,
-        grid.num_steps,
-        own_lags,
-        periods=tuple(int(step) for name in names for step in hellos[name].arrays["periods"]),
-        declared=tuple(name for name in names if hellos[name].values["is_declared"]),
-        noise_shares=tuple(float(hellos[name].values["noise_share"]) for name in names),
+        len(starts),
+        tuple(int(hello.values["own_lags"]) for hello in packets),
+        periods=tuple(int(step) for hello in packets for step in hello.arrays["periods"]),
+        declared=tuple(name for name, hello in hellos.items() if hello.values["is_declared"]),
+        noise_shares=tuple(float(hello.values["noise_share"]) for hello in packets),
         added_covs=added if any(cov.any() for cov in added) else (),
-        times=grid_time(grid),
+        times=times,
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 from statistics import median
 
 import pandas as pd
 
 from fedgranger.config import RunConfig
+from fedgranger.messages import CONTENTS
 
+BYTES = {"f8": 8, "i8": 8, "u1": 1, float: 8, int: 8, bool: 1}
 COUNTS = ("messages_down", "bytes_down", "messages_up", "bytes_up")
-PASS_REPORT_BYTES = 16
-"""Root mean squares of (θ − θ before the pass) y and of θ y."""
 
 
 class Ledger:
@@ -60,34 +62,26 @@ class Ledger:
         return out
 
 
-def message_bytes(state_dim: int) -> tuple[int, int]:
-    """Payload bytes per time step: (up, down) for one client with that many states.
+def payload_bytes(kind: str, values: Iterable[str] = (), **axes: int) -> int:
+    """Bytes of a message's arrays, with axes of these lengths, and of some of its values.
 
     Example:
-        >>> message_bytes(2)
-        (33, 16)
+        >>> payload_bytes("message", time=1, client_state=2)
+        33
     """
-    return 2 * 8 * state_dim + 1, 8 * state_dim
+    content = CONTENTS[kind]
+    arrays = (
+        BYTES[code] * math.prod(axes[axis] for axis in names.split())
+        for code, names in content.arrays.values()
+    )
+    return sum(arrays) + sum(BYTES[content.values[name]] for name in values)
 
 
-def hello_bytes(state_dim: int, num_periods: int = 0) -> tuple[int, int]:
-    """Payload bytes of a `ClientHello` and of a `StateHello`.
-
-    Example:
-        >>> hello_bytes(2)
-        (40, 89)
-    """
-    return 8 * (state_dim**2 + 1), 8 * (2 * state_dim**2 + 3 + num_periods) + 1
-
-
-def state_bytes(state_dim: int) -> int:
-    """Payload bytes per time step of a `StateMessage`; a `MonitorMessage` has 8 more.
-
-    Example:
-        >>> state_bytes(2)
-        17
-    """
-    return 8 * state_dim + 1
+def bytes_for_tests(state_dim: int, num_periods: int, num_steps: int) -> int:
+    """Payload bytes of the states of so many time steps, and of what is said before them."""
+    values = CONTENTS["hello"].values
+    hello = payload_bytes("hello", values, client_state=state_dim, period=num_periods)
+    return hello + payload_bytes("states", time=num_steps, client_state=state_dim)
 
 
 def run_bytes(
@@ -99,9 +93,10 @@ def run_bytes(
     rounds_per_pass: int,
 ) -> dict[str, int]:
     """What a client with so many states sends and gets: per training step, and in all."""
-    up, down = message_bytes(state_dim)
-    hello, state_hello = hello_bytes(state_dim, num_periods)
-    for_tests = state_hello + state_bytes(state_dim) * num_steps if config.test != "none" else 0
+    up = payload_bytes("message", time=1, client_state=state_dim)
+    down = payload_bytes("step", time=1, client_state=state_dim)
+    hello = payload_bytes("model", client_state=state_dim)
+    for_tests = bytes_for_tests(state_dim, num_periods, num_steps) if config.test != "none" else 0
     if config.solver == "none":
         up = down = hello = 0
     num_pairs, filtered = num_steps - 1, 8 * state_dim
@@ -113,7 +108,8 @@ def run_bytes(
         up_training = up * passes * num_pairs
     else:
         passes = rounds // rounds_per_pass
-        up_training = up * passes * num_pairs + PASS_REPORT_BYTES * passes
+        report = payload_bytes("message", ("change", "size"), time=0, client_state=0)
+        up_training = (up * num_pairs + report) * passes
     return {
         "once": hello,
         "edge_tests": for_tests,

@@ -17,7 +17,7 @@ from fedgranger.client.client_side import ClientSide
 from fedgranger.config import RunConfig
 from fedgranger.data.time_axis import LocalSeries, TimeGrid, range_of
 from fedgranger.federation.agreed_options import FederationOptions
-from fedgranger.federation.ledger import hello_bytes, state_bytes
+from fedgranger.federation.ledger import bytes_for_tests, payload_bytes
 from fedgranger.federation.policy import SitePolicy
 from fedgranger.federation.preparation import prepare_party
 from fedgranger.federation.questions import question_of
@@ -77,9 +77,9 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
     noise = SecretNoise(seeded_secret(0, "preview"))
     prepared = prepare_party(series, grid, asked.capped(largest), np.zeros, noise)
     p, d = prepared.model.augmentation_shape
-    hello, state_hello = hello_bytes(p, len(prepared.season.lengths))
-    once = state_hello + state_bytes(p) * steps
-    per_round = state_bytes(p) * (steps - 1)
+    once = bytes_for_tests(p, len(prepared.season.lengths), steps)
+    hello, filtered = payload_bytes("model", client_state=p), 8 * p * (steps - 1)
+    per_round = payload_bytes("message", time=steps - 1, client_state=p) - filtered
     default, after = _shares(prepared, rounds)
     return Preview(
         question_of(asked, grid, largest, series.model),
@@ -87,7 +87,7 @@ def make_preview(series: LocalSeries, policy: SitePolicy, rounds: int) -> Previe
         p,
         d,
         once,
-        once + hello + 8 * p * (steps - 1) + rounds * per_round,
+        once + hello + filtered + rounds * per_round,
         rounds,
         default,
         after,

@@ -53,7 +53,7 @@ class ServerResult(NamedTuple):
         clients: sorted names.
         dims: states per client.
         training: how FedGC's rounds ended; `NO_TRAINING` when there were none.
-        source: the states that were tested; None without a test.
+        source: the states; None where no client was asked for them.
         inference: tested edges, or None.
         facts: of the tests.
         grid: the common time axis.
@@ -138,10 +138,12 @@ def server_protocol(
         starts = grid.segment_starts
         training = yield from train(participants, starts, plan.options, record, resumed)
     source, inference, facts = None, None, {"test": "none", "warnings": []}
-    if config.test != "none":
+    is_local = plan.options.is_local
+    if config.test != "none" or (is_local and config.privacy == "none"):  # what is normal is known
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)
-        tested = run_tests(config, source) if hooks.test is None else hooks.test(source, training)
-        inference, facts = tested
+        if config.test != "none":
+            test = hooks.test or (lambda found, _: run_tests(config, found))
+            inference, facts = test(source, training)
     rounds = 0 if training.granger is None else training.rounds + 1
     if training.note or training.failure:  # some clients may have sent more than was used
         rounds = config.private_rounds
@@ -149,7 +151,6 @@ def server_protocol(
     facts["warnings"] += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)
     shown = None if config.privacy == "to-clients" else inference
-    is_local = plan.options.is_local
     if inference is not None and (shown is not None or is_local):
         largest = np.inf if is_local else LARGEST_NUMBER
         sensors = yield from translate(participants, inference, largest=largest)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgranger.data.time_axis import LocalSeries
+from fedgranger.disk import create_private, flush_to_disk
 from fedgranger.errors import RunError
 
 SECRET_BYTES = 32
@@ -44,13 +45,11 @@ def _make(path: Path) -> None:
     """Whole or not at all, and never over one that is there."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
+        create_private(beside, secrets.token_bytes(SECRET_BYTES))
+        flush_to_disk(beside)
         with contextlib.suppress(FileExistsError):
             os.link(beside, path)
+        flush_to_disk(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedgranger.disk import create_private, flush_to_disk
 from fedgranger.errors import FedGrangerError
 from fedgranger.federation.codec import MessageError, pack, unpack
-from fedgranger.run_folder import flush_to_disk
 
 Record = tuple[dict[str, Any], dict[str, np.ndarray]]
 """Values and arrays."""
@@ -69,9 +69,7 @@ class DiskFiles:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""
-        descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        create_private(self._folder / name, content)
 
     def flush(self, name: str) -> None:
         """Force a file's content to the disk."""

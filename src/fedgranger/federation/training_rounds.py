@@ -18,11 +18,11 @@ from fedgranger.federation.gradient_noise import GradientNoise, server_noise
 from fedgranger.federation.store import Record, Store
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.loss_trace import LossTrace, no_losses, trace_table
 from fedgranger.server.neural_trainer import NeuralMemory
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.trainer import Memory, Trainer, make_trainer
 
-TRACE_COLUMNS = ["pass_index", "round", "client", "local_loss", "server_loss"]
 RECORD, RECORD_FORMAT = "server", 2
 
 
@@ -31,7 +31,7 @@ class Training(NamedTuple):
 
     Attributes:
         granger: Â with A_mm on the diagonal; None where training failed.
-        trace: losses, `TRACE_COLUMNS`.
+        trace: losses (`server.loss_trace`).
         rounds: rounds of training.
         distance: how far from the limit at the end.
         failure: why it failed; empty: it did not.
@@ -52,7 +52,7 @@ class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a 
     """A client tells nothing more; what there is of the estimate is kept."""
 
 
-NO_TRAINING = Training(None, pd.DataFrame(columns=TRACE_COLUMNS), 0, np.inf)
+NO_TRAINING = Training(None, trace_table((), ()), 0, np.inf)
 
 
 class Place(NamedTuple):
@@ -61,12 +61,12 @@ class Place(NamedTuple):
     Attributes:
         round_index: the round.
         memory: the trainer's.
-        trace: round and losses of all clients' rows, of some rounds before.
+        trace: losses of the rounds before.
     """
 
     round_index: int
     memory: Memory
-    trace: list[list[float]]
+    trace: LossTrace
 
 
 class RoundRecord(NamedTuple):
@@ -94,29 +94,29 @@ class RoundRecord(NamedTuple):
 
     def keep(self, place: Place, trainer: Trainer) -> None:
         """Write down where a round begins, before its messages are used."""
-        self.on_round(place.round_index, trainer, place.memory)
-        facts = {"format": RECORD_FORMAT, "key": self.key}
-        facts |= {"round": place.round_index, "trace": place.trace}
-        self.store.save(RECORD, facts, _arrays(place.memory))
+        round_index, *arrays = place
+        self.on_round(round_index, trainer, place.memory)
+        facts = {"format": RECORD_FORMAT, "key": self.key, "round": round_index}
+        self.store.save(RECORD, facts, dict(_named(arrays)))
 
 
-def _arrays(memory: Memory) -> dict[str, np.ndarray]:
-    """All arrays of a trainer's memory, named by their place in it."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
-        for path, leaf in jax.tree.leaves_with_path(memory)
-    }
+def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
+    """All arrays of a tree, named by their place in it."""
+    leaves = jax.tree.leaves_with_path(tree)
+    named = [
+        (jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves
+    ]
+    return [(name, np.asarray(leaf)) for name, leaf in named]
 
 
-def _place(trainer: Trainer, resumed: Record | None) -> Place:
+def _place(trainer: Trainer, num_clients: int, resumed: Record | None) -> Place:
     """The first round, or that of a record."""
-    memory = trainer.initial()
+    first = [trainer.initial(), no_losses(num_clients)]
     if resumed is None:
-        return Place(0, memory, [])
+        return Place(0, *first)
     values, arrays = resumed
-    leaves = [arrays[name] for name in _arrays(memory)]
-    memory = jax.tree.unflatten(jax.tree.structure(memory), leaves)
-    return Place(int(values["round"]), memory, values["trace"])
+    leaves = [arrays[name] for name, _ in _named(first)]
+    return Place(int(values["round"]), *jax.tree.unflatten(jax.tree.structure(first), leaves))
 
 
 def train(
@@ -150,23 +150,17 @@ def train(
     if config.privacy == "to-clients":
         noise = server_noise(record.store, config, is_local=options.is_local)
         protect = GradientNoise(config, noise, num_pairs, len(names)).protect
-    place = _place(trainer, resumed)
+    place = _place(trainer, len(names), resumed)
     try:
         end, note = yield from _exchange_rounds(participants, trainer, place, record, protect)
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error))
-    if not end.trace:
+    if not len(end.trace.places):
         return NO_TRAINING._replace(failure=note)
-    table = [
-        (int(losses[0]) // trainer.rounds_per_pass, int(losses[0]), name, np.nan, loss)
-        for losses in end.trace
-        for name, loss in zip(names, losses[1:], strict=True)
-    ]
-    trace_table = pd.DataFrame(table, columns=TRACE_COLUMNS)
     granger = with_diagonal(trainer.granger(end.memory), rows.transitions)
     jacobian = end.memory.jacobian if isinstance(end.memory, NeuralMemory) else None
-    distance = float(end.memory.distance)
-    return Training(granger, trace_table, end.round_index, distance, note=note, jacobian=jacobian)
+    losses, distance = trace_table(names, end.trace.rows), float(end.memory.distance)
+    return Training(granger, losses, end.round_index, distance, note=note, jacobian=jacobian)
 
 
 def _window(config: RunConfig, num_pairs: int) -> int:
@@ -204,14 +198,22 @@ def _exchange_rounds(
                 if is_wanted:
                     received.append(answers)
         except BudgetSpent as error:
-            return Place(int(trace[-1][0]) if trace else 0, memory, trace), str(error)
+            rounds = int(trace.places[-1, 1]) - 1 if len(trace.places) else 0
+            return Place(rounds, memory, trace), str(error)
         messages = _messages(names, received, filtered)
         if trainer.sends_filtered_once:
             filtered = messages.filtered
         record.keep(Place(round_index, memory, trace), trainer)
         memory, gradients = trainer.step(memory, round_index, messages)
-        if gradients is None or round_index % trainer.trace_stride == 0:
-            trace.append([float(round_index), *map(float, memory.losses)])
+        if gradients is not None or not trainer.ends_by_reports:
+            num_steps = np.array([float(np.sum(flags)) for flags in messages.observed])
+            trace = trace.add(
+                round_index,
+                memory.losses,
+                num_steps,
+                rounds_per_pass=trainer.rounds_per_pass,
+                rounds_per_row=trainer.rounds_per_row,
+            )
         if gradients is None:
             return Place(round_index, memory, trace), ""
         gradients = gradients if protect is None else protect(round_index, gradients)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import tempfile
 from pathlib import Path
 
+from fedgranger.disk import create_private, write_atomically
 from fedgranger.errors import RunError
 
 OTHERS = 0o077
@@ -15,16 +14,7 @@ OTHERS = 0o077
 def write_private(path: Path, content: bytes) -> None:
     """Write a file for its owner only; a reader finds the old content or the new, never a part."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    write_atomically(path, lambda part: create_private(part, content))
 
 
 def restrict(folder: Path) -> None:

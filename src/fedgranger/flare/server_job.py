@@ -12,6 +12,7 @@ import jax
 from nvflare.collab import collab
 from nvflare.collab.api.context import get_call_context
 
+from fedgranger.disk import write_atomically, write_text
 from fedgranger.errors import FedGrangerError, RunError
 from fedgranger.federation.agreed_options import FederationOptions, Plan, WatchOptions
 from fedgranger.federation.coordinator import Asking, Coordinator
@@ -26,7 +27,7 @@ from fedgranger.flare.settings import kept_result, state_folder
 from fedgranger.rca.alarms import knowledge_of
 from fedgranger.rca.ranking import rankings_text
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-from fedgranger.run_folder import save_table, write_atomically
+from fedgranger.run_folder import save_table
 
 logger = logging.getLogger("fedgranger")
 
@@ -72,7 +73,7 @@ class FlareServer:
             except FedGrangerError as error:
                 outcome = {"status": "refused", "sentence": str(error)}
         text = json.dumps({**outcome, "lines": lines})  # whoever started the job fetches it
-        write_atomically(folder / OUTCOME, lambda path: path.write_text(text, "utf-8"))
+        write_text(folder / OUTCOME, text)
         return outcome["status"]
 
 
@@ -120,6 +121,6 @@ def _watch(coordinator: Coordinator, engine: Engine, given: dict[str, Any], fold
     found = drive(coordinator, engine, timeout=float(given["call_seconds"]))
     rankings = [alarm.ranking for alarm in found.alarms]
     text = rankings_text(given["watch"]["scorer"], rankings)
-    write_atomically(folder / ROOT_CAUSE_FILE, lambda path: path.write_text(text, "utf-8"))
+    write_text(folder / ROOT_CAUSE_FILE, text)
     table = coordinator.ledger.table()
     write_atomically(folder / "watch_ledger.csv", lambda path: save_table(path, table))

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from fedgranger.disk import append_line
 from fedgranger.errors import InferenceError
 
 BAND = (0.03, 0.08)
@@ -216,5 +217,4 @@ def _write(record: Path | None, key: str, copy: int, tests: tuple[np.ndarray, ..
     if record is None:
         return
     parts = None if tests is None else [part.tolist() for part in tests]
-    with record.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"key": key, "copy": copy, "tests": parts}) + "\n")
+    append_line(record, json.dumps({"key": key, "copy": copy, "tests": parts}))

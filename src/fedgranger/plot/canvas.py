@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fedgranger.disk import write_atomically
 from fedgranger.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ def save_figure(ax: Axes, path: Path) -> None:
     """
     figure: Any = ax.get_figure(root=True)
     kinds = figure.canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".").lower() not in kinds:
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in kinds:
         raise ConfigError(f"{path}: no kind of picture; end its name with .png, .svg or .pdf")
     try:
-        figure.savefig(path, dpi=150)
+        write_atomically(path, lambda part: figure.savefig(part, format=kind, dpi=150))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error})") from None
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedgranger.disk import write_text
 from fedgranger.errors import RunError
 from fedgranger.rca.ranking import Ranking
 from fedgranger.results import INCIDENTS_FILE
-from fedgranger.run_folder import write_atomically
 from fedgranger.text import utc_stamp
 
 
@@ -55,4 +55,4 @@ def add_incidents(run: Path, data: str, rankings: Sequence[Ranking]) -> None:
         for ranking in new.values()
     ]
     text = "".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n" for entry in kept)
-    write_atomically(run / INCIDENTS_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+    write_text(run / INCIDENTS_FILE, text)

@@ -15,6 +15,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from fedgranger.disk import write_text
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.report.charts import edge_courses, influence_shapes
@@ -27,7 +28,6 @@ from fedgranger.report.time_bands import time_bands_view
 from fedgranger.report.training_section import training_view
 from fedgranger.report.view import Section, charts_of, section_of
 from fedgranger.results import ROOT_CAUSE_FILE, Result
-from fedgranger.run_folder import write_atomically
 from fedgranger.text import format_number, printable
 
 SCRIPTS = ("decide", "format", "circle", "graph", "matrix", "edges", "charts", "page")
@@ -126,7 +126,7 @@ def write_report(
     text = render_report(edges, manifest, trace, **more)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", newline="\n"))
+        write_text(path, text)
     except OSError as error:
         raise RunError(
             f"report {path}: cannot be written ({error.strerror}); choose a folder you may write to"

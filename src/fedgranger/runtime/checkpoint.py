@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,17 +16,22 @@ from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
+from fedgranger.federation.store import DiskFiles, NoRecords, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import save_arrays, write_atomically
-from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.run_folder import CHECKPOINT
+from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.server.granger import ServerState
+from fedgranger.server.loss_trace import TraceRow
 
-FILE_NAME = "checkpoint.npz"
+FORMER = "checkpoint.npz"
+"""What a checkpoint was called when it had a format of its own."""
 
 
 class Checkpoints:
     """A run's checkpoint: where it goes on from, and where its state is left now and then.
+
+    It is a record of a `Store`, like those that the parties of a federation go on from.
 
     Args:
         folder: the run folder; None keeps nothing.
@@ -43,24 +47,20 @@ class Checkpoints:
         self, folder: Path | None, fingerprint: str, seconds: float, *, is_resumed: bool
     ) -> None:
         self._folder, self._fingerprint, self.seconds = folder, fingerprint, seconds
+        self._store = NoRecords() if folder is None else Store(DiskFiles(folder))
         self.is_resumed = is_resumed and folder is not None
         self.resumed: Snapshot | None = None
         self.trace: list[TraceRow] = []
         if is_resumed and folder is not None:
-            self.resumed, self.trace = _load(folder, fingerprint)
+            self._load(folder)
 
     def save(self, snapshot: Snapshot | None) -> None:
         """Write the state after the last completed chunk, and the losses so far.
 
         Without a snapshot it is a mark only: there is a run to resume.
         """
-        if self._folder is None:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        arrays = {"fingerprint": np.array(self._fingerprint)}
-        if snapshot is not None:
-            arrays |= _arrays(snapshot, self.trace)
-        write_atomically(self._folder / FILE_NAME, lambda path: save_arrays(path, arrays))
+        arrays = {} if snapshot is None else _arrays(snapshot, self.trace)
+        self._store.save(CHECKPOINT, {"fingerprint": self._fingerprint}, arrays)
 
     def file(self, name: str) -> Path | None:
         """A file of the run folder, if there is one."""
@@ -71,6 +71,38 @@ class Checkpoints:
         if self._folder is not None:
             for name in names:
                 (self._folder / name).unlink(missing_ok=True)
+
+    def _load(self, folder: Path) -> None:
+        """Go on from the checkpoint of the same run; from the beginning where it is a mark only."""
+        path = folder / CHECKPOINT
+        damaged = RunError(f"{path}: damaged checkpoint; run without --resume")
+        record = self._store.load(CHECKPOINT, if_damaged=damaged)
+        if record is None:
+            refuse_former(folder)
+            raise RunError(
+                f"{folder}: nothing to resume, there is no {CHECKPOINT}; run without --resume"
+            )
+        values, arrays = record
+        if values["fingerprint"] != self._fingerprint:
+            raise RunError(
+                f"{path}: was made with other data, options or version; "
+                "repeat the command that started the run, or use another --out"
+            )
+        if arrays:
+            self.resumed, self.trace = _unpack(arrays)
+
+
+def refuse_former(folder: Path) -> None:
+    """Refuse a folder whose only checkpoint has the former format.
+
+    Raises:
+        RunError: it has.
+    """
+    if (folder / FORMER).exists() and not (folder / CHECKPOINT).exists():
+        raise RunError(
+            f"{folder}: holds an interrupted run of an older version ({FORMER}); continue it with "
+            "that version, or use --overwrite to start again"
+        )
 
 
 def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
@@ -86,28 +118,6 @@ def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
         "local_loss": np.array([row.local_loss for row in trace]),
         "server_loss": np.array([row.server_loss for row in trace]),
     }
-
-
-def _load(folder: Path, fingerprint: str) -> tuple[Snapshot | None, list[TraceRow]]:
-    """Read the checkpoint of the same run; None and nothing where it is a mark only."""
-    path = folder / FILE_NAME
-    if not path.exists():
-        raise RunError(
-            f"{folder}: nothing to resume, there is no {FILE_NAME}; run without --resume"
-        )
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        found = str(arrays.pop("fingerprint"))
-        snapshot, trace = _unpack(arrays) if arrays else (None, [])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise RunError(f"{path}: damaged checkpoint ({error}); run without --resume") from None
-    if found != fingerprint:
-        raise RunError(
-            f"{path}: was made with other data, options or version; "
-            "repeat the command that started the run, or use another --out"
-        )
-    return snapshot, trace
 
 
 def _unpack(arrays: dict[str, np.ndarray]) -> tuple[Snapshot, list[TraceRow]]:

@@ -34,11 +34,12 @@ from fedgranger.federation.protocol import EngineHooks, ServerResult, server_pro
 from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.edge_tables import EdgeInference
-from fedgranger.inference.reference import Reference, learn_normal
+from fedgranger.inference.reference import Reference
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
+from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
@@ -47,7 +48,6 @@ from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
 from fedgranger.runtime.stepwise import train_stepwise
-from fedgranger.runtime.uploads import state_source
 from fedgranger.server.trainer import Memory, Trainer
 
 COPIES_FILE = "copies.jsonl"
@@ -91,7 +91,7 @@ def fit_panel(
         try:
             result = _LocalRun(panel, config, models, checkpoints, follower).result(data_hash)
         except FedGrangerError:  # the same command would be refused again
-            checkpoints.forget(checkpoint.FILE_NAME, COPIES_FILE)
+            checkpoints.forget(CHECKPOINT, COPIES_FILE)
             raise
     training, facts = result.manifest["training"], result.manifest["inference"]
     if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
@@ -235,9 +235,6 @@ class _LocalRun:
     ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
-        if found.source is None and found.privacy is None:
-            models = {name: client.prepared.model for name, client in self._clients.items()}
-            reference, facts = learn_normal(state_source(self._seasonless, models), None)
         if reference is None:
             return {}, None, facts
         try:

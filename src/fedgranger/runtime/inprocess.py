@@ -27,19 +27,9 @@ from fedgranger.linalg.blocks import pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundParams, RoundState, step
 from fedgranger.runtime.setup import Setup, initial_state
+from fedgranger.server.loss_trace import TraceRow, rounds_per_row
 
-CHUNK_STEPS = 65_536
-CHUNKS_PER_PASS = 8
 CACHE_BYTES = 256 * 2**20
-
-
-class TraceRow(NamedTuple):
-    """Mean losses over one chunk, per client."""
-
-    pass_index: int
-    round: int
-    local_loss: np.ndarray
-    server_loss: np.ndarray
 
 
 class Snapshot(NamedTuple):
@@ -62,11 +52,6 @@ class Snapshot(NamedTuple):
     is_finished: bool
 
 
-def chunk_rounds(setup: Setup) -> int:
-    """Rounds per chunk: an eighth of a pass, bounded so that memory does not grow with T."""
-    return max(1, min(-(-setup.num_rounds // CHUNKS_PER_PASS), CHUNK_STEPS // setup.window))
-
-
 def train(
     setup: Setup, config: RunConfig, resume: Snapshot | None = None
 ) -> Iterator[tuple[Snapshot, TraceRow]]:
@@ -75,7 +60,7 @@ def train(
     Raises:
         UnstableRecursionError: the parameters stopped being finite.
     """
-    size = chunk_rounds(setup)
+    size = rounds_per_row(setup.num_rounds, setup.window)
     num_chunks = -(-setup.num_rounds // size)
     p, d = setup.padded_dims
     chunk_bytes = 8 * len(setup.client_data) * (d + 2 * p + 2) * size * setup.window

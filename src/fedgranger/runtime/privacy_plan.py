@@ -25,12 +25,12 @@ from fedgranger.config import PrivacyOptions, RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.errors import RunError
+from fedgranger.federation.direct import source_of_clients
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.latent import fit_latent
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.strength import detectable_strength, power_at
 from fedgranger.privacy.sensitivity import memoryless
-from fedgranger.runtime.uploads import state_source
 from fedgranger.text import counted
 
 ALPHA = 0.05
@@ -77,15 +77,9 @@ def read_system(
     else:
         panel, _ = simulate(num_clients, SIMULATED_STEPS, state_dims=states, seed=0)
         name = f"{num_clients} simulated clients with {counted(states, 'state')}"
-    found = {
-        client.name: set_up_client(
-            client, panel.time, panel.segment_starts, config, is_filtered=False
-        )
-        for client in panel
-    }
-    clean = replace(panel, clients=tuple(found[client.name].data for client in panel))
-    source = state_source(clean, {key: side.model for key, side in found.items()})
-    latent = fit_latent(complete_rows(source), config)
+    starts = panel.segment_starts
+    clients = [set_up_client(one, panel.time, starts, config, is_filtered=False) for one in panel]
+    latent = fit_latent(complete_rows(source_of_clients(clients)), config)
     steps = num_steps or (DEFAULT_STEPS if data is None else panel.num_steps)
     return PlannedSystem(name, latent.source, latent.fit, steps)
 

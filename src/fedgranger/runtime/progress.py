@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from fedgranger.config import RunConfig
-from fedgranger.runtime.inprocess import Snapshot, TraceRow
+from fedgranger.runtime.inprocess import Snapshot
+from fedgranger.server.loss_trace import TraceRow
 
 FILE_NAME = "progress.jsonl"
 SILENT_SECONDS = 30.0

@@ -9,21 +9,20 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import pandas as pd
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation.training_rounds import (
     NO_TRAINING,
-    TRACE_COLUMNS,
     Training,
     with_diagonal,
 )
 from fedgranger.linalg.blocks import pack_square
 from fedgranger.runtime.checkpoint import Checkpoints
-from fedgranger.runtime.inprocess import Snapshot, TraceRow, chunk_rounds, train
+from fedgranger.runtime.inprocess import Snapshot, train
 from fedgranger.runtime.progress import Follower
 from fedgranger.runtime.setup import Setup
+from fedgranger.server.loss_trace import TraceRow, rounds_per_row, trace_table
 
 LARGEST_GROWTH = 1e3
 """A loss that is so many times its first value never comes back."""
@@ -50,7 +49,7 @@ def train_stepwise(
         final = _run_chunks(setup, config, checkpoints, follower)
     except UnstableRecursionError as error:
         return NO_TRAINING._replace(failure=str(error)), {}
-    trace = _trace_table(setup.names, checkpoints.trace)
+    trace = trace_table(setup.names, checkpoints.trace)
     rounds = final.pass_index * setup.num_rounds
     padded, dims = np.asarray(final.state.clients.augmentation), setup.state_dims
     augmentations = {
@@ -70,7 +69,8 @@ def _run_chunks(
     checkpoints: Checkpoints,
     follower: Follower,
 ) -> Snapshot:
-    chunks_per_pass = -(-setup.num_rounds // chunk_rounds(setup))
+    size = rounds_per_row(setup.num_rounds, setup.window)
+    chunks_per_pass = -(-setup.num_rounds // size)
     latest, last_saved = checkpoints.resumed, time.monotonic()
     if latest is not None and latest.is_finished:
         return latest
@@ -108,12 +108,3 @@ def _check_losses(setup: Setup, trace: list[TraceRow]) -> None:
             f"client '{setup.names[m]}': its loss grew from {first[m]:.3g} to {last[m]:.3g}; use "
             "smaller step sizes or solver='newton'"
         )
-
-
-def _trace_table(names: tuple[str, ...], trace: list[TraceRow]) -> pd.DataFrame:
-    rows = [
-        (row.pass_index, row.round, *values)
-        for row in trace
-        for values in zip(names, row.local_loss, row.server_loss, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=TRACE_COLUMNS)

@@ -21,6 +21,7 @@ from fedgranger.recurrent import NetworkShape, Trained, cut, joined, untrained
 from fedgranger.server import neural_rows
 from fedgranger.server.granger import stack_states
 from fedgranger.server.jacobian_trace import JacobianTrace
+from fedgranger.server.loss_trace import rounds_per_row
 from fedgranger.server.neural_rows import NeuralParams, SequenceMessages
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.row_setup import ServerStepSize, couplings, draw_prior
@@ -95,6 +96,7 @@ class NeuralTrainer:
     """Recurrent rows in windows of `batch_steps` time steps."""
 
     sends_filtered_once = False
+    ends_by_reports = False
 
     def __init__(self, rows: Rows, config: RunConfig) -> None:
         self._rows, self._config = rows, config
@@ -102,7 +104,7 @@ class NeuralTrainer:
         self.step_sizes: tuple[ServerStepSize, ...] = ()
         self.rounds_per_pass = -(-rows.num_pairs // config.batch_steps)
         self.most_rounds = (config.network_passes + 1) * self.rounds_per_pass
-        self.trace_stride = -(-self.rounds_per_pass // 8)
+        self.rounds_per_row = rounds_per_row(self.rounds_per_pass, config.batch_steps)
         self._params = row_params(rows, config)
 
     def initial(self) -> NeuralMemory:

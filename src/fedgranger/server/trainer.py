@@ -18,6 +18,7 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.messages import ClientMessage
 from fedgranger.server import row_solver
 from fedgranger.server.granger import ServerState, answer
+from fedgranger.server.loss_trace import rounds_per_row
 from fedgranger.server.neural_trainer import NeuralMemory, NeuralTrainer
 from fedgranger.server.round_messages import RoundMessages, Rows
 from fedgranger.server.row_setup import (
@@ -54,6 +55,7 @@ class SgdTrainer:
     """The paper's loop over windows of W time steps."""
 
     sends_filtered_once = False
+    ends_by_reports = True
 
     def __init__(self, rows: Rows, config: RunConfig, window: int) -> None:
         self._rows, self._config, self._window = rows, config, window
@@ -61,7 +63,7 @@ class SgdTrainer:
         self.step_sizes = row_step_sizes(rows.state_gains, self._coupling, config)
         self._params = server_params(rows.transitions, self._coupling, self.step_sizes, config)
         self.rounds_per_pass = -(-rows.num_pairs // window)
-        self.trace_stride = -(-self.rounds_per_pass // 8)
+        self.rounds_per_row = rounds_per_row(self.rounds_per_pass, window)
         self.most_rounds = config.passes * self.rounds_per_pass
 
     def initial(self) -> SgdMemory:
@@ -139,7 +141,8 @@ class NewtonTrainer:
     """Exact solves of every row, extrapolated."""
 
     sends_filtered_once = True
-    trace_stride = 1
+    ends_by_reports = False
+    rounds_per_row = 1
     rounds_per_pass = 1
 
     def __init__(self, rows: Rows, config: RunConfig, message_steps: int) -> None:
@@ -220,14 +223,16 @@ class Trainer(Protocol):
         sends_filtered_once: filtered states come up in the first round only.
         step_sizes: of every row, where there are any.
         rounds_per_pass: rounds that go once through the record.
-        trace_stride: losses are kept of every so many rounds.
+        rounds_per_row: so many rounds have a row of losses together.
+        ends_by_reports: the last round brings only the clients' reports on the pass before it.
         most_rounds: training ends there at the latest.
     """
 
     sends_filtered_once: bool
     step_sizes: tuple[ServerStepSize, ...]
     rounds_per_pass: int
-    trace_stride: int
+    rounds_per_row: int
+    ends_by_reports: bool
     most_rounds: int
 
     def initial(self) -> Any:

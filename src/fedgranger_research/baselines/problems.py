@@ -22,9 +22,9 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.spectral import spectral_radius
-from fedgranger.runtime.uploads import state_source
 from fedgranger_research.baselines.method_protocol import BaselineError, Columns
 from fedgranger_research.baselines.true_dynamics import Dynamics, dynamics_of
 

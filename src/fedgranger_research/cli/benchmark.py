@@ -14,8 +14,8 @@ from fedgranger.cli.command_line import CommandGroup
 from fedgranger.cli.console import leave_interrupted, out, print_line, progress_report
 from fedgranger.cli.friendly import friendly
 from fedgranger.cli.narrow_tables import NarrowTable
+from fedgranger.disk import write_atomically
 from fedgranger.errors import ConfigError
-from fedgranger.run_folder import write_atomically
 from fedgranger_research.baselines.method_list import (
     NAMES,
     find_methods,

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.cli.options import FitOptions, merge, with_options
+from fedgranger.disk import write_atomically, write_text
 from fedgranger.errors import ConfigError
-from fedgranger.run_folder import write_atomically
 from fedgranger.unused_options import refuse_unused
 from fedgranger_research.recordings.reading import read_recordings
 from fedgranger_research.recordings.recording_study import RecordingStudy
@@ -83,9 +83,7 @@ def recordings(
     table = pair_table(records)
     write_atomically(out_folder / "p_values.csv", lambda path: table.to_csv(path, index=False))
     content = json.dumps({"question": study.question, "panels": panels, "rows": rows}, indent=1)
-    write_atomically(
-        out_folder / "summary.json", lambda path: path.write_text(content + "\n", encoding="utf-8")
-    )
+    write_text(out_folder / "summary.json", content + "\n")
     _show(study, records, rows, out_folder)
 
 

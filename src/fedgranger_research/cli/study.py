@@ -14,8 +14,8 @@ from fedgranger.cli.command_line import CommandGroup
 from fedgranger.cli.console import leave_interrupted, out, progress_report
 from fedgranger.config import RunConfig
 from fedgranger.data.simulation_options import DECLARED_NOISE, SCENARIOS
+from fedgranger.disk import write_atomically
 from fedgranger.errors import ConfigError
-from fedgranger.run_folder import write_atomically
 from fedgranger_research.cli.recordings import recordings
 from fedgranger_research.studies.calibration_study import load_records, run_study, summary_table
 from fedgranger_research.studies.calibration_trials import Record, Setting

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from fedgranger.config import RunConfig
+from fedgranger.disk import append_line, write_text
 from fedgranger.errors import RunError
 from fedgranger_research.parallel import completed
 from fedgranger_research.recordings.trial import Control, run_control
@@ -46,16 +46,13 @@ class Journal:
             self.records[record["key"]] = record
             kept.append(line)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        draft.write_text("\n".join(kept) + "\n", encoding="utf-8")
-        os.replace(draft, path)
+        write_text(path, "\n".join(kept) + "\n")
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a finished panel."""
         self.records[record["key"]] = record
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            append_line(self._path, json.dumps(record))
 
 
 def run_controls(

@@ -15,9 +15,9 @@ import numpy as np
 from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.errors import FedGrangerError
+from fedgranger.federation.direct import state_source
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import set_up
-from fedgranger.runtime.uploads import state_source
 from fedgranger_research.added_noise import infer_with_added_noise, with_added_noise
 from fedgranger_research.recordings.textbook import var_p_values
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import pandas as pd
 
 from fedgranger._version import __version__
-from fedgranger.run_folder import write_atomically
+from fedgranger.disk import write_atomically, write_text
 from fedgranger_research.parallel import completed
 
 Report = Callable[[str, int, int], None]
@@ -95,9 +95,7 @@ def reproduce(
     table = item.collect(tables, quick=quick)
     write_atomically(folder / f"{item.name}.csv", lambda path: table.to_csv(path, index=False))
     text = _page(item, table, quick=quick)
-    write_atomically(
-        folder / f"{item.name}.md", lambda path: path.write_text(text, encoding="utf-8")
-    )
+    write_text(folder / f"{item.name}.md", text)
     return table
 
 

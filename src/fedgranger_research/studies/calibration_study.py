@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedgranger.run_folder import write_atomically
+from fedgranger.disk import write_atomically
 from fedgranger_research.parallel import completed
 from fedgranger_research.studies.calibration_trials import Record, Setting, run_data_set, summarise
 

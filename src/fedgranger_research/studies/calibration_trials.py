@@ -19,11 +19,11 @@ from fedgranger.data.synthetic import simulate
 from fedgranger.data.truth import Truth
 from fedgranger.errors import ConfigError, InferenceError, ModelError
 from fedgranger.evaluation.metrics import pairs_are_true, score, true_entries
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.decision import adjust
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.infer import infer
 from fedgranger.runtime.fitting import fit_panel
-from fedgranger.runtime.uploads import state_source
 from fedgranger_research.added_noise import infer_with_added_noise, with_added_noise
 
 

@@ -627,7 +627,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     (path,) = panel.write(tmp_path)
     before = path.read_bytes()
 
-    def fail(client, time, draft, format):
+    def fail(client, time, format, draft):
         draft.write_text("half")
         raise OSError(28, "No space left on device")
 

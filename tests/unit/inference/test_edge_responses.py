@@ -14,6 +14,7 @@ from statsmodels.tsa.vector_ar.var_model import VAR, VARProcess
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.errors import RunError
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.edge_movements import edge_movements
 from fedgranger.inference.edge_response import Curve, EdgeResponse, band, course_curve
 from fedgranger.inference.edge_responses import edge_responses, impulse_responses, variance_shares
@@ -21,7 +22,6 @@ from fedgranger.inference.estimate import estimate
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.response_words import edge_sentences, response_sentences
-from fedgranger.runtime.uploads import state_source
 from fedgranger.text import elapsed, unit_of
 from tests.state_sources import source_of
 

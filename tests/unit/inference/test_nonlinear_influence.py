@@ -8,6 +8,7 @@ from scipy import stats
 
 import fedgranger as fg
 from fedgranger.errors import ConfigError, InferenceError
+from fedgranger.federation.direct import state_source
 from fedgranger.inference import cross_fitting, nonlinear_answer, nonlinear_test
 from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.cross_fitting import (
@@ -39,7 +40,6 @@ from fedgranger.inference.response_words import shape_sentence
 from fedgranger.inference.shifts import draw_lone_shifts, tabulate
 from fedgranger.report.html import write_run_report
 from fedgranger.runtime.setup import set_up
-from fedgranger.runtime.uploads import state_source
 from tests.state_sources import source_of
 
 

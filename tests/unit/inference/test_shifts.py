@@ -197,6 +197,9 @@ def test_copies_resume_and_refusals_are_counted(tmp_path):
             assert one is None
         else:
             np.testing.assert_array_equal(one.p_value, other.p_value)
+    told.clear()
+    run_copies(fake, PairTests, shifts, listen, record, "key")
+    assert told == [("shifted clocks", 6, 6)]  # the torn line took no other with it
     for made, key in ((PairTests, "other key"), (Other, "key")):
         told.clear()
         run_copies(lambda row, made=made: _as(made, row), made, shifts, listen, record, key)

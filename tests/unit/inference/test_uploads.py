@@ -6,8 +6,8 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.params import known_models
 from fedgranger.client.state_noise import state_hello, state_message, state_readout
-from fedgranger.runtime import uploads
-from fedgranger.runtime.uploads import state_source
+from fedgranger.federation import exchanges
+from fedgranger.federation.direct import state_source
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_messages_hold_what_the_source_shows(panel_and_models):
 def test_chunks_do_not_matter(panel_and_models, monkeypatch, steps):
     panel, models = panel_and_models
     (whole,) = state_source(panel, models).chunks()
-    monkeypatch.setattr(uploads, "CHUNK_STEPS", steps)
+    monkeypatch.setattr(exchanges, "CHUNK_STEPS", steps)
     parts = list(state_source(panel, models).chunks())
     assert len(parts) == -(-300 // steps)
     for name in ("states", "observed", "starts"):

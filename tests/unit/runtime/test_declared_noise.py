@@ -8,8 +8,8 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import known_models
+from fedgranger.federation.direct import state_source
 from fedgranger.inference.noise_correction import declared_noise_warnings
-from fedgranger.runtime.uploads import state_source
 
 
 def declared(factor):
