@@ -14,7 +14,6 @@ import numpy as np
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.learner import ClientMemory
 from fedgranger.client.prepared_client import check_length
-from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import TimeRange
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation import answers
@@ -23,7 +22,6 @@ from fedgranger.federation.codec import Packet
 from fedgranger.federation.edge_fields import read_side
 from fedgranger.federation.own_edges import sensors_behind
 from fedgranger.federation.protocol import ServerProtocol, ServerResult
-from fedgranger.manifest_types import ReadingFacts
 
 
 class LocalClient:
@@ -99,15 +97,3 @@ def run_direct(protocol: ServerProtocol, clients: Mapping[str, LocalClient]) -> 
             request = protocol.throw(error)  # training failed; the tests go on
         except StopIteration as stop:
             return stop.value
-
-
-def reading_facts(panel: Panel) -> ReadingFacts:
-    """What reading did to the data and found in them: between parties a site's own business."""
-    return {
-        "notes": list(panel.notes),
-        "findings": [
-            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
-            for finding in panel.findings or ()
-        ],
-        "reading": dict(panel.reading),
-    }

@@ -8,6 +8,7 @@ from statistics import median
 import pandas as pd
 
 from fedgranger.config import RunConfig
+from fedgranger.manifest_types import SentFacts
 
 COUNTS = ("messages_down", "bytes_down", "messages_up", "bytes_up")
 PASS_REPORT_BYTES = 16
@@ -48,16 +49,17 @@ class Ledger:
         rows = [(*key, *counts.values()) for key, counts in self._counts.items()]
         return pd.DataFrame(rows, columns=["client", "phase", "round", *COUNTS])
 
-    def totals(self) -> dict[str, dict[str, int]]:
+    def totals(self) -> dict[str, SentFacts]:
         """Sums per client, with answers refused and repeated."""
         out: dict[str, dict[str, int]] = {}
         for (client, _, _), counts in self._counts.items():
             total = out.setdefault(client, dict.fromkeys(COUNTS, 0))
             for name, count in counts.items():
                 total[name] += count
-        for client, total in out.items():
-            total["refused"], total["repeated"] = self.refused[client], self.repeated[client]
-        return out
+        return {
+            name: SentFacts(**total, refused=self.refused[name], repeated=self.repeated[name])
+            for name, total in out.items()
+        }
 
 
 def message_bytes(state_dim: int) -> tuple[int, int]:
@@ -97,7 +99,7 @@ def run_bytes(
     num_steps: int,
     rounds: int,
     rounds_per_pass: int,
-) -> dict[str, int]:
+) -> SentFacts:
     """What a client with so many states sends and gets: per training step, and in all."""
     up, down = message_bytes(state_dim)
     hello, state_hello = hello_bytes(state_dim, num_periods)
@@ -114,11 +116,11 @@ def run_bytes(
     else:
         passes = rounds // rounds_per_pass
         up_training = up * passes * num_pairs + PASS_REPORT_BYTES * passes
-    return {
-        "once": hello,
-        "edge_tests": for_tests,
-        "up_per_step": up,
-        "down_per_step": down,
-        "up_total": hello + for_tests + up_training,
-        "down_total": down * passes * num_pairs,
-    }
+    return SentFacts(
+        once=hello,
+        edge_tests=for_tests,
+        up_per_step=up,
+        down_per_step=down,
+        bytes_up=hello + for_tests + up_training,
+        bytes_down=down * passes * num_pairs,
+    )

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import jax
 import numpy as np
@@ -28,21 +27,22 @@ from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions, Plan
+from fedgranger.federation.client_facts import add_client_facts
 from fedgranger.federation.direct import LocalClient, run_direct
+from fedgranger.federation.ledger import run_bytes
 from fedgranger.federation.preparation import prepare_local
-from fedgranger.federation.protocol import EngineHooks, ServerResult, server_protocol
+from fedgranger.federation.protocol import EngineHooks, ServerResult, Tested, server_protocol
+from fedgranger.federation.run_record import run_record
 from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
-from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
-from fedgranger.manifest_types import NormalFacts
+from fedgranger.manifest_types import NormalFacts, SentFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
-from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
@@ -93,10 +93,10 @@ def fit_panel(
         except FedGrangerError:  # the same command would be refused again
             checkpoints.forget(checkpoint.FILE_NAME, COPIES_FILE)
             raise
-    training, facts = result.manifest["training"], result.manifest["inference"]
-    if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
-        warnings.warn(training["status"], ConvergenceWarning, stacklevel=2)
-    for sentence in facts["warnings"]:
+    training = result.manifest.training
+    if training.converged is False and (training.failed or config.tolerance > 0):
+        warnings.warn(training.status, ConvergenceWarning, stacklevel=2)
+    for sentence in result.manifest.inference.warnings:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
     return result
 
@@ -167,16 +167,11 @@ class _LocalRun:
         self._checkpoints.forget(COPIES_FILE)  # all of them are in the result
         names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
         seconds = zip(names, np.diff(self._marks).tolist(), strict=True)
-        manifest = describe(
-            self._seasonless,
-            {name: client.prepared for name, client in self._clients.items()},
-            config,
-            self._setup,
-            found,
-            data_hash,
-            {f"seconds_{name}": round(took, 3) for name, took in seconds},
-        )
-        manifest["normal"] = cast("NormalFacts", normal)
+        timings = {f"seconds_{name}": round(took, 3) for name, took in seconds}
+        record = run_record("inprocess", config, found, self._sent(found), timings)
+        record.normal = normal
+        sides = {name: client.prepared for name, client in self._clients.items()}
+        add_client_facts(record, self._panel, found.grid, sides, config, data_hash)
         return Result(
             found.clients,
             found.dims,
@@ -184,14 +179,23 @@ class _LocalRun:
             self._augmentations,
             found.inference,
             found.training.trace,
-            manifest,
+            record,
             config,
             uncertainty,
             monitors=monitors,
             reference=reference,
-            seasons={name: client.prepared.season for name, client in self._clients.items()},
+            seasons={name: side.season for name, side in sides.items()},
             jacobian=found.training.jacobian,
         )
+
+    def _sent(self, found: ServerResult) -> dict[str, SentFacts]:
+        """Bytes of every client's messages, which were handed over as objects."""
+        rounds, per_pass = found.training.rounds, self._setup.num_rounds
+        periods, steps = found.periods, self._panel.num_steps
+        return {
+            name: run_bytes(self._config, dim, len(periods[name]), steps, rounds, per_pass)
+            for name, dim in zip(found.clients, found.dims, strict=True)
+        }
 
     def _run_protocol(self) -> ServerResult:
         config = self._config
@@ -218,9 +222,7 @@ class _LocalRun:
             round_index, trainer.rounds_per_pass, trainer.losses, trainer.distance
         )
 
-    def _test(
-        self, source: StateSource, training: Training
-    ) -> tuple[EdgeInference | None, dict[str, Any]]:
+    def _test(self, source: StateSource, training: Training) -> Tested:
         self._marks.append(time.perf_counter())
         self._follower.begin("edge tests")
         if not self._checkpoints.is_resumed:
@@ -232,7 +234,7 @@ class _LocalRun:
 
     def _normal(
         self, found: ServerResult
-    ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
+    ) -> tuple[dict[str, Monitor], Reference | None, NormalFacts]:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
         if found.source is None and found.privacy is None:
@@ -246,6 +248,7 @@ class _LocalRun:
                 for name, client in self._clients.items()
             }
         except DataError as error:
-            return {}, None, {"reason": str(error)}
-        interval = float(np.median(step_lengths(self._panel.time)))
-        return monitors, reference, facts | {"interval": interval, "monitors": "run folder"}
+            return {}, None, NormalFacts(reason=str(error))
+        facts.interval = float(np.median(step_lengths(self._panel.time)))
+        facts.monitors = "run folder"
+        return monitors, reference, facts
