@@ -28,7 +28,8 @@ class Facts(dict[str, Any]):
     """A mapping whose keys are declared as fields, and are attributes.
 
     A field whose default is None is not in every run. Any other default is what is read from facts
-    that lack the field: those of older versions, or of a run that was not tested.
+    that lack the field: those of older versions, or of a run that was not tested. It is made anew
+    at every reading, so it is kept only by setting it (`+=` does, `append` does not).
 
     Example:
         >>> class Record(Facts):

@@ -134,9 +134,9 @@ def print_privacy(result: Result) -> None:
     facts = result.manifest.privacy
     if facts is not None:
         print_line(f"privacy: {privacy_sentence(facts)}")
-        if result.manifest.runtime == "inprocess":
+        if result.manifest.data.findings is not None:  # which a site keeps to itself
             print_note(
-                "all parties were in one process: the run folder also holds what only clients "
+                "all parties were on one machine: the run folder also holds what only clients "
                 "know (θ, notes on sensors, what is normal), without noise"
             )
 

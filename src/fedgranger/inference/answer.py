@@ -155,7 +155,7 @@ def summary_lines(edges: pd.DataFrame, manifest: Manifest) -> list[str]:
     if count_edges(edges).tested:
         out += _edge_lines(edges, facts, data)
     notes = sorted(data.notes, key=lambda note: "left out" not in note)
-    out += _first("Data", notes, "manifest['data']['notes']")
+    out += _first("Data", notes, "manifest.data.notes")
     from fedgranger.inference.audit_words import reservation  # needs scipy, the rest does not
 
     cautions = [*filter(None, [reservation(facts)]), *facts.warnings]

@@ -37,7 +37,7 @@ from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
-from fedgranger.manifest_types import NormalFacts, SentFacts
+from fedgranger.manifest_types import NormalFacts
 from fedgranger.normal_operation import Monitor
 from fedgranger.results import Result
 from fedgranger.runtime import checkpoint
@@ -168,7 +168,12 @@ class _LocalRun:
         names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
         seconds = zip(names, np.diff(self._marks).tolist(), strict=True)
         timings = {f"seconds_{name}": round(took, 3) for name, took in seconds}
-        record = run_record("inprocess", config, found, self._sent(found), timings)
+        steps = self._panel.num_steps, found.training.rounds, self._setup.num_rounds
+        sent = {
+            name: run_bytes(config, dim, len(found.periods[name]), *steps)
+            for name, dim in zip(found.clients, found.dims, strict=True)
+        }
+        record = run_record("inprocess", config, found, sent, timings)
         record.normal = normal
         sides = {name: client.prepared for name, client in self._clients.items()}
         add_client_facts(record, self._panel, found.grid, sides, config, data_hash)
@@ -187,15 +192,6 @@ class _LocalRun:
             seasons={name: side.season for name, side in sides.items()},
             jacobian=found.training.jacobian,
         )
-
-    def _sent(self, found: ServerResult) -> dict[str, SentFacts]:
-        """Bytes of every client's messages, which were handed over as objects."""
-        rounds, per_pass = found.training.rounds, self._setup.num_rounds
-        periods, steps = found.periods, self._panel.num_steps
-        return {
-            name: run_bytes(self._config, dim, len(periods[name]), steps, rounds, per_pass)
-            for name, dim in zip(found.clients, found.dims, strict=True)
-        }
 
     def _run_protocol(self) -> ServerResult:
         config = self._config
