@@ -6,8 +6,10 @@ import pandas as pd
 from fedgranger.config import RunConfig
 from fedgranger.inference.decision import decide
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
+from fedgranger.manifest_types import FORMAT, Manifest
 from fedgranger.report.html import write_report
 from fedgranger.results import Result
+from fedgranger.tested_facts import InferenceFacts
 
 
 def pairs_of(names):
@@ -29,13 +31,15 @@ def made_result(names, edges=None, entries=None, *, manifest=None, config=None, 
     inference = None
     if edges is not None and config.test != "none":
         entries = edges if entries is None else entries
-        inference = EdgeInference(blank, blank, blank, edges, entries, {"test": "debiased"})
+        inference = EdgeInference(
+            blank, blank, blank, edges, entries, InferenceFacts(test="debiased")
+        )
     parts = {"granger": blank, "augmentations": {}, "trace": pd.DataFrame(), **more}
     return Result(
         clients=tuple(names),
         state_dims=dims,
         inference=inference,
-        manifest=manifest or {},
+        manifest=Manifest.of(manifest or {}),
         config=config,
         **parts,
     )
@@ -43,14 +47,17 @@ def made_result(names, edges=None, entries=None, *, manifest=None, config=None, 
 
 def made_manifest(names, facts=None, *, inference=None, data=None, **more):
     """What every run writes down; `facts` are those of each client."""
-    return {
-        "fedgranger_version": "0.1.0",
-        "runtime": "inprocess",
-        "data": {"hash": "ab12", "clients": {name: dict(facts or {}) for name in names}}
-        | (data or {}),
-        "inference": {"test": "debiased", "alpha": 0.05} | (inference or {}),
-        **more,
-    }
+    clients = {name: dict(facts or {}) for name in names}
+    return Manifest.of(
+        {
+            "format": FORMAT,
+            "fedgranger_version": "0.1.0",
+            "runtime": "inprocess",
+            "data": {"hash": "ab12", "clients": clients} | (data or {}),
+            "inference": {"test": "debiased", "alpha": 0.05} | (inference or {}),
+            **more,
+        }
+    )
 
 
 def made_tables(names, seed=0, size=2):
@@ -148,7 +155,7 @@ def full_manifest(names, sensors=None):
             "audit": made_audit(names),
             **made_controls(names, sensors or ("x", "y")),
         },
-        bytes={name: {"up_per_step": 33, "up_total": 132_000} for name in names},
+        bytes={name: {"up_per_step": 33, "bytes_up": 132_000} for name in names},
     )
 
 

@@ -2,18 +2,18 @@
 
 import typing
 
+from fedgranger.typed_facts import Facts, fields_of
+
 
 def mismatches(value, kind, path="manifest"):
     """Sentences on every key that is unknown, absent or of another type."""
-    if typing.is_typeddict(kind):
-        hints = typing.get_type_hints(kind, include_extras=True)
+    if isinstance(kind, type) and issubclass(kind, Facts):
+        hints, defaults = fields_of(kind), kind._defaults
         found = [f"{path}.{key}: not declared" for key in value if key not in hints]
         for key, hint in hints.items():
-            is_optional = not kind.__total__ or typing.get_origin(hint) is typing.NotRequired
-            inner = typing.get_args(hint)[0] if _is_marked(hint) else hint
             if key in value:
-                found += mismatches(value[key], inner, f"{path}.{key}")
-            elif not is_optional:
+                found += mismatches(value[key], hint, f"{path}.{key}")
+            elif defaults.get(key, ...) is not None:  # others are for what older versions lack
                 found.append(f"{path}.{key}: absent")
         return found
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
@@ -28,7 +28,3 @@ def mismatches(value, kind, path="manifest"):
         isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
     )
     return [] if is_right else [f"{path}: {value!r} is no {kind}"]
-
-
-def _is_marked(hint):
-    return typing.get_origin(hint) in (typing.NotRequired, typing.Required)

@@ -18,18 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.manifest_types import TrainingFacts
-
 if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
     from fedgranger.rounds import RoundState
 
 CRITERION = "estimated relative distance of the parameters to their limit"
-NOT_TRAINED: TrainingFacts = {
-    "solver": "none",
-    "rounds": 0,
-    "status": "FedGC was not run; the edges come from tests on the clients' least-squares states",
-}
-"""What a manifest says of training when there was none."""
 
 REST = 1e-12
 """Relative change per pass below which only rounding moves the parameters."""

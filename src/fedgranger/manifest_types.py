@@ -1,170 +1,161 @@
-"""What `manifest.json` of a run says: every key that is read or written is declared here.
+"""The record of a run, `manifest.json`: every key that is read or written is declared here.
 
-`NotRequired` marks what not every run has; runs of older versions may lack more.
+`federation/run_record.py` builds it, `RunFolder.finish` writes it and `run_folder.read_manifest`
+reads it, that of an older version too (`Manifest.of`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Self
+
+from fedgranger.tested_facts import InferenceFacts
+from fedgranger.typed_facts import Facts
+
+FORMAT = 2
+"""Of manifests. 1, which did not say so: bytes of a run in one process as `up_total`, `down_total`;
+of version 0.1.0 without some of the parts."""
+OLD_BYTES = {"up_total": "bytes_up", "down_total": "bytes_down"}
 
 
-class SeasonFacts(TypedDict):
-    """What a client took out of its data because it repeats."""
+class SeasonFacts(Facts):
+    """What a client took out of its data because it repeats; between parties only the periods."""
 
-    periods: list[int]
-    kind: NotRequired[str]
-    share: NotRequired[float]
-    fact: NotRequired[str]
+    periods: list[int] = field(default_factory=list)
+    kind: str | None = None
+    share: float | None = None
+    fact: str | None = None
 
 
-class ClientFacts(TypedDict):
+class TreatmentFacts(Facts):
+    """Differenced sensors with the directions of counters, and codes for missing samples."""
+
+    differenced: dict[str, int]
+    codes: dict[str, float]
+
+
+class SensorFit(Facts):
+    """How well the states explain one sensor; None where nothing was observed."""
+
+    name: str
+    explained: float | None
+    missing_share: float
+
+
+class LocalFit(Facts):
+    """How well a client's local model fits (`client/quality.py`)."""
+
+    steps: int
+    innovation_variance: float | None
+    autocorrelation: float | None
+    quantiles: list[float | None]
+    sensors: list[SensorFit]
+    num_sensors: int
+
+
+class ClientFacts(Facts):
     """One client; in a federation only what it sent is known."""
 
-    state_dim: int
-    num_sensors: NotRequired[int]
-    state_model: str
-    noise_share: NotRequired[float]
-    missing_share: NotRequired[float]
-    notes: list[str]
-    season: SeasonFacts
-    treatment: NotRequired[dict[str, Any]]
-    local_fit: NotRequired[dict[str, Any]]
-    units: NotRequired[dict[str, str]]
-    hash: NotRequired[str]
+    state_dim: int = 0
+    num_sensors: int | None = None
+    state_model: str = ""
+    noise_share: float | None = None
+    missing_share: float | None = None
+    notes: list[str] = field(default_factory=list)
+    season: SeasonFacts = field(default_factory=SeasonFacts)
+    treatment: TreatmentFacts | None = None
+    local_fit: LocalFit | None = None
+    units: dict[str, str] | None = None
+    hash: str | None = None
 
 
-class ReadingFacts(TypedDict):
-    """What reading did to the data, what is odd in them, and the options; not between parties."""
+class FindingFacts(Facts):
+    """One odd thing about one sensor (`data/findings.py`: `Finding`)."""
 
-    notes: list[str]
-    findings: NotRequired[list[dict[str, Any]]]
-    reading: NotRequired[dict[str, Any]]
-
-
-class DataFacts(ReadingFacts):
-    """The data and where they come from."""
-
-    hash: str
-    num_steps: int
-    num_segments: int
-    period: NotRequired[dict[str, Any]]
-    clients: dict[str, ClientFacts]
+    kind: str
+    client: str
+    sensor: str
+    rows: int
+    first_row: int
+    value: float | None
+    share: float
+    direction: int
+    label: str
+    sentence: str
+    remedy: str
 
 
-class TrainingFacts(TypedDict):
+class PeriodFacts(Facts):
+    """The common time axis; seconds only where it has time stamps."""
+
+    text: str
+    step_seconds: float | None
+
+
+class DataFacts(Facts):
+    """The data and where they come from; between parties a site keeps what reading did to them."""
+
+    hash: str = ""
+    num_steps: int = 0
+    num_segments: int = 0
+    period: PeriodFacts | None = None
+    clients: dict[str, ClientFacts] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    findings: list[FindingFacts] | None = None
+    reading: dict[str, Any] | None = None
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds of one step, where they are known."""
+        return None if self.period is None else self.period.step_seconds
+
+
+class TrainingFacts(Facts):
     """How FedGC's rounds went."""
 
-    solver: str
-    rounds: int
-    status: str
-    converged: NotRequired[bool]
-    window: NotRequired[int]
-    passes: NotRequired[int]
-    criterion: NotRequired[str]
-    distance: NotRequired[float | None]
-    failed: NotRequired[bool]
-    step_sizes: NotRequired[dict[str, dict[str, float]]]
-    step_size_reason: NotRequired[str]
+    solver: str = ""
+    rounds: int = 0
+    status: str = ""
+    converged: bool | None = None
+    window: int | None = None
+    passes: int | None = None
+    criterion: str | None = None
+    distance: float | None = None
+    failed: bool | None = None
+    step_sizes: dict[str, dict[str, float]] | None = None
+    step_size_reason: str | None = None
 
 
-class AuditFacts(TypedDict):
-    """What a test found on copies with shifted clocks."""
+class SentFacts(Facts):
+    """What one client sent and received.
 
-    test: str
-    copies: int
-    refused: int
-    rate: list[float | None]
-    rate_01: list[float | None]
-    band: list[float]
-    is_inside: bool
-    by_effect: dict[str, list[float | None]]
-    by_cause: dict[str, list[float | None]]
-    quantiles: NotRequired[dict[str, list[float]]]
-    clients: NotRequired[dict[str, Any]]
-    unsearched: NotRequired[list[str]]
-
-
-class ChangeFacts(TypedDict):
-    """One thing of one client that changes over the record, and around when."""
-
-    client: str
-    what: str
-    p_value: float
-    time: str
-
-
-class DriftFacts(TypedDict):
-    """What changes over the record, at which level, among how many tests."""
-
-    num_tests: int
-    level: float
-    changes: list[ChangeFacts]
-
-
-class InferenceFacts(TypedDict):
-    """Which test was made, why, and what its checks gave.
-
-    Where none was made there are only `test`, `warnings` and the `reason`.
+    In one process these are the bytes of the messages without envelopes, and what of them is for
+    what; between parties what really crossed, counted by message.
     """
 
-    test: str
-    reason: NotRequired[str]
-    test_reason: NotRequired[str]
-    null: NotRequired[str]
-    alpha: float
-    correction: str
-    confidence: float
-    lags: int
-    covariance: NotRequired[str]
-    hac: NotRequired[str]
-    hac_lag: NotRequired[int]
-    df_denominator: NotRequired[float]
-    num_pairs: NotRequired[int]
-    mean: NotRequired[list[float]]
-    constant: NotRequired[list[float]]
-    effective_pairs: NotRequired[float]
-    effective_samples: NotRequired[dict[str, float]]
-    spectral_radius: NotRequired[float]
-    condition: NotRequired[float]
-    portmanteau: NotRequired[dict[str, float]]
-    unit_root: NotRequired[dict[str, float]]
-    stability: NotRequired[dict[str, dict[str, float]]]
-    noise_share: NotRequired[float]
-    noise_from_lags: NotRequired[dict[str, float | None]]
-    lag_criterion: NotRequired[dict[str, float]]
-    late_arrivals: NotRequired[list[dict[str, Any]]]
-    own_lags: NotRequired[dict[str, int]]
-    noise_hides: NotRequired[dict[str, float]]
-    warnings: list[str]
-    reasons: dict[str, str]
-    gaps: NotRequired[dict[str, Any]]
-    drift: NotRequired[DriftFacts]
-    detectable_strength: dict[str, float]
-    positive_control: NotRequired[dict[str, float]]
-    innovation_cov: NotRequired[dict[str, list[list[float]]]]
-    innovation_sensor: NotRequired[dict[str, dict[str, Any]]]
-    audit: NotRequired[AuditFacts]
-    extrapolated: NotRequired[list[str]]
-    regression: NotRequired[str]
-    kinds: NotRequired[dict[str, dict[str, float]]]
-    kinds_found: NotRequired[dict[str, list[str]]]
-    third_clients: NotRequired[dict[str, str]]
-    curves: NotRequired[dict[str, dict[str, Any]]]
-    responses: NotRequired[dict[str, dict[str, Any]]]
-    sensor_responses: NotRequired[dict[str, dict[str, Any]]]
-    beside: NotRequired[InferenceFacts]
+    bytes_up: int = 0
+    bytes_down: int = 0
+    once: int | None = None
+    edge_tests: int | None = None
+    up_per_step: int | None = None
+    down_per_step: int | None = None
+    messages_up: int | None = None
+    messages_down: int | None = None
+    refused: int | None = None
+    repeated: int | None = None
 
 
-class NormalFacts(TypedDict, total=False):
+class NormalFacts(Facts):
     """What the run learned of normal operation, or why not."""
 
-    explained_by: str
-    interval: float
-    monitors: str
-    reason: str
+    explained_by: str | None = None
+    interval: float | None = None
+    monitors: str | None = None
+    reason: str | None = None
 
 
-class ReleaseFacts(TypedDict):
+class ReleaseFacts(Facts):
     """One kind of message with noise: how often it was told, μ of one, ε of all of them."""
 
     message: str
@@ -173,7 +164,7 @@ class ReleaseFacts(TypedDict):
     epsilon: float
 
 
-class ClientPrivacy(TypedDict):
+class ClientPrivacy(Facts):
     """What was told of one client's data.
 
     Attributes:
@@ -190,7 +181,7 @@ class ClientPrivacy(TypedDict):
     not_covered: list[str]
 
 
-class PrivacyFacts(TypedDict):
+class PrivacyFacts(Facts):
     """What the noise of a run costs; `epsilon` is of the client about whom most was told."""
 
     direction: str
@@ -200,24 +191,39 @@ class PrivacyFacts(TypedDict):
     clients: dict[str, ClientPrivacy]
 
 
-class Manifest(TypedDict):
+class Manifest(Facts):
     """The whole."""
 
-    fedgranger_version: str
-    versions: dict[str, str]
-    created: str
-    runtime: str
-    seed: int
+    format: int = FORMAT
+    fedgranger_version: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    created: str = ""
+    runtime: str = ""
+    seed: int = 0
     data: DataFacts
     training: TrainingFacts
-    bytes: dict[str, Any]
+    bytes: dict[str, SentFacts]
     timings: dict[str, float]
     config: dict[str, Any]
     inference: InferenceFacts
     normal: NormalFacts
-    privacy: NotRequired[PrivacyFacts]
-    run: NotRequired[str]
-    left_out: NotRequired[list[str]]
-    command: NotRequired[str]
-    files: NotRequired[dict[str, str]]
-    sha256: NotRequired[str]
+    privacy: PrivacyFacts | None = None
+    run: str | None = None
+    left_out: list[str] | None = None
+    command: str | None = None
+    files: dict[str, str] | None = None
+    sha256: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The record in a mapping: of this format, or an older one, whose parts may be absent."""
+        names = ("data", "training", "bytes", "timings", "config", "inference", "normal")
+        parts: dict[str, Any] = {name: {} for name in names}
+        sent = values.get("bytes", {})
+        if values.get("format", 1) < FORMAT:
+            sent = {name: _renamed(one, OLD_BYTES) for name, one in sent.items()}
+        return super().of({**parts, **values, "bytes": sent, "format": FORMAT})
+
+
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in values.items()}

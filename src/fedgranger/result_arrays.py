@@ -21,6 +21,7 @@ from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.edge_response import EdgeResponse
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, EdgeInference
 from fedgranger.inference.predictor import Predictor
+from fedgranger.tested_facts import InferenceFacts
 
 Made = TypeVar("Made")
 OVER_TIME_FILE = "edges_over_time.csv"
@@ -39,7 +40,7 @@ OTHER_FILES = tuple(
 
 def inference_arrays(found: EdgeInference) -> dict[str, np.ndarray]:
     """Arrays of a test, of its audit and of the other test, by name."""
-    kind = found.facts["test"]
+    kind = found.facts.test
     out = {
         kind: found.transition,
         f"{kind}_std_error": found.std_error,
@@ -65,13 +66,13 @@ def other_tables(found: EdgeInference | None) -> dict[str, pd.DataFrame]:
     """Tables of the test that is not the run's answer, by file name."""
     if found is None or found.beside is None:
         return {}
-    word = EDGE_TESTS[found.beside.facts["test"]].file_word
+    word = EDGE_TESTS[found.beside.facts.test].file_word
     tables = {"edges": found.beside.edges, "entries": found.beside.entries}
     return {f"{name}_{word}.csv": table for name, table in tables.items()}
 
 
 def read_inference(
-    folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    folder: Path, facts: InferenceFacts, arrays: Mapping[str, np.ndarray]
 ) -> EdgeInference | None:
     """Undo `inference_arrays`; None when the run has no tests."""
     found = _read(folder, facts, arrays, "")
@@ -86,28 +87,26 @@ def read_inference(
     if f"{PREDICTOR}constant" in arrays:
         parts = {name: arrays[f"{PREDICTOR}{name}"] for name in Predictor._fields}
         found = found._replace(predictor=Predictor(**parts))
-    other = facts.get("beside")
-    if other is None:
+    if facts.beside is None:
         return found
-    word = EDGE_TESTS[other["test"]].file_word
-    return found._replace(beside=_read(folder, other, arrays, f"_{word}"))
+    word = EDGE_TESTS[facts.beside.test].file_word
+    return found._replace(beside=_read(folder, facts.beside, arrays, f"_{word}"))
 
 
 def _read(
-    folder: Path, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], suffix: str
+    folder: Path, facts: InferenceFacts, arrays: Mapping[str, np.ndarray], suffix: str
 ) -> EdgeInference | None:
-    kind = facts["test"]
+    kind, audit = facts.test, None
     if kind not in arrays:
         return None
-    audit = None
-    if f"{kind}_audit_names" in arrays:
+    if f"{kind}_audit_names" in arrays and facts.audit is not None:
         audit = Audit(
             kind,
             tuple(arrays[f"{kind}_audit_names"].tolist()),
             PairTests(*(arrays[f"{kind}_audit_{name}"] for name in PairTests._fields)),
             arrays[f"{kind}_audit_statistics"],
             arrays[f"{kind}_audit_p_values"],
-            int(facts["audit"]["refused"]),
+            facts.audit.refused,
         )
     return EdgeInference(
         arrays[kind],
@@ -117,7 +116,7 @@ def _read(
             columns=list(EDGE_COLUMNS)
         ),
         _table(folder, arrays, f"{kind}_entries.", f"entries{suffix}.csv"),
-        dict(facts),
+        facts,
         audit,
     )
 

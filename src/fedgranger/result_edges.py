@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +23,7 @@ from fedgranger.result_tables import (
     untested_edges,
     untested_entries,
 )
+from fedgranger.tested_facts import InferenceFacts
 
 
 class FoundEdges:
@@ -147,7 +146,7 @@ class FoundEdges:
         Raises:
             RunError: no such client, or a pair is named that is no edge of this run.
         """
-        table = response_table(self.manifest["inference"])
+        table = response_table(self.manifest.inference)
         found = of_pair(table, self.clients, cause, effect)
         if found.empty and cause is not None and effect is not None:
             raise RunError(
@@ -208,10 +207,10 @@ class FoundEdges:
             table["p_value"].to_numpy(), table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         )
 
-    def test_facts(self, estimate: str = "auto") -> Mapping[str, Any]:
+    def test_facts(self, estimate: str = "auto") -> InferenceFacts:
         """Facts of a test: which question, why, what could not be tested and the checks."""
         if self.inference is None:
-            return self.manifest["inference"]
+            return self.manifest.inference
         return self._tested(estimate).facts
 
     def _check_estimate(self, estimate: str) -> None:
@@ -232,10 +231,10 @@ class FoundEdges:
 
     def _tested(self, estimate: str) -> EdgeInference:
         for found in (self.inference, self.inference.beside if self.inference else None):
-            if found is not None and estimate in ("auto", found.facts.get("test")):
+            if found is not None and estimate in ("auto", found.facts.test):
                 return found
         if self.inference is None:
-            reason = self.manifest["inference"].get("reason")
+            reason = self.manifest.inference.reason
             remedy = f": {reason}" if reason else "; fit with test='auto'"
             raise RunError(f"nothing was tested{remedy}")
         raise RunError(f"this run has no {estimate} estimate; fit with test='{estimate}'")

@@ -14,6 +14,7 @@ import pandas as pd
 from fedgranger.config import RunConfig, read_toml
 from fedgranger.errors import RunError
 from fedgranger.inference.reference import Reference
+from fedgranger.manifest_types import Manifest
 from fedgranger.normal_operation import Monitor, Season
 from fedgranger.result_arrays import (
     OTHER_FILES,
@@ -43,8 +44,6 @@ INCIDENTS_FILE = "incidents.jsonl"
 NORMAL_FILE = "normal.npz"
 JACOBIAN_FILE = "jacobian.npz"
 SEASONS_FILE = "seasons.json"
-PARTS = ("data", "training", "inference", "bytes", "timings", "normal", "files")
-"""Of a manifest, each with names of its own."""
 FEDGC_FILES = ("edges_fedgc.csv", "entries_fedgc.csv")
 
 
@@ -121,8 +120,6 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def _fields(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
-    if not all(isinstance(manifest.get(name, {}), dict) for name in PARTS):
-        raise RunError(f"{folder / MANIFEST}: is not what the run wrote; {RESTORE}")
     with np.load(folder / "estimate.npz", allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     clients = tuple(arrays["clients"].tolist())
@@ -136,7 +133,7 @@ def _fields(folder: Path) -> dict[str, Any]:
             for m, name in enumerate(clients)
             if f"augmentation_{m}" in arrays
         },
-        "inference": read_inference(folder, manifest["inference"], arrays),
+        "inference": read_inference(folder, manifest.inference, arrays),
         "trace": pd.read_parquet(folder / "trace.parquet"),
         "manifest": manifest,
         "config": RunConfig.from_mapping(read_toml(folder / "config.toml")),
@@ -161,9 +158,10 @@ def _save_uncertainty(run: RunFolder, found: Propagation) -> None:
     run.write_table("uncertainty.csv", found.table)
 
 
-def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | None:
+def _load_uncertainty(folder: Path, manifest: Manifest) -> Propagation | None:
     """Undo `_save_uncertainty`; None when they were not asked for."""
-    if manifest["config"].get("uncertainty", "none") == "none":
+    level = manifest.config.get("uncertainty", "none")
+    if level == "none":
         return None
     table = pd.read_csv(
         folder / "uncertainty.csv", keep_default_na=False, na_values={"prior": "", "data": ""}
@@ -182,7 +180,7 @@ def _load_uncertainty(folder: Path, manifest: dict[str, Any]) -> Propagation | N
         prior_time = dict(zip(names, arrays["prior_time"].tolist(), strict=True))
     return Propagation(
         names,
-        manifest["config"]["uncertainty"],
+        level,
         with_formulas(table, names),
         final,
         means,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import pandas as pd
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
 from fedgranger.option_fields import did_you_mean
+from fedgranger.tested_facts import InferenceFacts
 
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),
@@ -92,15 +92,15 @@ def _p_values(found: EdgeInference, places: Mapping[str, slice], P: int) -> np.n
     return out
 
 
-def response_table(facts: Mapping[str, Any]) -> pd.DataFrame:
+def response_table(facts: InferenceFacts) -> pd.DataFrame:
     """What the edges do, step by step, from the facts of a test; columns `RESPONSE_COLUMNS`."""
-    sensors, rows = facts.get("sensor_responses") or {}, []
-    for edge, found in (facts.get("responses") or {}).items():
+    sensors, rows = facts.sensor_responses or {}, []
+    for edge, found in (facts.responses or {}).items():
         shown = sensors.get(edge, found)
         pair = tuple(edge.split(" -> "))
-        names = (shown.get("cause_sensor"), shown.get("effect_sensor"))
-        curve = zip(*(shown[name] for name in ("value", "low", "high")), strict=True)
-        sizes = (found.get("variance_share"), found.get("r2_gained"))
+        names = (shown.cause_sensor, shown.effect_sensor)
+        curve = zip(shown.value, shown.low, shown.high, strict=True)
+        sizes = (found.variance_share, found.r2_gained)
         rows += [(*pair, *names, step, *values, *sizes) for step, values in enumerate(curve)]
     return pd.DataFrame(rows, columns=list(RESPONSE_COLUMNS))
 

@@ -143,7 +143,7 @@ class Result(FoundEdges):
             RunError: the run has no local models.
         """
         if not self.monitors:
-            reason = self.manifest.get("normal", {}).get("reason")
+            reason = self.manifest.normal.reason
             raise RunError(
                 f"this run kept no local models ({reason})"
                 if reason

@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedgranger.disk import write_atomically, write_text
 from fedgranger.errors import RunError
+from fedgranger.manifest_types import FORMAT, Manifest
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"
@@ -66,13 +67,13 @@ class RunFolder:
         self.write_text(MANIFEST, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, once it and every file that it lists are what the run wrote.
+def read_manifest(folder: Path) -> Manifest:
+    """The record of a run, once it and every file that it lists are what the run wrote.
 
     Earlier versions wrote no hash of the manifest, the first ones none at all.
 
     Raises:
-        RunError: the manifest or a file is missing or was changed.
+        RunError: the manifest or a file is missing or was changed, or a later version wrote it.
     """
     path = folder / MANIFEST
     try:
@@ -90,7 +91,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise RunError(f"{path}: is missing; {RESTORE}")
         if _hash(path) != known:
             raise RunError(f"{path}: is not what the run wrote; {RESTORE}")
-    return manifest
+    version = manifest.get("format", 1)
+    if not isinstance(version, int) or version > FORMAT:
+        raise RunError(
+            f"{folder / MANIFEST}: has format {version}, this version of fedgranger reads formats "
+            f"up to {FORMAT}; read it with the version that wrote it"
+        )
+    try:
+        return Manifest.of(manifest)
+    except (AttributeError, TypeError, ValueError):
+        raise RunError(f"{folder / MANIFEST}: is not what the run wrote; {RESTORE}") from None
 
 
 def save_table(path: Path, table: pd.DataFrame) -> None:

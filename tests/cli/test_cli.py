@@ -92,8 +92,8 @@ def test_fit_writes_the_run_folder(run):
     steps = manifest["training"]["passes"] * 599
     tests = 8 * 11 + 1 + 17 * 600  # two covariances, own lags and shares once; states and flags
     passes = 16 * manifest["training"]["passes"]
-    assert manifest["bytes"]["client1"]["up_total"] == 8 * 5 + tests + passes + 33 * steps
-    assert manifest["bytes"]["client1"]["down_total"] == 16 * steps
+    assert manifest["bytes"]["client1"]["bytes_up"] == 8 * 5 + tests + passes + 33 * steps
+    assert manifest["bytes"]["client1"]["bytes_down"] == 16 * steps
     assert "what each client would send, FedGC's rounds included:" in result.output
     assert re.search(r"converged after \d+ passes", result.output)
 

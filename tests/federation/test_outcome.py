@@ -6,7 +6,8 @@ import pytest
 import fedgranger as fg
 from fedgranger.cli.tables import edge_table, headline, ledger_table, untested_lines
 from fedgranger.federation.driving import drive
-from fedgranger.federation.outcome import _status, to_result
+from fedgranger.federation.outcome import to_result
+from fedgranger.federation.run_record import _status
 from fedgranger.inference.audit_words import control_sentences
 from fedgranger.report.html import write_report, write_run_report
 from tests.configs import formula_config

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
-from fedgranger.config import RunConfig
 from fedgranger.data.panel import Panel
 from fedgranger.data.treatment import NO_TREATMENT
 from fedgranger.federation.agreed_options import FederationOptions
@@ -15,6 +14,7 @@ from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import keep_normal
 from fedgranger.flare import simulation
 from fedgranger.flare.settings import simulated_records
+from fedgranger.manifest_types import ClientFacts, DataFacts, SeasonFacts
 from fedgranger.rca.new_data import require_normal
 from tests.anomalies import made_panel
 from tests.configs import formula_config
@@ -41,32 +41,41 @@ def data(tmp_path):
     return folder
 
 
-def test_the_local_simulation_keeps_what_reading_did(data, tmp_path, monkeypatch):
-    """Sites of a deployment say it in their own logs; here one user has all data anyway."""
-    panel = fg.Panel.read(data)
-    alone = fg.fit(panel, CONFIG)
+def kept_apart(folder, alone, monkeypatch):
+    """Let the simulator end with what a server would know of a run, and what its sites keep."""
+    record = alone.manifest
+    clients = {
+        name: ClientFacts(state_dim=one.state_dim, season=SeasonFacts(periods=one.season.periods))
+        for name, one in record.data.clients.items()
+    }
+    data = DataFacts(
+        hash="x", num_steps=1, num_segments=1, notes=["said by the server"], clients=clients
+    )
+    server = replace(alone, monitors={}, manifest=record | {"data": data})
+    server.save(folder / "found")
+    for name, own in require_normal(alone)[0].items():
+        own = own._replace(monitor=replace(own.monitor, treatment=NO_TREATMENT))
+        store = Store(DiskFiles(simulated_records(folder, name)))
+        keep_normal(store, simulation.RUN, own)
 
     @contextlib.contextmanager
     def simulated(*_, **__):
-        """The run folder of a server, which knows nothing of this, and the sites' records."""
-        for name, own in require_normal(alone)[0].items():
-            own = own._replace(monitor=replace(own.monitor, treatment=NO_TREATMENT))
-            store = Store(DiskFiles(simulated_records(tmp_path, name)))
-            keep_normal(store, simulation.RUN, own)
-        facts = dict(alone.manifest["data"], notes=["said by the server"])
-        for name in ("findings", "reading"):
-            facts.pop(name)
-        server = replace(alone, monitors={}, manifest=alone.manifest | {"data": facts})
-        server.save(tmp_path / "found")
-        yield tmp_path, tmp_path / "found"
+        yield folder, folder / "found"
 
     monkeypatch.setattr(simulation, "_simulated", simulated)
-    found = simulation.fit_simulated(panel, FederationOptions(RunConfig()))
-    expected, kept = alone.manifest["data"], found.manifest["data"]
-    assert any("not on the common time axis" in note for note in expected["notes"])
-    assert kept["notes"] == [*expected["notes"], "said by the server"]
-    assert kept["findings"] == expected["findings"]
-    assert kept["reading"] == expected["reading"]
+
+
+def test_the_local_simulation_keeps_what_only_sites_know(data, tmp_path, monkeypatch):
+    """Sites of a deployment say it in their own logs; here one user has all data anyway."""
+    panel = fg.Panel.read(data)
+    alone = fg.fit(panel, CONFIG)
+    kept_apart(tmp_path, alone, monkeypatch)
+    found = simulation.fit_simulated(panel, FederationOptions(CONFIG))
+    expected, kept = alone.manifest.data, found.manifest.data
+    assert any("not on the common time axis" in note for note in expected.notes)
+    assert kept.notes == [*expected.notes, "said by the server"]
+    assert kept | {"notes": [], "num_steps": 0} == expected | {"notes": [], "num_steps": 0}
+    assert found.manifest.inference.innovation_sensor == alone.manifest.inference.innovation_sensor
     assert alone.monitors["b"].treatment.differenced == ("meter",)
     for name, monitor in alone.monitors.items():
         assert found.monitors[name].treatment == monitor.treatment

@@ -1,13 +1,16 @@
 """Every manifest has the keys and types that are declared, whatever made the run."""
 
+import copy
 import json
 import warnings
+from dataclasses import field
 
 import pytest
 
 import fedgranger as fg
 from fedgranger.federation.outcome import to_result
 from fedgranger.manifest_types import InferenceFacts, Manifest, SeasonFacts
+from fedgranger.typed_facts import Facts
 from tests import ragged_run
 from tests.federation.loopback_run import Federation
 from tests.typed import mismatches
@@ -33,6 +36,7 @@ def test_runs_in_one_process(panel, name, tmp_path):
         fg.fit(used, fg.RunConfig(**OPTIONS[name])).save(tmp_path)
     written = json.loads((tmp_path / "manifest.json").read_text())
     assert mismatches(written, Manifest) == []
+    assert {"test", "alpha", "correction", "lags"} <= set(written["inference"])
 
 
 def test_runs_that_cannot_be_tested(panel):
@@ -49,6 +53,40 @@ def test_a_wrong_key_and_a_wrong_type_are_seen():
     found = mismatches({"periods": ["a"]}, SeasonFacts)
     assert found == ["manifest.periods[]: 'a' is no <class 'int'>"]
     assert mismatches({}, SeasonFacts) == ["manifest.periods: absent"]
+
+
+class Part(Facts):
+    steps: int
+    notes: list[str] = field(default_factory=list)
+    reason: str | None = None
+
+
+class Whole(Part):
+    part: Part
+    named: dict[str, Part] = field(default_factory=dict)
+    other: Part | None = None
+
+
+def test_keys_are_attributes_and_parts_have_their_types():
+    whole = Whole.of({"steps": 1, "part": {"steps": 2}, "named": {"a": {"steps": 3}}, "more": 4})
+    assert (whole.steps, whole.part.steps, whole.named["a"].steps, whole["more"]) == (1, 2, 3, 4)
+    assert (whole.reason, whole.other, whole.part.notes) == (None, None, [])
+    whole.part.notes += ["kept"]
+    whole.reason = "x"
+    assert json.loads(json.dumps(whole)) == {
+        "steps": 1,
+        "part": {"steps": 2, "notes": ["kept"]},
+        "named": {"a": {"steps": 3}},
+        "more": 4,
+        "reason": "x",
+    }
+    assert type(copy.deepcopy(whole).part) is Part
+    with pytest.raises(AttributeError, match="Part has no 'setps'"):
+        _ = whole.part.setps
+    with pytest.raises(AttributeError, match="Part declares no 'setps'"):
+        whole.part.setps = 1
+    with pytest.raises(AttributeError):
+        Whole.of({"part": 5})
 
 
 def test_runs_between_parties(panel, tmp_path):

@@ -12,7 +12,15 @@ CONTRACT = "the server of a federated run never touches a client's code"
 AT_SITES = {
     *("answers", "direct", "party", "policy", "preparation", "preview", "questions", "requests"),
     *("secret", "client_job", "simulation", "watcher", "watch_records", "watch_session"),
-    *("excursions", "followed_run", "joined_alarms", "new_data", "own_data", "own_edges"),
+    *(
+        "excursions",
+        "followed_run",
+        "joined_alarms",
+        "new_data",
+        "own_data",
+        "own_edges",
+        "client_facts",
+    ),
     *("online", "release_ledger"),
 }
 """Modules of federation, flare and rca for a site's process, or one process with every party."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,56 +22,58 @@ from fedgranger.inference.audit_words import (
 )
 from fedgranger.inference.record_traits import traits_in_words
 from fedgranger.results import Result
+from fedgranger.tested_facts import AuditFacts, InferenceFacts
 
 CONTROL_FACTS = ("positive_control", "innovation_sensor")
 
 
 def show_audit(result: Result, run: Path, top: int, *, json_output: bool) -> None:
     """Both tests' audits, where there are two, in sentences and tables or as JSON."""
-    facts = result.manifest["inference"]
+    facts = result.manifest.inference
     if result.inference is None:
         raise RunError(f"{run}: nothing was tested: {nothing_tested(facts)}")
-    found = [part for part in (facts, facts.get("beside")) if part and "audit" in part]
+    tests = (facts,) if facts.beside is None else (facts, facts.beside)
+    found = [(part, part.audit) for part in tests if part.audit is not None]
     if not found:
         raise RunError(
             f"{run}: no copies with shifted clocks; fit with test='auto', 'readings' or 'nonlinear'"
         )
     if json_output:
-        print_json([_plain(part) for part in found])
+        print_json([_plain(*one) for one in found])
         return
     print_line(f"{verdict(facts)}\n", f"[bold]{TITLE}[/] ")
-    for part in found:
-        _print_part(part, top)
+    for part, audit in found:
+        _print_part(part, audit, top)
 
 
-def _plain(part: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(part: InferenceFacts, audit: AuditFacts) -> dict[str, Any]:
     """The audit of one test with its positive control."""
-    return part["audit"] | {key: part[key] for key in CONTROL_FACTS if key in part}
+    return audit | {key: part[key] for key in CONTROL_FACTS if key in part}
 
 
-def _print_part(part: Mapping[str, Any], top: int) -> None:
-    for line in filter(None, [*audit_sentences(part), quantile_sentence(part["audit"])]):
+def _print_part(part: InferenceFacts, audit: AuditFacts, top: int) -> None:
+    for line in filter(None, [*audit_sentences(part), quantile_sentence(audit)]):
         print_line(line)
-    out.print(_by_client(part["audit"]))
+    out.print(_by_client(audit))
     for line in control_sentences(part):
         print_line(line)
-    if part.get("positive_control") and top:
+    if part.positive_control and top:
         out.print(_by_pair(part, top))
     out.print("")
 
 
-def _by_client(found: dict[str, Any]) -> NarrowTable:
-    traits = found.get("clients", {})
+def _by_client(found: AuditFacts) -> NarrowTable:
+    traits = found.clients or {}
     columns = ("client", "as effect", "as cause", *(["its record"] if traits else []))
     rows = []
-    for client, effect in found["by_effect"].items():
-        cause = found["by_cause"].get(client, [None, None])
-        words = [escape(traits_in_words(traits.get(client, {})) or "–")] if traits else []
+    for client, effect in found.by_effect.items():
+        cause = found.by_cause.get(client, [None, None])
+        words = [escape(traits_in_words(traits.get(client)) or "–")] if traits else []
         rows.append((escape(client), share(effect), share(cause), *words))
     return NarrowTable(columns, rows, left=("client", "its record"))
 
 
-def _by_pair(part: Mapping[str, Any], top: int) -> NarrowTable:
+def _by_pair(part: InferenceFacts, top: int) -> NarrowTable:
     shown = controls(part)[:top]
     with_units = any(one.units for one in shown)
     unit = "which moves, in its own unit"

@@ -44,7 +44,7 @@ def run_demo(folder: Path, truth: Truth, *, open_report: bool) -> None:
     out.print("\nAgainst the truth:")
     out.print(score_table(evaluate(result, truth)))
     out.print("\nWhat left each plant:")
-    out.print(bytes_table(result.manifest["bytes"]))
+    out.print(bytes_table(result.manifest.bytes))
     report = run / "report.html"
     print_line(f"\nOpen {report} to look at the graph.")
     if open_report:

@@ -39,7 +39,7 @@ def show_edges(
         print_line(" ".join([answer, *question_sentences(facts)]))
         if result.inference is not None:
             out.print(edge_table(table, top))
-            words = edge_sentences(facts, result.manifest["data"]).values()
+            words = edge_sentences(facts, result.manifest.data).values()
             for line in (*words, *untested_lines(table, facts)):
                 print_line(line)
     if bound:
@@ -72,7 +72,7 @@ def show_edges_over_time(
         "stretches of an edge together), '.': not shown, '?': not tested. Strengths with their "
         "bands are in edges_over_time.csv."
     )
-    doubt = over_time_doubt(result.manifest.get("inference") or {})
+    doubt = over_time_doubt(result.manifest.inference)
     if doubt:
         print_line(f"{doubt[0].upper()}{doubt[1:]}.")
     out.print(over_time_table(table, top))

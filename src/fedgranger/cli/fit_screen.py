@@ -48,19 +48,19 @@ def show_fit(result: Result, folder: Path, *, json_output: bool) -> None:
         print_json(plain_answer(result, folder))
         return
     print_answer(result, None if Amount.is_verbose else SHOWN_EDGES)
-    training, sent = result.manifest["training"], result.manifest["bytes"]
+    training, sent = result.manifest.training, result.manifest.bytes
     if Amount.is_quiet:
         return
-    print_line(f"\n{training['status']}")
-    if "step_size_reason" in training:
-        print_line(f"step sizes: {training['step_size_reason']}")
+    print_line(f"\n{training.status}")
+    if training.step_size_reason is not None:
+        print_line(f"step sizes: {training.step_size_reason}")
     print_privacy(result)
-    is_local = result.manifest["runtime"] == "inprocess"
+    is_local = result.manifest.runtime == "inprocess"
     rounds = "" if result.config.solver == "none" else ", FedGC's rounds included"
     out.print(f"\nwhat each client {'would send' if is_local else 'sent'}{rounds}:")
     out.print(bytes_table(sent) if is_local else ledger_table(sent))
     if Amount.is_verbose:
-        for name, seconds in result.manifest["timings"].items():
+        for name, seconds in result.manifest.timings.items():
             print_line(f"{name}: {seconds:.3g}")
     print_line(f"\nwritten to {folder} (open report.html)")
 
@@ -71,11 +71,11 @@ def plain_answer(result: Result, folder: Path) -> dict[str, Any]:
         "run": folder,
         "headline": headline(result),
         "edges": result.edges(sort=True).to_dict("records"),
-        "warnings": result.manifest["inference"].get("warnings", []),
-        "notes": result.manifest["data"].get("notes", []),
-        "training": result.manifest["training"]["status"],
-        "bytes": result.manifest["bytes"],
-        "privacy": result.manifest.get("privacy"),
+        "warnings": result.manifest.inference.warnings,
+        "notes": result.manifest.data.notes,
+        "training": result.manifest.training.status,
+        "bytes": result.manifest.bytes,
+        "privacy": result.manifest.privacy,
     }
 
 
@@ -128,19 +128,19 @@ def print_answer(result: Result, limit: int | None) -> None:
         among = counted(int(hidden["is_edge"].fillna(False).sum()), "edge")
         print_line(f"and {more} ({among} among them): 'fedgranger edges RUN' lists all")
     facts = result.test_facts()
-    words = edge_sentences(facts, result.manifest["data"]).values()
+    words = edge_sentences(facts, result.manifest.data).values()
     for line in (*words, *untested_lines(edges, facts)):
         print_line(line)
 
 
 def print_privacy(result: Result) -> None:
     """What the noise of a private run is worth."""
-    facts = result.manifest.get("privacy")
+    facts = result.manifest.privacy
     if facts is not None:
         print_line(f"privacy: {privacy_sentence(facts)}")
-        if result.manifest["runtime"] == "inprocess":
+        if result.manifest.data.findings is not None:  # which a site keeps to itself
             print_note(
-                "all parties were in one process: the run folder also holds what only clients "
+                "all parties were on one machine: the run folder also holds what only clients "
                 "know (θ, notes on sensors, what is normal), without noise"
             )
 
@@ -191,14 +191,14 @@ def run_fit(
         is_kept = (folder / CHECKPOINT).exists()
         again = "add --resume to the same command to continue"
         leave_interrupted(again if is_kept else "nothing was written yet")
-    result.manifest["command"] = shlex.join(["fedgranger", *sys.argv[1:]])
+    result.manifest.command = shlex.join(["fedgranger", *sys.argv[1:]])
     for old in ("manifest.json", "evaluation.json"):  # from here on the old run is gone
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_run_report(folder / "report.html", result)
     for name in (CHECKPOINT, FORMER, progress.FILE_NAME):
         (folder / name).unlink(missing_ok=True)
-    for name, facts in result.manifest["data"]["clients"].items():
-        for note in facts["notes"]:
+    for name, facts in result.manifest.data.clients.items():
+        for note in facts.notes:
             print_note(f"client '{name}': {note}")
     return result

@@ -34,7 +34,7 @@ def show_costs(folder: Path, *, json_output: bool) -> None:
     if (folder / POLICY_FILE).exists():
         _show_site(folder, json_output=json_output)
         return
-    facts = Result.load(folder).manifest.get("privacy")
+    facts = Result.load(folder).manifest.privacy
     if json_output:
         print_json(facts)
     elif facts is None:
@@ -44,29 +44,29 @@ def show_costs(folder: Path, *, json_output: bool) -> None:
 
 
 def _show_run(facts: PrivacyFacts) -> None:
-    print_line(f"ε = {facts['epsilon']:.3g} at δ = {facts['delta']:g}: {facts['neighbours']}")
-    print_line(DIRECTIONS[facts["direction"]])
+    print_line(f"ε = {facts.epsilon:.3g} at δ = {facts.delta:g}: {facts.neighbours}")
+    print_line(DIRECTIONS[facts.direction])
     rows, missing = [], {}
-    for name, client in facts["clients"].items():
-        for row in client["messages"]:
-            cells = (row["message"], str(row["times"]), f"{row['size']:.3g}")
-            rows.append((escape(name), *cells, f"{row['epsilon']:.3g}"))
-        rows.append((escape(name), "all together", "", "", f"{client['epsilon']:.3g}"))
-        for line in client["not_covered"]:
+    for name, client in facts.clients.items():
+        for row in client.messages:
+            cells = (row.message, str(row.times), f"{row.size:.3g}")
+            rows.append((escape(name), *cells, f"{row.epsilon:.3g}"))
+        rows.append((escape(name), "all together", "", "", f"{client.epsilon:.3g}"))
+        for line in client.not_covered:
             missing.setdefault(line, []).append(name)
     out.print(
         NarrowTable(("client", "message", "times", "μ", "ε"), rows, left=("client", "message"))
     )
-    noisy = {name: c["added_noise"] for name, c in facts["clients"].items() if c["added_noise"]}
+    noisy = {name: c.added_noise for name, c in facts.clients.items() if c.added_noise}
     for name, noise in noisy.items():
-        share = facts["clients"][name]["clipped_share"]
+        share = facts.clients[name].clipped_share
         print_line(
             f"{name}: noise of {noise:.3g} standard deviations of a state; about "
             f"{100 * share:.2g} % of its states were clipped"
         )
     print_line("\nnot covered by ε:")
     for line, names in missing.items():
-        who = "" if len(names) == len(facts["clients"]) else f" ({', '.join(names)})"
+        who = "" if len(names) == len(facts.clients) else f" ({', '.join(names)})"
         print_line(f"- {line}{who}")
 
 

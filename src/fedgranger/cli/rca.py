@@ -79,7 +79,10 @@ def rca(
     if follow and (window or runtime == "flare" or json_output):
         raise ConfigError("--follow goes without --window, --json and --runtime flare")
     if window and runtime == "flare":
-        raise ConfigError("--window is for one process; leave it or --runtime flare out")
+        raise ConfigError(
+            "--window ranks the steps that you name, which is done in one process; --runtime flare "
+            "raises alarms as the data arrive: leave one of the two out"
+        )
     with busy(f"reading {run}"):
         from fedgranger.cli.rca_screen import Analysis, follow_data, print_history, show_suspects
         from fedgranger.results import Result

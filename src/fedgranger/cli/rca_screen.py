@@ -72,21 +72,21 @@ def show_suspects(
     with progress_report() as report, followed(report, analysis.data):
         panel = analysis.read()
     _print_notes(panel, set())
-    levels = None
-    if runtime == "flare":
-        found = watch_simulated(result, panel, asked)
-    elif window:
+    if window:
         ranges = {text: window_steps(text, panel) for text in window}
         found = _given(result, panel, ranges, asked.scorer)
         levels = joined([find_excursions(result, panel.slice(*ends)) for ends in ranges.values()])
     else:
         levels = find_excursions(result, panel)
-        found = join_alarms(_online(result, panel, asked), levels)
+        if runtime == "flare":
+            found = watch_simulated(result, panel, asked)
+        else:
+            found = join_alarms(_online(result, panel, asked), levels)
     text = _write(analysis, found, levels)
     if json_output:
         typer.echo(text, nl=False)
     else:
-        sentences = None if levels is None else levels.sentences(is_calm=not found)
+        sentences = levels.sentences(is_calm=not found)
         print_rankings(found, top, analysis.run / ROOT_CAUSE_FILE, sentences)
     if found and not window:
         raise typer.Exit(ALARM)
@@ -101,9 +101,9 @@ def _print_notes(panel: Panel, noted: set[str]) -> None:
             print_note(note)
 
 
-def _write(analysis: Analysis, found: list[Ranking], levels: Levels | None) -> str:
+def _write(analysis: Analysis, found: list[Ranking], levels: Levels) -> str:
     """Write the analysis, the history of incidents and the report; return the analysis' text."""
-    excursions = None if levels is None else [one.to_mapping() for one in levels.found]
+    excursions = [one.to_mapping() for one in levels.found]
     run, text = analysis.run, rankings_text(analysis.asked.scorer, found, excursions)
     write_text(run / ROOT_CAUSE_FILE, text)
     add_incidents(run, str(analysis.data), found)

@@ -22,7 +22,9 @@ from fedgranger.inference.answer import (
 from fedgranger.inference.audit_words import reservation
 from fedgranger.inference.edge_tables import EDGE_COLUMNS
 from fedgranger.inference.followed_edges import followed_edges
+from fedgranger.manifest_types import SentFacts
 from fedgranger.results import Result
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import format_bytes, format_digits
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ NO_ALARM = (
 
 def headline(result: Result) -> str:
     """How many edges were found, at what level, by which test and why; or why none was tested."""
-    facts = result.manifest["inference"]
+    facts = result.manifest.inference
     edges = result.edges()
     asked = [RANKING] if result.inference is None and result.granger is not None else []
     doubt = reservation(facts)
@@ -50,7 +52,7 @@ def headline(result: Result) -> str:
     return " ".join([*sentences, *absence(result.manifest), *caution])
 
 
-def untested_lines(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:
+def untested_lines(edges: pd.DataFrame, facts: InferenceFacts) -> list[str]:
     """One line per reason with the pairs it kept from being tested."""
     pairs: dict[str, list[str]] = {}
     rows = zip(edges["cause"], edges["effect"], untested_reasons(edges, facts), strict=True)
@@ -122,31 +124,31 @@ def score_table(scores: dict[str, Any]) -> NarrowTable:
     return NarrowTable((*names, "true", *columns), rows, left=names)
 
 
-def bytes_table(sent: dict[str, dict[str, int]]) -> NarrowTable:
+def bytes_table(sent: Mapping[str, SentFacts]) -> NarrowTable:
     """What each client sent and received."""
     rows = (
         (
             escape(client),
-            f"{row['up_per_step']} B",
-            f"{row['down_per_step']} B",
-            format_bytes(row["up_total"]),
-            format_bytes(row["down_total"]),
+            f"{row.up_per_step} B",
+            f"{row.down_per_step} B",
+            format_bytes(row.bytes_up),
+            format_bytes(row.bytes_down),
         )
         for client, row in sent.items()
     )
     return NarrowTable(("client", "up/step", "down/step", "up total", "down total"), rows)
 
 
-def ledger_table(totals: dict[str, dict[str, int]]) -> NarrowTable:
+def ledger_table(totals: Mapping[str, SentFacts]) -> NarrowTable:
     """Messages and bytes of every client of a federated run."""
     rows = (
         (
             escape(client),
-            str(row["messages_up"]),
-            format_bytes(row["bytes_up"]),
-            format_bytes(row["bytes_down"]),
-            str(row["refused"]),
-            str(row["repeated"]),
+            str(row.messages_up),
+            format_bytes(row.bytes_up),
+            format_bytes(row.bytes_down),
+            str(row.refused),
+            str(row.repeated),
         )
         for client, row in totals.items()
     )

@@ -230,10 +230,9 @@ def _stopped(run: Path, log: Log) -> str:
 def _show_result(run: Path) -> None:
     result = Result.load(run)
     print_line(headline(result))
-    known = result.manifest.get("timings", {}).items()
+    known = result.manifest.timings.items()
     seconds = sum(value for key, value in known if key.startswith("seconds_") and key not in PARTS)
-    status = result.manifest["training"]["status"]
-    print_line(f"finished in {_duration(seconds)}; {status}")
+    print_line(f"finished in {_duration(seconds)}; {result.manifest.training.status}")
     if result.uncertainty is not None:
         table = result.uncertainty.table
         of_pairs = table.loc[table["quantity"] == "granger_cov"]

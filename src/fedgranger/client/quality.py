@@ -8,21 +8,20 @@ explain, other clients' influence included.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 
 from fedgranger.client.kalman import FilteredData, steady_gain
 from fedgranger.data.client_data import ClientData
+from fedgranger.manifest_types import LocalFit, SensorFit
 
 MOST_STEPS = 20_000
 NUM_QUANTILES = 41
 MOST_SENSORS = 200
 
 
-def local_fit(data: FilteredData, client: ClientData) -> dict[str, Any]:
-    """Facts on the last 20 000 steps as plain values; all of them stay with a deployed client.
+def local_fit(data: FilteredData, client: ClientData) -> LocalFit:
+    """Facts on the last 20 000 steps; all of them stay with a deployed client.
 
     Every sensor has its missing share and the share of its variance that the filtered states
     explain; the whitened innovations have their mean variance (1 when the model fits), largest
@@ -56,21 +55,21 @@ def local_fit(data: FilteredData, client: ClientData) -> dict[str, Any]:
     missing = 1 - client.observed.mean(axis=0)
     rows = zip(client.sensors, explained.tolist(), missing.tolist(), strict=True)
     sensors = [
-        {
-            "name": name,
-            "explained": None if np.isnan(share) else round(share, 6),
-            "missing_share": round(missing, 6),
-        }
+        SensorFit(
+            name=name,
+            explained=None if np.isnan(share) else round(share, 6),
+            missing_share=round(missing, 6),
+        )
         for name, share, missing in rows
     ]
-    return {
-        "steps": int(paired.sum()),
-        "innovation_variance": _rounded(variance),
-        "autocorrelation": _rounded(autocorrelation),
-        "quantiles": [_rounded(q) for q in quantiles.tolist()],
-        "sensors": sensors[:MOST_SENSORS],
-        "num_sensors": len(sensors),
-    }
+    return LocalFit(
+        steps=int(paired.sum()),
+        innovation_variance=_rounded(variance),
+        autocorrelation=_rounded(autocorrelation),
+        quantiles=[_rounded(q) for q in quantiles.tolist()],
+        sensors=sensors[:MOST_SENSORS],
+        num_sensors=len(sensors),
+    )
 
 
 def _whitener(data: FilteredData) -> np.ndarray:

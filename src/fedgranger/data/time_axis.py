@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedgranger.data.clock_steps import propose_for
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.manifest_types import PeriodFacts
 from fedgranger.text import elapsed
 
 if TYPE_CHECKING:
@@ -184,16 +185,16 @@ def period_in_utc(grid: TimeGrid) -> str:
     return period_text(grid).replace(", ", " UTC, ", 1) if is_stamped else period_text(grid)
 
 
-def period_facts(grid: TimeGrid, time_zone: str = "") -> dict[str, Any]:
+def period_facts(grid: TimeGrid, time_zone: str = "") -> PeriodFacts:
     """The common axis for the manifest; seconds only where it has time stamps.
 
     Where the data have a zone, the text says that its own times are in UTC.
     """
     is_stamped = grid.time_kind == "stamps"
-    return {
-        "text": period_in_utc(grid) if time_zone else period_text(grid),
-        "step_seconds": float(grid.interval) / 1e9 if is_stamped else None,
-    }
+    return PeriodFacts(
+        text=period_in_utc(grid) if time_zone else period_text(grid),
+        step_seconds=float(grid.interval) / 1e9 if is_stamped else None,
+    )
 
 
 def _grid_index(

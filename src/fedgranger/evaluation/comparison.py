@@ -88,8 +88,8 @@ def compare_runs(
     ]
     counts = Counter(row["change"] for row in rows)
     settings = _settings(first, second)
-    hashes = [run.manifest.get("data", {}).get("hash") for run in (first, second)]
-    is_same_data = None if None in hashes else hashes[0] == hashes[1]
+    hashes = [run.manifest.data.hash for run in (first, second)]
+    is_same_data = hashes[0] == hashes[1] if all(hashes) else None
     notes = _level_notes(first, second, alpha, correction)
     notes += _run_notes(rows, is_comparable, is_same_data)
     return Comparison(
@@ -159,7 +159,7 @@ def _tested(result: Result, name: str, alpha: float | None, correction: str | No
     """Rows of the edge table by pair, or a refusal."""
     check_level("alpha", alpha)
     if result.inference is None:
-        reason = result.manifest.get("inference", {}).get("reason")
+        reason = result.manifest.inference.reason
         raise RunError(
             f"{name} has no edge tests{f' ({reason})' if reason else ''}, so it does not say which "
             "edges exist; fit with test='debiased'"
@@ -200,12 +200,12 @@ def _scale(run: Result, common: list[str]) -> tuple[Any, ...]:
     """How states are made, on which strengths depend: only of one scale can they be compared."""
     dims = dict(zip(run.clients, run.state_dims, strict=True))
     options = [getattr(run.config, name) for name in SCALE_OPTIONS]
-    return options, [dims[name] for name in common], run.manifest.get("inference", {}).get("test")
+    return options, [dims[name] for name in common], run.manifest.inference.test
 
 
 def _settings(first: Result, second: Result) -> pd.DataFrame:
     one, two = (
-        {"version": run.manifest.get("fedgranger_version"), "runtime": run.manifest.get("runtime")}
+        {"version": run.manifest.fedgranger_version, "runtime": run.manifest.runtime}
         | run.config.to_mapping()
         for run in (first, second)
     )

@@ -41,7 +41,7 @@ def evaluate(result: Result, truth: Truth) -> dict[str, Any]:
         "correction": result.config.correction,
     }
     if result.inference is not None:
-        kind = result.inference.facts["test"]
+        kind = result.inference.facts.test
         scores[kind] = _score_tested(result, result.inference, truth)
     if result.granger is not None:
         scores["fedgc"] = _score_fedgc(result, result.granger, truth)
@@ -139,12 +139,12 @@ def _coverage(result: Result, truth: Truth) -> dict[str, float | None]:
         "null_entries": _share((low[null] <= 0) & (high[null] >= 0)),
         "all_entries": None,
     }
-    methods = {facts["state_model"] for facts in result.manifest["data"]["clients"].values()}
-    tested = result.manifest["inference"]
+    methods = {one.state_model for one in result.manifest.data.clients.values()}
+    tested = result.manifest.inference
     if (
         methods <= {"given", "known"}
-        and tested["lags"] == 1
-        and EDGE_TESTS[tested["test"]].estimates_transition
+        and tested.lags == 1
+        and EDGE_TESTS[tested.test].estimates_transition
     ):
         true = true_entries(entries, truth)
         out["all_entries"] = _share((low <= true) & (true <= high))

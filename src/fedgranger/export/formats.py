@@ -69,7 +69,7 @@ def choose_edges(
     if not is_tested and (alpha is not None or correction is not None):
         raise ConfigError("alpha and correction need a run with tests; fit with test='debiased'")
     if not is_tested and not all_edges:
-        reason = nothing_tested(result.manifest.get("inference", {}))
+        reason = nothing_tested(result.manifest.inference)
         raise ConfigError(
             f"nothing was tested ({reason}), so no edge is known to exist; ask for all edges "
             "(--all-edges) to get every pair, without numbers"
@@ -83,7 +83,7 @@ def choose_edges(
         "num_pairs": counts.possible,
         "num_tested": counts.tested,
         "num_edges": counts.found,
-        "fedgranger_version": result.manifest.get("fedgranger_version"),
+        "fedgranger_version": result.manifest.fedgranger_version,
     }
     if not all_edges:
         table = table.loc[table["is_edge"].fillna(False).to_numpy(dtype=np.bool_)]
@@ -97,9 +97,9 @@ def to_networkx(result: Result, **choice: Unpack[Choice]) -> networkx.DiGraph:
     table, facts = choose_edges(result, **choice)
     graph = networkx.DiGraph()
     graph.graph.update(facts)
-    known = result.manifest.get("data", {}).get("clients", {})
+    known = result.manifest.data.clients
     for name, dim in zip(result.clients, result.state_dims, strict=True):
-        sensors = known.get(name, {}).get("num_sensors")  # not known in a federated run
+        sensors = known[name].num_sensors if name in known else None  # unknown between parties
         graph.add_node(name, **_plain_values({"sensors": sensors, "state_dim": dim}))
     for row in table.to_dict("records"):
         values = _plain_values(row)

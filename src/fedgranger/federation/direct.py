@@ -27,7 +27,6 @@ from fedgranger.federation.exchanges import source_of
 from fedgranger.federation.own_edges import sensors_behind
 from fedgranger.federation.protocol import ServerProtocol, ServerResult
 from fedgranger.inference.states import StateSource
-from fedgranger.manifest_types import ReadingFacts
 
 
 class LocalClient:
@@ -126,15 +125,3 @@ def source_of_clients(clients: Iterable[ClientSide]) -> StateSource:
 
 def _packet(name: str, answer: Answer) -> Packet:
     return Packet(answer[0], "", name, answer[1], answer[2])
-
-
-def reading_facts(panel: Panel) -> ReadingFacts:
-    """What reading did to the data and found in them: between parties a site's own business."""
-    return {
-        "notes": list(panel.notes),
-        "findings": [
-            finding._asdict() | {"value": finding.value if np.isfinite(finding.value) else None}
-            for finding in panel.findings or ()
-        ],
-        "reading": dict(panel.reading),
-    }

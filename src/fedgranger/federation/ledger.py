@@ -10,6 +10,7 @@ from statistics import median
 import pandas as pd
 
 from fedgranger.config import RunConfig
+from fedgranger.manifest_types import SentFacts
 from fedgranger.messages import CONTENTS
 
 BYTES = {"f8": 8, "i8": 8, "u1": 1, float: 8, int: 8, bool: 1}
@@ -50,16 +51,17 @@ class Ledger:
         rows = [(*key, *counts.values()) for key, counts in self._counts.items()]
         return pd.DataFrame(rows, columns=["client", "phase", "round", *COUNTS])
 
-    def totals(self) -> dict[str, dict[str, int]]:
+    def totals(self) -> dict[str, SentFacts]:
         """Sums per client, with answers refused and repeated."""
         out: dict[str, dict[str, int]] = {}
         for (client, _, _), counts in self._counts.items():
             total = out.setdefault(client, dict.fromkeys(COUNTS, 0))
             for name, count in counts.items():
                 total[name] += count
-        for client, total in out.items():
-            total["refused"], total["repeated"] = self.refused[client], self.repeated[client]
-        return out
+        return {
+            name: SentFacts(**total, refused=self.refused[name], repeated=self.repeated[name])
+            for name, total in out.items()
+        }
 
 
 def payload_bytes(kind: str, values: Iterable[str] = (), **axes: int) -> int:
@@ -91,7 +93,7 @@ def run_bytes(
     num_steps: int,
     rounds: int,
     rounds_per_pass: int,
-) -> dict[str, int]:
+) -> SentFacts:
     """What a client with so many states sends and gets: per training step, and in all."""
     up = payload_bytes("message", time=1, client_state=state_dim)
     down = payload_bytes("step", time=1, client_state=state_dim)
@@ -110,11 +112,11 @@ def run_bytes(
         passes = rounds // rounds_per_pass
         report = payload_bytes("message", ("change", "size"), time=0, client_state=0)
         up_training = (up * num_pairs + report) * passes
-    return {
-        "once": hello,
-        "edge_tests": for_tests,
-        "up_per_step": up,
-        "down_per_step": down,
-        "up_total": hello + for_tests + up_training,
-        "down_total": down * passes * num_pairs,
-    }
+    return SentFacts(
+        once=hello,
+        edge_tests=for_tests,
+        up_per_step=up,
+        down_per_step=down,
+        bytes_up=hello + for_tests + up_training,
+        bytes_down=down * passes * num_pairs,
+    )

@@ -7,8 +7,7 @@ made of one run's edges is kept until the run ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from fedgranger.client.client_side import ClientSide
 from fedgranger.client.edge_sensors import shown_sensors
@@ -34,10 +33,11 @@ from fedgranger.federation.store import Store
 from fedgranger.inference.edge_response import course_curve
 from fedgranger.inference.response_words import response_sentence
 from fedgranger.messages import ShownSensor
+from fedgranger.tested_facts import ResponseFacts
 
 OWN_EDGES = "own_edges"
 """Name of the record."""
-OwnEdges = dict[str, dict[str, Any]]
+OwnEdges = dict[str, ResponseFacts]
 """By "cause -> effect": the response, the sensors that are known, and a sentence."""
 
 
@@ -46,7 +46,7 @@ def answer_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet
     config = followed.asked.config
     if config.test == "none" or followed.grid is None:
         raise RefusalError("invalid", "the run has no edge tests")
-    dim, step_seconds = prepared.model.state_dim, period_facts(followed.grid)["step_seconds"]
+    dim, step_seconds = prepared.model.state_dim, period_facts(followed.grid).step_seconds
     name = prepared.data.name
     check_side(packet, name, dim)
     own = read_side(packet)
@@ -107,11 +107,11 @@ def own_edges(
         facts = _facts(own, k, other, sensor)
         ends = (client, other.client) if own.side == "cause" else (other.client, client)
         edge = " -> ".join(ends)
-        out[edge] = facts | {"sentence": part + response_sentence(edge, facts, step_seconds)}
+        facts.sentence, out[edge] = part + response_sentence(edge, facts, step_seconds), facts
     return out
 
 
-def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> dict[str, Any]:
+def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> ResponseFacts:
     """One edge; the response is per unit of the cause's sensor and in units of the effect's."""
     scale = 1.0 if other.sensor is None else other.sensor.scale
     if own.side == "cause":
@@ -124,18 +124,18 @@ def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> di
     )
     if None in sensors:  # the sign of a state says nothing
         curve = curve.upright()
-    names = {
-        f"{side}_sensor": sensor.name
-        for side, sensor in zip(("cause", "effect"), sensors, strict=True)
-        if sensor is not None
-    }
-    return curve.facts() | {
-        "variance_share": other.variance_share,
-        "r2_gained": other.r2_gained,
-        **names,
-        "is_change": [sensor is not None and sensor.is_change for sensor in sensors],
-        f"{own.side}_sensors": list(shown.behind),
-    }
+    facts = curve.facts()
+    facts.variance_share, facts.r2_gained = other.variance_share, other.r2_gained
+    if sensors[0] is not None:
+        facts.cause_sensor = sensors[0].name
+    if sensors[1] is not None:
+        facts.effect_sensor = sensors[1].name
+    facts.is_change = [sensor is not None and sensor.is_change for sensor in sensors]
+    if own.side == "cause":
+        facts.cause_sensors = list(shown.behind)
+    else:
+        facts.effect_sensors = list(shown.behind)
+    return facts
 
 
 def keep_edges(store: Store, run: str, epoch: int, found: OwnEdges) -> None:
@@ -144,14 +144,16 @@ def keep_edges(store: Store, run: str, epoch: int, found: OwnEdges) -> None:
     A request that comes late must not take away the sensor that a later one told of.
     """
     edges = kept_edges(store, run, epoch)
-    edges |= {k: new for k, new in found.items() if _num_known(new) >= _num_known(edges.get(k, {}))}
+    for edge, new in found.items():
+        if edge not in edges or _num_known(new) >= _num_known(edges[edge]):
+            edges[edge] = new
     if len(edges) > 2 * MOST_EDGES:  # as cause and as effect
         raise RefusalError("invalid", "it describes more edges than a client can have")
     store.save(OWN_EDGES, {"run": run, "epoch": epoch, "edges": edges}, {})
 
 
-def _num_known(facts: Mapping[str, Any]) -> int:
-    return ("cause_sensor" in facts) + ("effect_sensor" in facts)
+def _num_known(facts: ResponseFacts) -> int:
+    return (facts.cause_sensor is not None) + (facts.effect_sensor is not None)
 
 
 def kept_edges(store: Store, run: str, epoch: int) -> OwnEdges:
@@ -159,4 +161,4 @@ def kept_edges(store: Store, run: str, epoch: int) -> OwnEdges:
     record = store.load(OWN_EDGES)
     if record is None or (record[0]["run"], record[0]["epoch"]) != (run, epoch):
         return {}
-    return record[0]["edges"]
+    return {edge: ResponseFacts.of(facts) for edge, facts in record[0]["edges"].items()}

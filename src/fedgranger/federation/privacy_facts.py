@@ -29,25 +29,25 @@ def privacy_facts(
         name: _client(config, terms, packet, num_steps, rounds, len(hellos))
         for name, packet in sorted(hellos.items())
     }
-    return {
-        "direction": config.privacy,
-        "neighbours": terms.neighbours.words(),
-        "delta": terms.delta,
-        "epsilon": max(client["epsilon"] for client in clients.values()),
-        "clients": clients,
-    }
+    return PrivacyFacts(
+        direction=config.privacy,
+        neighbours=terms.neighbours.words(),
+        delta=terms.delta,
+        epsilon=max(client.epsilon for client in clients.values()),
+        clients=clients,
+    )
 
 
 def clipping_warnings(facts: PrivacyFacts | None) -> list[str]:
     """Sentences on clients whose states were clipped too often to be taken for unbiased."""
-    clients = {} if facts is None else facts["clients"]
+    clients = {} if facts is None else facts.clients
     return [
-        f"client '{name}': about {100 * client['clipped_share']:.2g} % of its states were longer "
+        f"client '{name}': about {100 * client.clipped_share:.2g} % of its states were longer "
         "than the clipping bound and were shortened, so influences from and on it are "
         "underestimated; raise 'clip' (it costs more noise), or let the site declare its states' "
         "real size (state_cov in its model)"
         for name, client in clients.items()
-        if client["clipped_share"] > MOST_CLIPPED
+        if client.clipped_share > MOST_CLIPPED
     ]
 
 
@@ -75,23 +75,23 @@ def _client(
     elif rounds > 1:  # the last round's gradients are not sent
         size = gradient_size(config, num_steps - 1, num_clients)
         released.append(_release("gradients", rounds - 1, size, terms.delta))
-    total = composed(part["size"] for part in released for _ in range(part["times"]))
-    return {
-        "epsilon": epsilon_of(total, terms.delta),
-        "added_noise": noise,
-        "clipped_share": float(packet.values["clipped_share"]),
-        "messages": released,
-        "not_covered": list(
+    total = composed(part.size for part in released for _ in range(part.times))
+    return ClientPrivacy(
+        epsilon=epsilon_of(total, terms.delta),
+        added_noise=noise,
+        clipped_share=float(packet.values["clipped_share"]),
+        messages=released,
+        not_covered=list(
             not_covered(
                 is_declared=bool(packet.values["is_declared"]),
                 has_season=config.period != "none",
                 is_to_server=is_to_server,
             )
         ),
-    }
+    )
 
 
 def _release(message: str, times: int, size: float, delta: float) -> ReleaseFacts:
     """`epsilon` is of all times together."""
     epsilon = epsilon_of(composed([size] * times), delta)
-    return {"message": message, "times": times, "size": size, "epsilon": epsilon}
+    return ReleaseFacts(message=message, times=times, size=size, epsilon=epsilon)

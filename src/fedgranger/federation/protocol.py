@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,10 @@ from fedgranger.inference.infer import infer
 from fedgranger.inference.noise_correction import declared_noise_warnings, noiseless_warnings
 from fedgranger.inference.reference import Reference, learn_normal
 from fedgranger.inference.states import StateSource
-from fedgranger.manifest_types import PrivacyFacts
+from fedgranger.manifest_types import NormalFacts, PrivacyFacts
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.trainer import Memory, Trainer
+from fedgranger.tested_facts import InferenceFacts
 
 DATA_RECORD = "data"
 """Whose data a run began with; apart from the rounds, which a run may not have."""
@@ -70,17 +71,17 @@ class ServerResult(NamedTuple):
     training: Training
     source: StateSource | None
     inference: EdgeInference | None
-    facts: dict[str, Any]
+    facts: InferenceFacts
     grid: TimeGrid
     data_hashes: dict[str, str]
     notes: list[str]
     periods: dict[str, list[int]]
     reference: Reference | None
-    normal: dict[str, Any]
+    normal: NormalFacts
     privacy: PrivacyFacts | None
 
 
-Tested = tuple[EdgeInference | None, dict[str, Any]]
+Tested = tuple[EdgeInference | None, InferenceFacts]
 """Tested edges, if they could be tested, and facts of the tests."""
 
 
@@ -137,7 +138,7 @@ def server_protocol(
     elif config.solver != "none":
         starts = grid.segment_starts
         training = yield from train(participants, starts, plan.options, record, resumed)
-    source, inference, facts = None, None, {"test": "none", "warnings": []}
+    source, inference, facts = None, None, InferenceFacts(test="none", warnings=[])
     is_local = plan.options.is_local
     if config.test != "none" or (is_local and config.privacy == "none"):  # what is normal is known
         source = yield from collect_states(participants, hellos, grid, plan.options.message_steps)
@@ -148,13 +149,14 @@ def server_protocol(
     if training.note or training.failure:  # some clients may have sent more than was used
         rounds = config.private_rounds
     privacy = privacy_facts(config, hellos, grid.num_steps, rounds)
-    facts["warnings"] += clipping_warnings(privacy)
+    facts.warnings += clipping_warnings(privacy)
     reference, normal = _normal(source, inference, grid)
     shown = None if config.privacy == "to-clients" else inference
     if inference is not None and (shown is not None or is_local):
         largest = np.inf if is_local else LARGEST_NUMBER
         sensors = yield from translate(participants, inference, largest=largest)
-        facts |= {"sensor_responses": sensors} if sensors else {}
+        if sensors:
+            facts.sensor_responses = sensors
     yield participants.request("finish", {"edges": _edges_text(shown)})
     periods = {name: hellos[name].arrays["periods"].tolist() for name in names}
     return ServerResult(
@@ -174,10 +176,10 @@ def server_protocol(
     )
 
 
-def not_tested(config: RunConfig, reason: str) -> tuple[None, dict[str, Any]]:
+def not_tested(config: RunConfig, reason: str) -> tuple[None, InferenceFacts]:
     """What a result says where the edges could not be tested."""
     sentence = f"the edges could not be tested: {reason}"
-    return None, {"test": config.test, "reason": reason, "warnings": [sentence]}
+    return None, InferenceFacts(test=config.test, reason=reason, warnings=[sentence])
 
 
 def run_tests(
@@ -192,21 +194,24 @@ def run_tests(
         found = infer(source, config, report, record)
     except InferenceError as error:
         _, facts = not_tested(config, str(error))
-        return None, facts | {"warnings": facts["warnings"] + doubts}
-    if found.facts["test"] == "debiased":
+        facts.warnings += doubts
+        return None, facts
+    if found.facts.test == "debiased":
         doubts += noiseless_warnings(source)
-    found.facts["warnings"] += doubts
+    found.facts.warnings += doubts
     return found, found.facts
 
 
 def _normal(
     source: StateSource | None, inference: EdgeInference | None, grid: TimeGrid
-) -> tuple[Reference | None, dict[str, Any]]:
+) -> tuple[Reference | None, NormalFacts]:
     """What the server expects in normal operation, learned from the states that it has."""
     if source is None:
-        return None, {"reason": "without tests no client sends the states that it is learned from"}
+        reason = "without tests no client sends the states that it is learned from"
+        return None, NormalFacts(reason=reason)
     reference, facts = learn_normal(source, inference)
-    return reference, facts | {"interval": float(np.median(step_lengths(grid_time(grid))))}
+    facts.interval = float(np.median(step_lengths(grid_time(grid))))
+    return reference, facts
 
 
 def _version_notes(ranges: Answers) -> list[str]:

@@ -10,7 +10,6 @@ the server. Nothing but that sensor is ever asked for.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.inference.edge_response import EdgeSide, band
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.messages import LARGEST_NUMBER, EdgeMessage, ShownSensor
+from fedgranger.tested_facts import ResponseFacts
 
 Edge = tuple[str, str]
 Shown = dict[Edge, ShownSensor | None]
@@ -27,7 +27,7 @@ Sides = dict[Edge, EdgeSide]
 
 def translate(
     participants: Participants, found: EdgeInference, *, largest: float = LARGEST_NUMBER
-) -> Generator[Request, Answers, dict[str, dict[str, Any]]]:
+) -> Generator[Request, Answers, dict[str, ResponseFacts]]:
     """Tell every client what its edges do; return how shared sensors of both sides follow.
 
     The cause is asked first, so that the effect can be told of its sensor; then, where the effect
@@ -76,7 +76,7 @@ def translate(
 
 
 def _warn(found: EdgeInference, edge: Edge, what: str) -> None:
-    found.facts["warnings"].append(
+    found.facts.warnings.append(
         f"what '{edge[0]}' does to '{edge[1]}' cannot be said in all sensors: {what} too large for "
         "a message; let the sites standardise their sensors"
     )
@@ -109,7 +109,7 @@ def _ask(
             np.stack([one.course for one in parts]),
             np.stack([one.course_cov for one in parts]),
         )
-        blocks, confidence = found.responses[edges[0]].blocks, found.facts["confidence"]
+        blocks, confidence = found.responses[edges[0]].blocks, found.facts.confidence
         fields, arrays[name] = side_fields(SideOfEdges(side, others, message, blocks, confidence))
         values[name] = {"epoch": participants.epoch, **fields}
         shapes[name] = (len(edges), participants.dims[name])
@@ -122,21 +122,19 @@ def _ask(
 
 
 def _other(found: EdgeInference, edge: Edge, name: str, shown: ShownSensor | None) -> OtherSide:
-    response = found.facts["responses"][" -> ".join(edge)]
+    response = (found.facts.responses or {})[" -> ".join(edge)]
     sensor = None if shown is None else shown.sensor
-    return OtherSide(name, response["variance_share"], response["r2_gained"], sensor)
+    return OtherSide(name, response.variance_share or 0.0, response.r2_gained, sensor)
 
 
 def _facts(
     found: EdgeInference, edge: Edge, cause: ShownSensor, effect: ShownSensor
-) -> dict[str, Any]:
+) -> ResponseFacts:
     """How the effect's sensor follows one unit of the cause's, for the manifest."""
     readout, shock = effect.sensor.scale * effect.row, cause.row / cause.sensor.scale
     values = found.responses[edge].along(readout, shock)
-    return band(values, found.facts["confidence"]).facts() | {
-        "cause_sensor": cause.sensor.name,
-        "effect_sensor": effect.sensor.name,
-        "is_change": [cause.sensor.is_change, effect.sensor.is_change],
-        "cause_sensors": list(cause.behind),
-        "effect_sensors": list(effect.behind),
-    }
+    facts = band(values, found.facts.confidence).facts()
+    facts.cause_sensor, facts.effect_sensor = cause.sensor.name, effect.sensor.name
+    facts.is_change = [cause.sensor.is_change, effect.sensor.is_change]
+    facts.cause_sensors, facts.effect_sensors = list(cause.behind), list(effect.behind)
+    return facts

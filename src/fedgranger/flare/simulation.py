@@ -19,14 +19,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import jax
+from threadpoolctl import threadpool_limits
+
 from fedgranger.client.params import LocalModel, write_models
 from fedgranger.config import RunConfig
+from fedgranger.data.align import regular_panel
+from fedgranger.data.common_axis import agree
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.data.reading_options import as_measured
 from fedgranger.errors import InferenceWarning, RunError
 from fedgranger.federation.agreed_options import FederationOptions, WatchOptions
-from fedgranger.federation.direct import reading_facts
+from fedgranger.federation.client_facts import add_client_facts
+from fedgranger.federation.preparation import prepare_local
 from fedgranger.federation.store import DiskFiles, Store
 from fedgranger.federation.watch_records import keep_normal, load_normal
 from fedgranger.flare.identity import require_flare
@@ -38,6 +44,7 @@ from fedgranger.flare.settings import (
     settings_text,
     simulated_records,
 )
+from fedgranger.manifest_types import Manifest
 from fedgranger.rca.new_data import check_clients, require_normal
 from fedgranger.rca.ranking import Ranking, read_rankings
 from fedgranger.results import ROOT_CAUSE_FILE, Result
@@ -52,8 +59,9 @@ def fit_simulated(
     """Run all parties of a panel in FLARE's simulator; a run that stops is a `RunError`."""
     panel = with_findings(panel)
     with _simulated(panel, options, models=models) as (folder, found):
-        result = _with_normals(_with_reading(Result.load(found), panel), panel, folder)
-    for sentence in result.manifest["inference"]["warnings"]:
+        result = _with_normals(Result.load(found), panel, folder)
+    _add_local_facts(result.manifest, panel, options.config, models or {})
+    for sentence in result.manifest.inference.warnings:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
     return result
 
@@ -80,11 +88,16 @@ def watch_simulated(result: Result, panel: Panel, options: WatchOptions) -> list
         return read_rankings((found / ROOT_CAUSE_FILE).read_text("utf-8"))
 
 
-def _with_reading(result: Result, panel: Panel) -> Result:
-    """Add what reading did to the data, before what the server says of them."""
-    data = result.manifest["data"] | reading_facts(panel)
-    data["notes"] += result.manifest["data"]["notes"]
-    return replace(result, manifest=result.manifest | {"data": data})
+def _add_local_facts(
+    record: Manifest, panel: Panel, config: RunConfig, models: Mapping[str, LocalModel]
+) -> None:
+    """Add what the server was not told: clients are prepared here as the simulated ones were."""
+    regular = regular_panel(panel)
+    names = sorted(panel.names)
+    grid = agree(dict.fromkeys(names, regular.axis))
+    with jax.enable_x64(True), threadpool_limits(1):
+        sides = {n: prepare_local(regular, n, config, models.get(n)) for n in names}
+        add_client_facts(record, regular.panel, grid, sides, config, panel.data_hash())
 
 
 def _with_normals(result: Result, panel: Panel, folder: Path) -> Result:
@@ -99,14 +112,13 @@ def _with_normals(result: Result, panel: Panel, folder: Path) -> Result:
     own = {name: one.own for name, one in kept.items() if one is not None}
     if result.reference is None or len(own) < len(kept):
         return result
-    facts = result.manifest["normal"] | {"monitors": "run folder"}
+    result.manifest.normal.monitors = "run folder"
     return replace(
         result,
         monitors={
             name: replace(one.monitor, treatment=panel[name].treatment) for name, one in own.items()
         },
         seasons={name: one.season for name, one in own.items() if one.season is not None},
-        manifest=result.manifest | {"normal": facts},
     )
 
 

@@ -6,15 +6,16 @@ the answer in about ten lines, as text or as a card for a notebook.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
 from fedgranger.inference.response_words import edge_sentences
+from fedgranger.manifest_types import DataFacts, Manifest
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import format_probability, shorten
 
 RANKING_WORDS = (
@@ -75,15 +76,14 @@ def counts_text(counts: EdgeCounts, level: str = "") -> str:
     return text
 
 
-def nothing_tested(facts: Mapping[str, Any]) -> str:
+def nothing_tested(facts: InferenceFacts) -> str:
     """Why a run has no test at all."""
-    reason = facts.get("reason")
-    return str(reason) if reason else NOT_ASKED
+    return facts.reason or NOT_ASKED
 
 
-def untested_reasons(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+def untested_reasons(edges: pd.DataFrame, facts: InferenceFacts) -> list[str | None]:
     """Per row of an edge table: None where there is a p-value, else why there is none."""
-    known = facts.get("reasons") or {}
+    known = facts.reasons
     default = NO_REASON if count_edges(edges).tested else nothing_tested(facts)
     column = edges["p_value"] if "p_value" in edges.columns else [None] * len(edges)
     rows = zip(edges["cause"], edges["effect"], column, strict=True)
@@ -93,26 +93,25 @@ def untested_reasons(edges: pd.DataFrame, facts: Mapping[str, Any]) -> list[str 
     ]
 
 
-def question_sentences(facts: Mapping[str, Any]) -> list[str]:
+def question_sentences(facts: InferenceFacts) -> list[str]:
     """Which question was tested, why that one, and where the other answer is."""
-    kind = str(facts.get("test"))
-    if kind not in EDGE_TESTS or "reason" in facts:
+    kind = facts.test
+    if kind not in EDGE_TESTS or facts.reason is not None:
         return []
     out = [f"Tested: {EDGE_TESTS[kind].question}?"]
-    if facts.get("test_reason"):
-        out.append(f"Why this test: {facts['test_reason']}.")
-    if kind == "readings" and facts.get("responses"):
+    if facts.test_reason:
+        out.append(f"Why this test: {facts.test_reason}.")
+    if kind == "readings" and facts.responses:
         out.append("Effects are those of measured states; sensor noise makes them look smaller.")
-    beside = (facts.get("beside") or {}).get("test")
-    if beside in EDGE_TESTS:
-        other = EDGE_TESTS[beside]
+    if facts.beside and facts.beside.test in EDGE_TESTS:
+        other = EDGE_TESTS[facts.beside.test]
         out.append(f"The {other.title} was made too: edges_{other.file_word}.csv.")
     return out
 
 
 def answer_sentence(
     pairs: pd.DataFrame,
-    facts: Mapping[str, Any],
+    facts: InferenceFacts,
     alpha: float | None = None,
     correction: str | None = None,
 ) -> str:
@@ -123,15 +122,15 @@ def answer_sentence(
     counts = count_edges(pairs)
     if not counts.tested:
         return f"Nothing was tested: {nothing_tested(facts).rstrip('.')}."
-    level = facts.get("alpha") if alpha is None else alpha
-    words = CORRECTION_WORDS.get(str(facts.get("correction") if correction is None else correction))
-    note = "" if level is None else f"({words or 'level'} {level:g})"
+    level = facts.alpha if alpha is None else alpha
+    words = CORRECTION_WORDS.get(correction or facts.correction or "", "level")
+    note = "" if level is None else f"({words} {level:g})"
     return f"{counts_text(counts, note)}."
 
 
-def absence(manifest: Mapping[str, Any]) -> list[str]:
+def absence(manifest: Manifest) -> list[str]:
     """A sentence that every edge is conditional on fewer clients when some stayed away."""
-    names = [f"'{name}'" for name in manifest.get("left_out") or []]
+    names = [f"'{name}'" for name in manifest.left_out or []]
     if not names:
         return []
     return [
@@ -140,26 +139,26 @@ def absence(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def summary_lines(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
+def summary_lines(edges: pd.DataFrame, manifest: Manifest) -> list[str]:
     """The data, the answer, the question, the edges that were found and what to know of them.
 
     `edges` are sorted, most certain first.
     """
-    facts, data = manifest["inference"], manifest["data"]
-    names = [shorten(name) for name in data["clients"]]
+    facts, data = manifest.inference, manifest.data
+    names = [shorten(name) for name in data.clients]
     listed = ", ".join(names[:SHOWN_CLIENTS])
     if len(names) > SHOWN_CLIENTS:
         listed += f" and {len(names) - SHOWN_CLIENTS} more"
-    period = (data.get("period") or {}).get("text") or f"{data['num_steps']} steps"
+    period = f"{data.num_steps} steps" if data.period is None else data.period.text
     out = [f"{len(names)} clients ({listed}), {period}", answer_sentence(edges, facts)]
     out += question_sentences(facts)[:1]
     if count_edges(edges).tested:
         out += _edge_lines(edges, facts, data)
-    notes = sorted(data.get("notes") or [], key=lambda note: "left out" not in note)
-    out += _first("Data", notes, "manifest['data']['notes']")
+    notes = sorted(data.notes, key=lambda note: "left out" not in note)
+    out += _first("Data", notes, "manifest.data.notes")
     from fedgranger.inference.audit_words import reservation  # needs scipy, the rest does not
 
-    cautions = [*filter(None, [reservation(facts)]), *(facts.get("warnings") or [])]
+    cautions = [*filter(None, [reservation(facts)]), *facts.warnings]
     return out + _first("Caution", cautions, "diagnose")
 
 
@@ -169,9 +168,7 @@ def _first(word: str, sentences: list[str], where: str) -> list[str]:
     return [f"{word}: {sentence}{more}" for sentence in sentences[:1]]
 
 
-def _edge_lines(
-    edges: pd.DataFrame, facts: Mapping[str, Any], data: Mapping[str, Any]
-) -> list[str]:
+def _edge_lines(edges: pd.DataFrame, facts: InferenceFacts, data: DataFacts) -> list[str]:
     words = edge_sentences(facts, data)
     found = edges.loc[edges["is_edge"].fillna(False).astype(bool)]
     out = []
@@ -186,7 +183,7 @@ def _edge_lines(
     return out
 
 
-def summary_html(edges: pd.DataFrame, manifest: Mapping[str, Any]) -> str:
+def summary_html(edges: pd.DataFrame, manifest: Manifest) -> str:
     """The same as a card."""
     first, *rest = summary_lines(edges, manifest)
     items = "".join(f"<li>{escape(line.strip())}</li>" for line in rest)

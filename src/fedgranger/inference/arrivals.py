@@ -17,7 +17,6 @@ makes up most of the sum.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,6 +25,7 @@ from scipy import stats
 from fedgranger.inference.calibrate import calibrate
 from fedgranger.inference.whitening import STEPS_AT_ONCE, Whitened, bounded
 from fedgranger.linalg.blocks import client_slices
+from fedgranger.tested_facts import LateArrival
 
 LEVEL = 0.01
 """Chance, over all pairs and lags together, that a lag is found where nothing arrives."""
@@ -99,7 +99,7 @@ def arrival_p_values(
 
 def late_arrivals(
     p_values: Float[np.ndarray, "lag effect cause"], names: tuple[str, ...], first_lag: int
-) -> list[dict[str, Any]]:
+) -> list[LateArrival]:
     """Pairs between which something arrives, each with its clearest lag; plain values."""
     if not len(p_values):
         return []
@@ -108,8 +108,8 @@ def late_arrivals(
         lag = int(p_values[:, m, n].argmin())
         p, steps = float(p_values[lag, m, n]), first_lag + lag
         if p < LEVEL / (len(p_values) * M * (M - 1)):
-            out.append({"cause": names[n], "effect": names[m], "steps": steps, "p_value": p})
-    return sorted(out, key=lambda one: one["p_value"])
+            out.append(LateArrival(cause=names[n], effect=names[m], steps=steps, p_value=p))
+    return sorted(out, key=lambda one: one.p_value)
 
 
 def choose_cause_lags(

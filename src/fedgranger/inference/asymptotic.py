@@ -20,10 +20,15 @@ from fedgranger.inference.edge_tables import (
     detectable_strengths,
     edge_tables,
 )
+from fedgranger.tested_facts import StabilityFacts
 from fedgranger.uncertainty.inputs import Row
 from fedgranger.uncertainty.steady_state import SteadyState
 
 NULL = "FedGC's own limit Â* is zero (this is not the absence of an influence)"
+IS_PAPERS = (
+    "test='asymptotic' is the paper's test of FedGC's own estimate: clients that are merely "
+    "correlated can come out as edges; use test='debiased' for edges that hold their error rate"
+)
 
 
 def infer_asymptotic(
@@ -42,24 +47,17 @@ def infer_asymptotic(
     covariance = _block_covariance(state_dims, steady)
     found = edge_tables(names, granger, covariance, config)
     across = ~np.eye(len(names), dtype=np.bool_)
-    facts = common_facts("asymptotic", NULL, 1, config) | {
-        "covariance": "steady-state",
-        "hac": "flat-top",
-        "hac_lag": covariance.hac_lag,
-        "df_denominator": float(np.median(covariance.df[across])),
-        "num_pairs": num_pairs,
-        "stability": {
-            name: {key: float(value) for key, value in own.stability._asdict().items()}
-            for name, (_, own) in zip(names, steady, strict=True)
-        },
-        "detectable_strength": detectable_strengths(found.edges, names, covariance, config.alpha),
-        "warnings": [
-            "test='asymptotic' is the paper's test of FedGC's own estimate: clients that are "
-            "merely correlated can come out as edges; use test='debiased' for edges that hold "
-            "their error rate"
-        ],
-        **found.facts,
+    facts = common_facts("asymptotic", NULL, 1, config)
+    facts.covariance, facts.hac, facts.hac_lag = "steady-state", "flat-top", covariance.hac_lag
+    facts.df_denominator, facts.num_pairs = float(np.median(covariance.df[across])), num_pairs
+    facts.stability = {
+        name: StabilityFacts(
+            **{key: float(value) for key, value in own.stability._asdict().items()}
+        )
+        for name, (_, own) in zip(names, steady, strict=True)
     }
+    facts.detectable_strength = detectable_strengths(found.edges, names, covariance, config.alpha)
+    facts.reasons, facts.warnings = found.facts.reasons, [IS_PAPERS]
     return found._replace(facts=facts)
 
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from fedgranger.disk import append_line
 from fedgranger.errors import InferenceError
+from fedgranger.tested_facts import AuditFacts, QuantileFacts
 
 BAND = (0.03, 0.08)
 """Share of copies at 5 % within which a test's own p-values are believed, apart from chance."""
@@ -135,28 +136,28 @@ def collect_audit(
     )
 
 
-def audit_facts(audit: Audit) -> dict[str, Any]:
+def audit_facts(audit: Audit) -> AuditFacts:
     """Plain values for the manifest: rates with their errors, worst clients first."""
     sides = {}
     for side, axis in (("effect", 1), ("cause", 2)):
         shares = [_share(np.take(audit.p_values, m, axis), 0.05) for m in range(len(audit.names))]
         order = sorted(range(len(shares)), key=lambda m: -shares[m][0])
         sides[side] = {audit.names[m]: _rounded(shares[m]) for m in order}
-    return {
-        "test": audit.test,
-        "copies": len(audit.p_values),
-        "refused": audit.refused,
-        "rate": _rounded(audit.rate()),
-        "rate_01": _rounded(audit.rate(0.01)),
-        "band": list(BAND),
-        "is_inside": audit.is_inside,
-        "by_effect": sides["effect"],
-        "by_cause": sides["cause"],
-        "quantiles": _quantiles(audit.p_values),
-    }
+    return AuditFacts(
+        test=audit.test,
+        copies=len(audit.p_values),
+        refused=audit.refused,
+        rate=_rounded(audit.rate()),
+        rate_01=_rounded(audit.rate(0.01)),
+        band=list(BAND),
+        is_inside=audit.is_inside,
+        by_effect=sides["effect"],
+        by_cause=sides["cause"],
+        quantiles=_quantiles(audit.p_values),
+    )
 
 
-def _quantiles(p: Float[np.ndarray, "copy effect cause"]) -> dict[str, list[float]]:
+def _quantiles(p: Float[np.ndarray, "copy effect cause"]) -> QuantileFacts:
     r"""Quantiles of the copies' p-values where uniform ones have the levels u, with a 95 % band.
 
     The k-th smallest of n independent uniform p-values is Beta(k, n + 1 − k). Tests of one copy
@@ -167,7 +168,7 @@ def _quantiles(p: Float[np.ndarray, "copy effect cause"]) -> dict[str, list[floa
     n = len(known)
     rate, error = _share(p, 0.05)
     if n < 1 / LEVELS[-1] or not np.isfinite(error):
-        return {"level": [], "observed": [], "low": [], "high": []}
+        return QuantileFacts(level=[], observed=[], low=[], high=[])
     independent = rate * (1 - rate) / n
     effective = n / max(1.0, error**2 / independent if independent > 0 else 1.0)
     level = np.array([u for u in LEVELS if u * (n + 1) >= 1])
@@ -175,10 +176,8 @@ def _quantiles(p: Float[np.ndarray, "copy effect cause"]) -> dict[str, list[floa
     band = stats.beta.ppf([[0.025], [0.975]], k, effective + 1 - k)
     observed = np.quantile(known, level, method="weibull")
     columns = (level, observed, *band)
-    return {
-        name: [float(f"{value:.4g}") for value in column]
-        for name, column in zip(("level", "observed", "low", "high"), columns, strict=True)
-    }
+    plain = ([float(f"{value:.4g}") for value in column] for column in columns)
+    return QuantileFacts(**dict(zip(("level", "observed", "low", "high"), plain, strict=True)))
 
 
 def _share(p: Float[np.ndarray, "copy ..."], level: float) -> tuple[float, float]:

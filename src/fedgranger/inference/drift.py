@@ -18,8 +18,7 @@ rates are in docs/drift.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -33,6 +32,7 @@ from fedgranger.inference.whitening import Whitened, bounded, whiten
 from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.cusum import cusum_test
 from fedgranger.linalg.unbroken_steps import rows_at
+from fedgranger.tested_facts import ChangeFacts, DriftFacts, InferenceFacts
 
 LEVEL = 0.01
 FEWEST_ROWS = 100
@@ -135,21 +135,21 @@ def time_text(source: StateSource, step: int) -> str:
     return f"{float(time):.10g}"
 
 
-def drift_facts(source: StateSource, found: Drift) -> dict[str, Any]:
+def drift_facts(source: StateSource, found: Drift) -> DriftFacts:
     """Plain values for the manifest."""
-    return {
-        "num_tests": found.num_tests,
-        "level": LEVEL,
-        "changes": [
-            {
-                "client": change.client,
-                "what": change.what,
-                "p_value": change.p_value,
-                "time": time_text(source, change.step),
-            }
+    return DriftFacts(
+        num_tests=found.num_tests,
+        level=LEVEL,
+        changes=[
+            ChangeFacts(
+                client=change.client,
+                what=change.what,
+                p_value=change.p_value,
+                time=time_text(source, change.step),
+            )
             for change in found.changes
         ],
-    }
+    )
 
 
 def drift_warnings(source: StateSource, found: Drift, config: RunConfig) -> list[str]:
@@ -171,7 +171,7 @@ def drift_warnings(source: StateSource, found: Drift, config: RunConfig) -> list
     ]
 
 
-def weight_warnings(source: StateSource, facts: Mapping[str, Any], config: RunConfig) -> list[str]:
+def weight_warnings(source: StateSource, facts: InferenceFacts, config: RunConfig) -> list[str]:
     """What the weights of time steps did, and which test does not know them."""
     if config.weighting == "none":
         return []
@@ -191,7 +191,7 @@ def weight_warnings(source: StateSource, facts: Mapping[str, Any], config: RunCo
             f"record of {steps}, so only its last steps count; give a shorter weighting_span or "
             "more data"
         )
-    test = facts["test"]
+    test = facts.test
     if test != "debiased":
         whose = f"the {EDGE_TESTS[test].title}, whose edges these are, "
         counts = f"{whose}counts" if test == "readings" else f"{whose}and the tests beside it count"
@@ -199,7 +199,7 @@ def weight_warnings(source: StateSource, facts: Mapping[str, Any], config: RunCo
             f"weighting = '{config.weighting}' is for the latent test alone: {counts} all time "
             f"steps alike ({_with_weights(test)})"
         )
-    elif "beside" in facts:
+    elif facts.beside is not None:
         notes.append(
             f"weighting = '{config.weighting}' is for the latent test alone: the readings' test "
             "beside it counts all time steps alike"

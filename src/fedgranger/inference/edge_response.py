@@ -15,11 +15,13 @@ errors are assumed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
+
+from fedgranger.tested_facts import ResponseFacts
 
 GONE = 0.1
 """An influence is gone when it stays below this share of its largest response."""
@@ -50,13 +52,10 @@ class Curve(NamedTuple):
             return self
         return Curve(-self.value, -self.high, -self.low)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ResponseFacts:
         """Plain values for the manifest, of six digits: sensors have any unit."""
-        columns = {
-            name: [float(f"{number:.6g}") for number in part]
-            for name, part in self._asdict().items()
-        }
-        return columns | {"peak": self.peak, "gone": self.gone}
+        value, low, high = ([float(f"{number:.6g}") for number in part] for part in self)
+        return ResponseFacts(value=value, low=low, high=high, peak=self.peak, gone=self.gone)
 
 
 class EdgeResponse(NamedTuple):

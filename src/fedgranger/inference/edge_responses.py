@@ -52,18 +52,18 @@ def add_responses(
     edges = list(zip(table["cause"], table["effect"], strict=True))
     delays = dict(zip(edges, table["delay"].astype(int).tolist(), strict=True))
     # of this test, or of the linear one that its coefficients come from
-    new = found.facts.get("innovation_cov") or found.facts["beside"]["innovation_cov"]
-    shocks = {name: np.array(cov) for name, cov in new.items()}
+    whose = found.facts.beside if found.facts.innovation_cov is None else found.facts
+    new = None if whose is None else whose.innovation_cov
+    shocks = {name: np.array(cov) for name, cov in (new or {}).items()}
     covs = state_covs(source) if edges else []
     made = edge_responses(source, found.transition, shocks, without_blocks, edges, report, covs)
     gains = _gains(found, source, shocks, covs, made, moments)
-    confidence = found.facts["confidence"]
-    found.facts["responses"] = {
-        f"{cause} -> {effect}": response.curve(confidence).facts()
-        | {"variance_share": round(float(response.variance_share), 6)}
-        | {"r2_gained": gains.get((cause, effect)), "delay": delays[cause, effect]}
-        for (cause, effect), response in made.items()
-    }
+    found.facts.responses = {}
+    for (cause, effect), response in made.items():
+        facts = response.curve(found.facts.confidence).facts()
+        facts.variance_share = round(float(response.variance_share), 6)
+        facts.r2_gained, facts.delay = gains.get((cause, effect)), delays[cause, effect]
+        found.facts.responses[f"{cause} -> {effect}"] = facts
     return found._replace(responses=made, movements=edge_movements(source, made, covs))
 
 
@@ -77,7 +77,7 @@ def _gains(
 ) -> dict[tuple[str, str], float]:
     """R² gained of these edges; none where the states' moments do not fit together."""
     names, lags = source.names, found.transition.shape[1] // source.total_dim
-    is_latent = found.facts["test"] == "debiased"
+    is_latent = found.facts.test == "debiased"
     G = past_cov(source, lags, moments, with_errors=is_latent) if edges else None
     if G is None:
         return {}

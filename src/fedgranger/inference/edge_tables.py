@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from fedgranger.inference.predictor import Predictor
 from fedgranger.inference.strength import detectable_strength, strength_intervals
 from fedgranger.inference.wald import all_entry_tests, wald_tests
 from fedgranger.linalg.blocks import block_positions, padded_blocks
+from fedgranger.tested_facts import InferenceFacts
 
 EDGE_COLUMNS = (
     "cause",
@@ -73,7 +74,7 @@ class EdgeInference(NamedTuple):
     p_value: Float[np.ndarray, "state lagged"]
     edges: pd.DataFrame
     entries: pd.DataFrame
-    facts: dict[str, Any]
+    facts: InferenceFacts
     audit: Audit | None = None
     beside: EdgeInference | None = None
     over_time: pd.DataFrame | None = None
@@ -132,20 +133,20 @@ def edge_tables(
         for m, n in zip(*np.nonzero(across & np.isnan(p_edge)), strict=True)
     } | {f"{names[n]} -> {names[m]}": text for (m, n), text in tests.reason.items()}
     table = decided_edges(table, config, reasons)
-    facts = {"reasons": reasons}
+    facts = InferenceFacts(reasons=reasons)
     return EdgeInference(transition, std_error, p_value, table, pd.DataFrame(entries), facts)
 
 
-def common_facts(test: str, null: str, lags: int, config: RunConfig) -> dict[str, Any]:
+def common_facts(test: str, null: str, lags: int, config: RunConfig) -> InferenceFacts:
     """Facts that every test has."""
-    return {
-        "test": test,
-        "null": null,
-        "alpha": config.alpha,
-        "correction": config.correction,
-        "confidence": config.confidence,
-        "lags": lags,
-    }
+    return InferenceFacts(
+        test=test,
+        null=null,
+        alpha=config.alpha,
+        correction=config.correction,
+        confidence=config.confidence,
+        lags=lags,
+    )
 
 
 def decided_edges(table: pd.DataFrame, config: RunConfig, reasons: dict[str, str]) -> pd.DataFrame:

@@ -12,13 +12,14 @@ sandwich covariance of (a, b) and \(g = (x, x^2 - 1)\), it is
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
 from fedgranger.inference.residual_products import PairResiduals
+from fedgranger.tested_facts import CurveFacts
 
 GRID = np.linspace(-2.0, 2.0, 21)
 
@@ -42,10 +43,11 @@ class EffectCurve(NamedTuple):
     low: Float[np.ndarray, " _"]
     high: Float[np.ndarray, " _"]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CurveFacts:
         """Plain values for the manifest."""
-        rounded = {name: getattr(self, name).round(6).tolist() for name in self._fields[2:]}
-        return {"cause_state": self.cause_state, "effect_state": self.effect_state, **rounded}
+        at, value, low, high = (part.round(6).tolist() for part in self[2:])
+        states = {"cause_state": self.cause_state, "effect_state": self.effect_state}
+        return CurveFacts(**states, at=at, value=value, low=low, high=high)
 
 
 def effect_curve(pair: PairResiduals, num_states: int, confidence: float) -> EffectCurve:

@@ -6,13 +6,13 @@ Terminal and page take their lines from here, so that they agree. The table is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedgranger.edge_test_kinds import EDGE_TESTS
+from fedgranger.tested_facts import InferenceFacts
 
 MARKS = {True: "#", False: ".", None: "?"}
 """The edge is there, is not shown, was not tested."""
@@ -69,10 +69,10 @@ def _followed(own: pd.DataFrame) -> FollowedEdge:
     return FollowedEdge(cause, effect, own, path, when, least, most, smallest)
 
 
-def over_time_doubt(facts: Mapping[str, Any]) -> str:
+def over_time_doubt(facts: InferenceFacts) -> str:
     """Why edges over time are not the run's own edges in time; empty where they are."""
-    test = facts.get("test", "debiased")
-    if test == "debiased":
+    test = facts.test
+    if test in ("", "debiased"):
         return ""
     what = "come from the latent test by formula"
     if test == "nonlinear":
@@ -83,11 +83,12 @@ def over_time_doubt(facts: Mapping[str, Any]) -> str:
     )
 
 
-def change_sentences(facts: Mapping[str, Any]) -> list[str]:
+def change_sentences(facts: InferenceFacts) -> list[str]:
     """What the drift tests of a run found, a sentence per change; `facts` are the test's."""
-    drift = facts.get("drift") or {}
+    if facts.drift is None:
+        return []
     return [
-        f"{one['what']} of {one['client']} around {one['time']} "
-        f"(p = {one['p_value']:.2g} after {drift['num_tests']} tests)"
-        for one in drift.get("changes", ())
+        f"{one.what} of {one.client} around {one.time} "
+        f"(p = {one.p_value:.2g} after {facts.drift.num_tests} tests)"
+        for one in facts.drift.changes
     ]

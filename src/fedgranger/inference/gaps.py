@@ -19,7 +19,7 @@ that cost most of them are left out instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -28,6 +28,7 @@ from fedgranger.errors import InferenceError
 from fedgranger.inference.shifts import common_period
 from fedgranger.inference.states import StateChunk, StateSource, keep_rows, select_clients
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.tested_facts import GapFacts
 
 PAIRS_PER_STATE = 20
 """With fewer pairs of rows per state than that, a client is rather left out than its rows."""
@@ -44,13 +45,13 @@ class Usable(NamedTuple):
         source: the rows and clients that are used.
         reasons: why a client was left out, by client.
         warnings: what was left out, in sentences.
-        facts: the same as plain values; empty where there is no long gap.
+        facts: the same as plain values; None where there is no long gap.
     """
 
     source: StateSource
     reasons: dict[str, str]
     warnings: list[str]
-    facts: dict[str, Any]
+    facts: GapFacts | None
 
 
 def usable(source: StateSource) -> Usable:
@@ -61,7 +62,7 @@ def usable(source: StateSource) -> Usable:
     """
     gaps, T, names = long_gaps(source), source.num_steps, source.names
     if not any(len(gap) for gap in gaps):
-        return Usable(source, {}, [], {})
+        return Usable(source, {}, [], None)
     off = {name: _length(gap) for name, gap in zip(names, gaps, strict=True) if len(gap)}
     kept = _clients_kept(gaps, source.dims, T)
     out = overlap([gaps[m] for m in kept])
@@ -89,13 +90,13 @@ def usable(source: StateSource) -> Usable:
         f"{T - 1} pairs of rows would have been lost for all clients"
         for name in missing
     }
-    facts = {
-        "rows": T,
-        "rows_left_out": _length(out),
-        "longest_gap": LONGEST_GAP,
-        "rows_off": off,
-        "clients_left_out": missing,
-    }
+    facts = GapFacts(
+        rows=T,
+        rows_left_out=_length(out),
+        longest_gap=LONGEST_GAP,
+        rows_off=off,
+        clients_left_out=missing,
+    )
     return Usable(rest, reasons, _sentences(cost, _length(out), T, reasons), facts)
 
 

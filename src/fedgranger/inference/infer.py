@@ -59,20 +59,20 @@ def infer(
         else:
             found = _infer(table, config, report, record)
         if len(found.edges) and not np.isfinite(found.edges["p_value"].to_numpy()).any():
-            reasons = "; ".join(dict.fromkeys(found.facts["reasons"].values()))
+            reasons = "; ".join(dict.fromkeys(found.facts.reasons.values()))
             raise InferenceError(reasons or "no pair of clients could be tested")
         found = _followed(found, states, config) if config.time_windows else found
         weights = {"weighting": config.weighting, "weighting_span": config.weighting_span}
         predictor = find_predictor(states._replace(**weights), config.max_lags)
         found = found._replace(predictor=predictor)
-    found.facts["drift"] = drift_facts(states, drift)
-    found.facts["warnings"] += [
+    found.facts.drift = drift_facts(states, drift)
+    found.facts.warnings += [
         *part.warnings,
         *drift_warnings(states, drift, config),
         *weight_warnings(states, found.facts, config),
     ]
     if part.facts:
-        found.facts["gaps"] = part.facts
+        found.facts.gaps = part.facts
     return _with_left_out(found, source, part.reasons)
 
 
@@ -86,7 +86,7 @@ def _followed(found: EdgeInference, source: StateSource, config: RunConfig) -> E
         whole = fit_latent(source, config)
         table = edges_over_time(tabulate(whole.source), whole, config, rng)
     except InferenceError as error:
-        found.facts["warnings"].append(f"the edges could not be followed over time: {error}")
+        found.facts.warnings.append(f"the edges could not be followed over time: {error}")
         return found
     doubt = over_time_doubt(found.facts)
     if doubt and config.test == "auto":
@@ -94,7 +94,7 @@ def _followed(found: EdgeInference, source: StateSource, config: RunConfig) -> E
             "edges over time come from the latent test by formula, whose model does not pass its "
             f"checks on these data: {PICTURE}"
         )
-    found.facts["warnings"] += [doubt] if doubt else []
+    found.facts.warnings += [doubt] if doubt else []
     return found._replace(over_time=table)
 
 
@@ -113,7 +113,7 @@ def _latent_of_most(source: StateSource, config: RunConfig, report: Report) -> E
             found = _latent_of_most(select_clients(source, kept), config, report)
         except InferenceError:
             raise error from None
-        found.facts["warnings"].append(
+        found.facts.warnings.append(
             f"tested without '{error.client}', so the edges of the others are conditional on one "
             f"client fewer: {error}"
         )
@@ -139,9 +139,9 @@ def _infer(
     chosen, other = (readings, latent) if doubt else (latent, readings)
     if chosen is None:
         raise RuntimeError("one of the two tests was made")
-    chosen.facts["test_reason"] = doubt or "the latent model passes its checks on these data"
+    chosen.facts.test_reason = doubt or "the latent model passes its checks on these data"
     if other is not None:
-        chosen.facts["beside"] = other.facts
+        chosen.facts.beside = other.facts
     return tests.with_responses(chosen._replace(beside=other))
 
 
@@ -154,7 +154,7 @@ def _with_left_out(
     """
     if not reasons:
         return found
-    P, lags = source.total_dim, int(found.facts["lags"])
+    P, lags = source.total_dim, found.facts.lags
     names, dims = source.names, dict(zip(source.names, source.dims, strict=True))
     tested = ~np.isin(np.array(names, dtype=object)[source.owner], list(reasons))
     rows = np.flatnonzero(tested)
@@ -164,6 +164,11 @@ def _with_left_out(
         out = np.full((P, depth * P), fill)
         out[np.ix_(rows, np.concatenate([k * P + rows for k in range(depth)]))] = part
         return out
+
+    def whole(part: list[float]) -> list[float]:
+        values = np.zeros(P)
+        values[rows] = part
+        return values.tolist()
 
     pairs = [
         (cause, effect)
@@ -178,11 +183,11 @@ def _with_left_out(
         for col in range(lags * dims[pair[0]])
     ]
     facts = found.facts
-    facts["reasons"] |= {f"{c} -> {e}": reasons.get(c, reasons.get(e, "")) for c, e in pairs}
-    for name in {"mean", "constant"} & set(facts):
-        values = np.zeros(P)
-        values[rows] = facts[name]
-        facts[name] = values.tolist()
+    facts.reasons |= {f"{c} -> {e}": reasons.get(c, reasons.get(e, "")) for c, e in pairs}
+    if facts.mean is not None:
+        facts.mean = whole(facts.mean)
+    if facts.constant is not None:
+        facts.constant = whole(facts.constant)
     predictor = found.predictor
     if predictor is not None:
         constant = np.full(P, np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -27,6 +27,7 @@ from fedgranger.inference.state_moments import moments_without_blocks
 from fedgranger.inference.states import StateSource, complete_rows
 from fedgranger.inference.wald import wald_tests
 from fedgranger.linalg.blocks import diagonal_blocks
+from fedgranger.tested_facts import InferenceFacts
 
 NULL = "the cause's past does not help to predict the effect, given all clients' pasts"
 
@@ -142,12 +143,11 @@ def latent_tables(
         widening = critical / covariance.critical_values(1 - config.alpha)
         covariance = covariance._replace(cov=covariance.cov * widening[..., None, None])
     innovations = dict(zip(names, diagonal_blocks(fit.process_cov, source.dims), strict=True))
-    facts = _facts(found, config) | {
-        "reasons": tables.facts["reasons"],
-        "detectable_strength": detectable_strengths(tables.edges, names, covariance, config.alpha),
-        "positive_control": latent_controls(tables.edges, innovations, covariance, config.alpha),
-        "innovation_cov": {name: cov.tolist() for name, cov in innovations.items()},
-    }
+    facts, control = _facts(found, config), (innovations, covariance, config.alpha)
+    facts.reasons = tables.facts.reasons
+    facts.detectable_strength = detectable_strengths(tables.edges, names, *control[1:])
+    facts.positive_control = latent_controls(tables.edges, *control)
+    facts.innovation_cov = {name: cov.tolist() for name, cov in innovations.items()}
     return tables._replace(facts=facts)
 
 
@@ -187,7 +187,7 @@ def _covariance(
     return block_covariance(source, fit, config.hac, wanted)
 
 
-def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
+def _facts(found: LatentFit, config: RunConfig) -> InferenceFacts:
     source, fit, covariance = found.source, found.fit, found.covariance
     checks = diagnose(source, fit)
     notes = list(checks.warnings)
@@ -201,20 +201,14 @@ def _facts(found: LatentFit, config: RunConfig) -> dict[str, Any]:
         notes.append(f"the homoskedastic covariance ignores {kind}; use 'sandwich'")
     M = len(source.dims)
     tested = ~np.eye(M, dtype=np.bool_) if M > 1 else np.ones((1, 1), dtype=np.bool_)
-    return common_facts("debiased", NULL, fit.lags, config) | {
-        "covariance": config.covariance,
-        "hac": config.hac,
-        "hac_lag": covariance.hac_lag,
-        "df_denominator": float(np.median(covariance.test_df[tested])),
-        "num_pairs": fit.moments.num_pairs,
-        "mean": fit.moments.mean.tolist(),
-        "effective_pairs": checks.effective_pairs,
-        "effective_samples": checks.effective_samples,
-        "spectral_radius": fit.spectral_radius,
-        "condition": fit.condition,
-        "portmanteau": checks.portmanteau,
-        "unit_root": checks.unit_root,
-        "noise_share": found.noise_share,
-        "lag_criterion": found.lag_criterion,
-        "warnings": [*notes, *found.notes],
-    }
+    facts = common_facts("debiased", NULL, fit.lags, config)
+    facts.covariance, facts.hac, facts.hac_lag = config.covariance, config.hac, covariance.hac_lag
+    facts.df_denominator = float(np.median(covariance.test_df[tested]))
+    facts.num_pairs, facts.mean = fit.moments.num_pairs, fit.moments.mean.tolist()
+    facts.effective_pairs = checks.effective_pairs
+    facts.effective_samples = checks.effective_samples
+    facts.spectral_radius, facts.condition = fit.spectral_radius, fit.condition
+    facts.portmanteau, facts.unit_root = checks.portmanteau, checks.unit_root
+    facts.noise_share, facts.lag_criterion = found.noise_share, found.lag_criterion
+    facts.warnings = [*notes, *found.notes]
+    return facts

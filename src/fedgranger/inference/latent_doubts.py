@@ -28,17 +28,17 @@ def model_doubt(
 ) -> str:
     """Why the model does not hold, empty where it does; what arrives late is added to the facts."""
     facts, names = found.facts, source.names
-    turns = facts["effective_pairs"] * (1 - facts["spectral_radius"])
-    lags, largest = int(facts["lags"]), max(max_lags, int(facts["lags"]) + 1)
+    turns = (facts.effective_pairs or 0.0) * (1 - (facts.spectral_radius or 0.0))
+    lags, largest = facts.lags, max(max_lags, facts.lags + 1)
     late = arrivals(_latent_residuals(source, found, lags), whitened, source.dims, largest)[lags:]
     p = arrival_p_values(late, source.dims)
-    facts["late_arrivals"] = late_arrivals(p, names, lags + 1)
+    facts.late_arrivals = late_arrivals(p, names, lags + 1)
     if turns < FEWEST_TIME_CONSTANTS:
         return (
             f"the record holds only {turns:.1f} time constants of the slowest latent state, "
             "too few for the latent test"
         )
-    rough = [n for n, p in facts["portmanteau"].items() if p < DOUBTFUL / len(names)]
+    rough = [n for n, p in (facts.portmanteau or {}).items() if p < DOUBTFUL / len(names)]
     if rough:
         return f"the residuals of {', '.join(rough)} are not white under the latent model"
     count = p.size - p.shape[0] * len(names)
@@ -49,7 +49,7 @@ def model_doubt(
             f"something of {names[n]}'s arrives at {names[m]} {lags + int(step) + 1} steps "
             "later, which the latent model does not know of"
         )
-    if lags > 1 and facts["noise_from_lags"]:
+    if lags > 1 and facts.noise_from_lags:
         return (
             f"the clients' own estimate of their measurement noise does not agree with how "
             f"their states go from step to step, and with {lags} lags the data give no other "
@@ -65,7 +65,7 @@ def _latent_residuals(
 ) -> Float[np.ndarray, "time state"]:
     """s⁺ − Â x, at the rows that are complete."""
     out = large_zeros((source.num_steps, source.total_dim))
-    for pairs in lagged_pairs(source, lags, np.array(found.facts["mean"])):
+    for pairs in lagged_pairs(source, lags, np.array(found.facts.mean)):
         out[pairs.step + 1] = residuals(source, pairs, found.transition)[0]
     return out
 

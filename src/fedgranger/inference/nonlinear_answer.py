@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.calibrate import extrapolated_pairs
-from fedgranger.inference.copy_audit import audit_facts, run_copies
+from fedgranger.inference.copy_audit import run_copies
 from fedgranger.inference.cross_fitting import MOST_COPIES, REGRESSIONS
 from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.effect_curves import effect_curve
@@ -29,6 +29,7 @@ from fedgranger.inference.residual_products import KINDS, EffectPart, PairResidu
 from fedgranger.inference.shifts import draw_lone_shifts
 from fedgranger.inference.two_tests import TwoTests
 from fedgranger.inference.untested_kinds import untested_kinds
+from fedgranger.tested_facts import CurveFacts, InferenceFacts
 
 Parts = list[dict[int, EffectPart]]
 """Per cause, by effect."""
@@ -53,18 +54,18 @@ class NonlinearAnswer(TwoTests):
         if not pairs:
             raise InferenceError(next(iter(reasons.values()), "no pair could be tested"))
         found = collect(names, pairs, self._copies(data, lags, effects))
-        facts: dict[str, Any] = {
-            "test_reason": reason,
-            "audit": audit_facts(found.audit) | self._traits,
-            "extrapolated": extrapolated_pairs(names, found.is_extrapolated),
-            "own_lags": linear.facts["own_lags"],
-            "unit_root": self._unit_root,
-            "late_arrivals": linear.facts["late_arrivals"],
-            "warnings": untested_kinds(names, found) + self._without_joint(data, lags, found),
-        }
+        facts = InferenceFacts(
+            test_reason=reason,
+            audit=self._audit_facts(found.audit),
+            extrapolated=extrapolated_pairs(names, found.is_extrapolated),
+            own_lags=linear.facts.own_lags,
+            unit_root=self._unit_root,
+            late_arrivals=linear.facts.late_arrivals,
+            warnings=untested_kinds(names, found) + self._without_joint(data, lags, found),
+        )
         tables = nonlinear_tables(names, found, linear, config, facts, reasons)
-        tables.facts["curves"], tables.facts["third_clients"] = self._shapes(tables, pairs)
-        tables.facts["beside"] = linear.facts
+        facts.curves, facts.third_clients = self._shapes(tables, pairs)
+        facts.beside = linear.facts
         return tables._replace(audit=found.audit)
 
     @property
@@ -155,9 +156,9 @@ class NonlinearAnswer(TwoTests):
 
     def _shapes(
         self, tables: EdgeInference, pairs: dict[tuple[int, int], PairResiduals]
-    ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    ) -> tuple[dict[str, CurveFacts], dict[str, str]]:
         """Curves of the edges that were found, and the third clients of those that are joint."""
-        names, edges, kinds = self._source.names, tables.edges, tables.facts["kinds_found"]
+        names, edges, kinds = self._source.names, tables.edges, tables.facts.kinds_found or {}
         is_edge = edges["is_edge"].fillna(False).to_numpy(dtype=np.bool_)
         curves, third = {}, {}
         for cause, effect in edges.loc[is_edge, ["cause", "effect"]].itertuples(index=False):

@@ -7,8 +7,6 @@ the copies are. Coefficients and entries are those of the linear readings' test,
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from scipy import optimize, stats
@@ -23,6 +21,7 @@ from fedgranger.inference.edge_tables import (
 )
 from fedgranger.inference.nonlinear_test import NonlinearTests
 from fedgranger.inference.residual_products import KINDS, PairProducts
+from fedgranger.tested_facts import InferenceFacts
 
 NULL = (
     "given the effect's past and the other clients', the effect's next states have no linear, "
@@ -41,7 +40,7 @@ def nonlinear_tables(
     found: NonlinearTests,
     linear: EdgeInference,
     config: RunConfig,
-    facts: dict[str, Any],
+    facts: InferenceFacts,
     reasons: dict[str, str],
 ) -> EdgeInference:
     """Edges and facts, beside the linear answer; `reasons` say why pairs were not tested."""
@@ -71,16 +70,11 @@ def nonlinear_tables(
             delay = int(delays.get(edge, 1))
             rows.append((names[n], names[m], strength, low, high, statistic, df, p, delay))
     table = decided_edges(pd.DataFrame(rows, columns=list(EDGE_COLUMNS[:9])), config, reasons)
-    facts |= common_facts("nonlinear", NULL, int(linear.facts["lags"]), config) | {
-        "covariance": "residual products",
-        "num_pairs": linear.facts["num_pairs"],
-        "regression": config.nonlinear_regression,
-        "detectable_strength": {},
-        "positive_control": {},
-        "kinds": kinds,
-        "kinds_found": shown,
-        "reasons": reasons,
-    }
+    facts.update(common_facts("nonlinear", NULL, linear.facts.lags, config))
+    facts.covariance, facts.num_pairs = "residual products", linear.facts.num_pairs
+    facts.regression = config.nonlinear_regression
+    facts.detectable_strength, facts.positive_control = {}, {}
+    facts.kinds, facts.kinds_found, facts.reasons = kinds, shown, reasons
     return linear._replace(edges=table, facts=facts, audit=None, beside=linear)
 
 

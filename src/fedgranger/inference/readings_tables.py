@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -21,6 +19,7 @@ from fedgranger.inference.positive_control import smallest_influence
 from fedgranger.inference.readings import Readings
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.strength import detectable_strength, strength_intervals
+from fedgranger.tested_facts import InferenceFacts
 
 NULL = (
     "the cause's past states do not help to predict the effect beyond its own past and the others"
@@ -41,7 +40,7 @@ def readings_tables(
     fit: Readings,
     found: Calibrated,
     config: RunConfig,
-    facts: dict[str, Any],
+    facts: InferenceFacts,
     own_covs: tuple[np.ndarray, ...],
 ) -> EdgeInference:
     """Edges, entries and facts of the regressions, with p-values against the copies' law.
@@ -77,39 +76,33 @@ def readings_tables(
         p_value = 2 * stats.norm.sf(np.abs(fit.transition) / fit.std_error)
     if fit.dependent:
         dependent = sorted({names[n] for _, n in fit.dependent})
-        facts["warnings"].append(
+        facts.warnings.append(
             f"states of {', '.join(dependent)} are linear combinations of other clients' states "
             "(the same sensors twice?): an edge that is found may belong to either of them"
         )
     if source.is_noise_added:
         _note_noise(names, fit, facts)
-    facts |= common_facts("readings", NULL, fit.lags, config) | {
-        "covariance": "hc3",
-        "num_pairs": int(fit.num_rows.max()),
-        "constant": fit.constant.tolist(),
-        "detectable_strength": detectable,
-        "positive_control": {
-            edge: size
-            for edge, size in control.items()
-            if np.isfinite(size) and edge not in reasons
-        },
-        "innovation_cov": {
-            name: cov.tolist() for name, cov in zip(names, fit.residual_covs, strict=True)
-        },
-        "extrapolated": extrapolated_pairs(names, found.is_extrapolated),
-        "reasons": reasons,
+    facts.update(common_facts("readings", NULL, fit.lags, config))
+    facts.covariance, facts.num_pairs = "hc3", int(fit.num_rows.max())
+    facts.constant, facts.detectable_strength = fit.constant.tolist(), detectable
+    facts.positive_control = {
+        edge: size for edge, size in control.items() if np.isfinite(size) and edge not in reasons
     }
+    covs = zip(names, fit.residual_covs, strict=True)
+    facts.innovation_cov = {name: cov.tolist() for name, cov in covs}
+    facts.extrapolated = extrapolated_pairs(names, found.is_extrapolated)
+    facts.reasons = reasons
     single = pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
     return EdgeInference(fit.transition, fit.std_error, p_value, table, single, facts)
 
 
-def _note_noise(names: tuple[str, ...], fit: Readings, facts: dict[str, Any]) -> None:
+def _note_noise(names: tuple[str, ...], fit: Readings, facts: InferenceFacts) -> None:
     """How much of each effect's columns added noise hides, and a sentence where it is much."""
     shares = (fit.num_unresolved / np.maximum(fit.num_columns, 1)).round(3).tolist()
-    facts["noise_hides"] = hidden = dict(zip(names, shares, strict=True))
+    facts.noise_hides = hidden = dict(zip(names, shares, strict=True))
     much = [name for name, share in hidden.items() if share > MUCH_HIDDEN]
     if much:
-        facts["warnings"].append(
+        facts.warnings.append(
             f"the noise that was added hides more than {100 * MUCH_HIDDEN:.0f} % of what the "
             f"equations of {', '.join(much)} could tell apart: links may be missed, and one "
             "through a third client may look direct; add less noise or give more data"

@@ -23,7 +23,6 @@ changes an edge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -33,6 +32,7 @@ from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import Whitened
 from fedgranger.linalg.blocks import client_slices
 from fedgranger.periods import unsearched_calendar
+from fedgranger.tested_facts import Traits
 
 DOUBTFUL = 1e-3
 ROOTED = 0.05
@@ -48,7 +48,7 @@ BURST_LAGS = 5
 
 def record_traits(
     table: StateTable, whitened: Whitened, unit_root: Mapping[str, float]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Traits]:
     """Numbers and kinds of every client's record, plain values for the manifest.
 
     `unit_root` is the p-value per client that its least stationary state is a random walk.
@@ -57,7 +57,7 @@ def record_traits(
     for m, (name, own) in enumerate(zip(table.source.names, places, strict=True)):
         known = whitened.known[:, m]
         if known.sum() < 8 * BLOCKS_PER_HALF:
-            out[name] = {"kinds": []}
+            out[name] = Traits(kinds=[])
             continue
         peak = _line(np.asarray(table.states[:, own]), table.observed[:, m])
         u = np.asarray(whitened.values[known, own])
@@ -75,12 +75,12 @@ def unsearched_cycles(source: StateSource) -> list[str]:
     return list(unsearched_calendar(round((ticks[-1] - ticks[0]) / interval) + 1, interval))
 
 
-def shared_cycles(traits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def shared_cycles(traits: Mapping[str, Traits]) -> list[str]:
     """Clients whose records repeat with the same period, or one with a multiple of another's."""
     periods = {
-        name: float(one["peak_period"])
+        name: one.peak_period
         for name, one in traits.items()
-        if "seasonal" in one.get("kinds", [])
+        if "seasonal" in one.kinds and one.peak_period is not None
     }
     return [
         name
@@ -94,34 +94,36 @@ def _is_multiple(first: float, second: float) -> bool:
     return abs(ratio - round(ratio)) <= SAME * round(ratio)
 
 
-def traits_in_words(traits: Mapping[str, Any]) -> str:
+def traits_in_words(traits: Traits | None) -> str:
     """Why a test may be off at this client; empty when its record shows nothing special."""
-    kinds, words = traits.get("kinds", []), []
+    if traits is None:
+        return ""
+    kinds, words = traits.kinds, []
     if "seasonal" in kinds:
         words.append(
-            f"seasonal ({100 * traits['peak_share']:.2g} % of its changes repeat every "
-            f"{traits['peak_period']:.3g} steps)"
+            f"seasonal ({100 * (traits.peak_share or 0.0):.2g} % of its changes repeat every "
+            f"{traits.peak_period:.3g} steps)"
         )
     if "drifting" in kinds:
         drifts = []
-        if traits["unit_root"] > ROOTED:
+        if (traits.unit_root or 0.0) > ROOTED:
             drifts.append("a random walk cannot be excluded")
-        if traits["level_p"] < DOUBTFUL:
+        if traits.level_p is not None and traits.level_p < DOUBTFUL:
             drifts.append("its level differs between the halves of the record")
-        if traits["spread_p"] < DOUBTFUL:
-            ratio = traits["spread_ratio"]
+        if traits.spread_p is not None and traits.spread_p < DOUBTFUL:
+            ratio = traits.spread_ratio
             drifts.append(f"its variance changes {ratio:.2f}-fold between the halves")
         words.append(f"drifting ({', '.join(drifts)})")
     if "bursty" in kinds:
-        lasts = traits["burst_autocorrelation"]
+        lasts = traits.burst_autocorrelation
         words.append(
-            f"bursty (kurtosis {traits['kurtosis']:.1f} where Gaussian noise has 3, bursts have "
+            f"bursty (kurtosis {traits.kurtosis:.1f} where Gaussian noise has 3, bursts have "
             f"autocorrelation {lasts:.2f})"
         )
     return ", ".join(words)
 
 
-def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -> dict[str, Any]:
+def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -> Traits:
     (share, period, peak_p), p = peak, u.shape[1]
     energy = (u**2).sum(axis=1) / p
     level_p = min(1.0, p * min(_half_p_value(column) for column in u.T))
@@ -147,7 +149,8 @@ def _traits(peak: tuple[float, float, float], u: np.ndarray, unit_root: float) -
         "kurtosis": kurtosis,
         "burst_autocorrelation": lasting,
     }
-    return {"kinds": kinds} | {name: float(f"{value:.4g}") for name, value in numbers.items()}
+    rounded = {name: float(f"{value:.4g}") for name, value in numbers.items()}
+    return Traits(kinds=kinds, **rounded)
 
 
 def _line(states: np.ndarray, known: np.ndarray) -> tuple[float, float, float]:

@@ -9,7 +9,7 @@ carry the same, so what was usual stays usual.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,7 @@ from fedgranger.inference.states import StateSource, lagged_pairs
 from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.smoothing import squared_norms
 from fedgranger.linalg.unbroken_steps import rows_at
+from fedgranger.manifest_types import NormalFacts
 
 RIDGE = 1e-2
 """Relative to the variance of each state."""
@@ -76,7 +77,7 @@ class StateEvidence(NamedTuple):
 
 def learn_normal(
     source: StateSource, inference: EdgeInference | None
-) -> tuple[Reference | None, dict[str, Any]]:
+) -> tuple[Reference | None, NormalFacts]:
     """Learn what is normal at the end of a run; say why when that is not possible.
 
     With tested edges only their causes may explain a client; without, all others.
@@ -86,8 +87,8 @@ def learn_normal(
         with threadpool_limits(1):  # the same sums on every machine of a run
             reference = learn_reference(source, allowed)
     except InferenceError as error:
-        return None, {"reason": str(error)}
-    return reference, {"explained_by": "all clients" if allowed is None else "edges"}
+        return None, NormalFacts(reason=str(error))
+    return reference, NormalFacts(explained_by="all clients" if allowed is None else "edges")
 
 
 def _tested(inference: EdgeInference, names: tuple[str, ...]) -> Bool[np.ndarray, "effect cause"]:

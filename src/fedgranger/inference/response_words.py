@@ -6,16 +6,17 @@ much the effect changes where the cause is low, at its mean and high.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from fedgranger.manifest_types import DataFacts
+from fedgranger.tested_facts import InferenceFacts, ResponseFacts
 from fedgranger.text import elapsed, enumerated, unit_of, without_unit
 
 
-def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
+def edge_sentences(inference: InferenceFacts, data: DataFacts) -> dict[str, str]:
     """What every edge that was found does, by its name: its course, its shape or both."""
-    courses, curves = response_sentences(inference, data), inference.get("curves") or {}
-    kinds = inference.get("kinds_found") or {}
+    courses, curves = response_sentences(inference, data), inference.curves or {}
+    kinds = inference.kinds_found or {}
     out = {}
     for edge in courses | curves:
         found = kinds.get(edge, ["linear"])
@@ -34,28 +35,27 @@ def edge_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dic
     return out
 
 
-def response_sentences(inference: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, str]:
+def response_sentences(inference: InferenceFacts, data: DataFacts) -> dict[str, str]:
     """The course of every edge that was found, by its name `cause -> effect`.
 
     Args:
         inference: facts of the test.
         data: facts of the data, with the seconds of one step where they are known.
     """
-    sensors = inference.get("sensor_responses") or {}
-    step = (data.get("period") or {}).get("step_seconds")
+    sensors, step = inference.sensor_responses or {}, data.step_seconds
     return {
-        edge: response_sentence(edge, {**response, **sensors.get(edge, {})}, step)
-        for edge, response in (inference.get("responses") or {}).items()
+        edge: response_sentence(edge, ResponseFacts(**response | sensors.get(edge, {})), step)
+        for edge, response in (inference.responses or {}).items()
     }
 
 
-def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]) -> str:
+def shape_sentence(edge: str, kinds: Sequence[str], inference: InferenceFacts) -> str:
     """Of which kinds an influence is, on what it depends, and its mean curve where that says more.
 
     Products with another state alone have no mean: their curve is flat.
     """
-    curve, (cause, effect) = inference["curves"][edge], edge.split(" -> ")
-    third = (inference.get("third_clients") or {}).get(edge)
+    curve, (cause, effect) = (inference.curves or {})[edge], edge.split(" -> ")
+    third = (inference.third_clients or {}).get(edge)
     on = [f"{effect}'s own state"] * ("interaction" in kinds)
     on += [f"the state of {third}"] * ("joint" in kinds and third is not None)
     sentence = f"{enumerated(kinds)} influence" if kinds else "an influence of no single kind,"
@@ -64,8 +64,8 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
         sentence += f", whose size and direction depend on {' and on '.join(on)}"
     if on and not {"linear", "quadratic"} & {*kinds}:
         return sentence
-    values, middle = curve["value"], len(curve["value"]) // 2
-    cause_state, effect_state = curve["cause_state"] + 1, curve["effect_state"] + 1
+    values, middle = curve.value, len(curve.value) // 2
+    cause_state, effect_state = curve.cause_state + 1, curve.effect_state + 1
     return (
         f"{sentence}: {'on average ' if on else ''}where {cause}'s state {cause_state} is 2 s.d. "
         f"below, at and 2 s.d. above its mean, {effect}'s state {effect_state} changes by "
@@ -73,24 +73,24 @@ def shape_sentence(edge: str, kinds: Sequence[str], inference: Mapping[str, Any]
     )
 
 
-def response_sentence(edge: str, found: Mapping[str, Any], step_seconds: float | None) -> str:
+def response_sentence(edge: str, found: ResponseFacts, step_seconds: float | None) -> str:
     """What one edge does; sides whose sensor is not known are spoken of in standard deviations."""
     cause, effect = edge.split(" -> ")
     share = (
-        f"{100 * found['variance_share']:.0f} % of the variance of {effect}'s states is from "
+        f"{100 * (found.variance_share or 0.0):.0f} % of the variance of {effect}'s states is from "
         f"{cause}'s own shocks"
     )
-    gained = found.get("r2_gained")
+    gained = found.r2_gained
     if gained is not None:
         share += f"; {cause}'s past takes {100 * gained:.0f} % off the one-step prediction error"
     return f"{_course(cause, effect, found, step_seconds)}; {share}"
 
 
-def _course(cause: str, effect: str, found: Mapping[str, Any], step: float | None) -> str:
+def _course(cause: str, effect: str, found: ResponseFacts, step: float | None) -> str:
     """By how much, how late and for how long the effect follows the cause."""
-    first, second = (found.get(f"{side}_sensor") for side in ("cause", "effect"))
-    is_change = found.get("is_change") or (False, False)
-    value, low, high = (found[name][found["peak"]] for name in ("value", "low", "high"))
+    first, second = found.cause_sensor, found.effect_sensor
+    is_change = found.is_change or (False, False)
+    value, low, high = (part[found.peak] for part in (found.value, found.low, found.high))
     if (first is None or second is None) and value < 0:  # the sign of a state says nothing
         value, low, high = -value, -high, -low
     if first is None:
@@ -112,21 +112,21 @@ def _named(client: str, sensor: str, is_change: bool) -> str:
     return f"{'the change of ' if is_change else ''}{client}.{without_unit(sensor)}"
 
 
-def _times(found: Mapping[str, Any], step: float | None) -> str:
+def _times(found: ResponseFacts, step: float | None) -> str:
     """When it arrives, is largest and gone; where the first two differ, each is named.
 
     `delay` is the table's: the lag at which most of what was tested arrives. The effect's own
     course can go on growing after it.
     """
-    peak, delay = found["peak"], found.get("delay", found["peak"])
+    peak, delay = found.peak, found.peak if found.delay is None else found.delay
     late = f" after {elapsed(peak, step)}"
     if delay < peak:
         late = f": arrives after {elapsed(delay, step)}, largest{late}"
     elif delay > peak:
         late = f": largest{late}, most arrives after {elapsed(delay, step)}"
-    if found["gone"] is None:
-        return f"{late}, still there after {elapsed(len(found['value']) - 1, step)}"
-    return f"{late}, gone after {elapsed(found['gone'], step)}"
+    if found.gone is None:
+        return f"{late}, still there after {elapsed(len(found.value) - 1, step)}"
+    return f"{late}, gone after {elapsed(found.gone, step)}"
 
 
 def _spaced(unit: str) -> str:

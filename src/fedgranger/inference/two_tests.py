@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -54,6 +53,7 @@ from fedgranger.inference.shifts import (
 )
 from fedgranger.inference.states import StateSource
 from fedgranger.inference.whitening import whiten
+from fedgranger.tested_facts import AuditFacts, InferenceFacts
 
 SEEMS_DRIVEN = 0.01
 """Pairs with a smaller p-value seem to be links: taking a true link away leaves its effect with a
@@ -76,10 +76,8 @@ class TwoTests:
         self._report, self._record = report, record
         self._table, self._whitened = table, whiten(table)
         self._unit_root = unit_roots(source)
-        self._traits = {
-            "clients": record_traits(table, self._whitened, self._unit_root),
-            "unsearched": unsearched_cycles(source) if config.period == "auto" else [],
-        }
+        self._traits = record_traits(table, self._whitened, self._unit_root)
+        self._unsearched = unsearched_cycles(source) if config.period == "auto" else []
         period = common_period(source.periods, source.num_steps)
         self._steps = source.num_steps // period * period
         self._period = period
@@ -103,7 +101,7 @@ class TwoTests:
             fit = fit._replace(notes=(*fit.notes, agreed.warning))
         self._without_blocks["debiased"] = (fit.source, partial(latent_without_blocks, fit))
         found = latent_tables(fit, config)
-        found.facts["noise_from_lags"] = dict(agreed.shares)
+        found.facts.noise_from_lags = dict(agreed.shares)
         doubt = model_doubt(
             source,
             self._whitened,
@@ -113,7 +111,7 @@ class TwoTests:
         )
         if doubt:
             return found, doubt
-        checked = {name: found.facts[name] for name in ("noise_from_lags", "late_arrivals")}
+        checked = found.facts
         audit, audited = self._latent_audit(fit)
         tests, formula = audit.found, latent_formula(fit.covariance)
         law = calibrate(tests.statistic, tests.df, audit.statistics, formula)
@@ -124,10 +122,16 @@ class TwoTests:
         elif not audited.is_safe:
             doubt = audit_doubt(audited)
         found = latent_tables(fit, config, law)._replace(audit=audit)
-        found.facts.update(checked)
-        found.facts["audit"] = audit_facts(audited) | self._traits
-        found.facts["extrapolated"] = extrapolated_pairs(source.names, law.is_extrapolated)
+        facts = found.facts
+        facts.noise_from_lags, facts.late_arrivals = checked.noise_from_lags, checked.late_arrivals
+        facts.audit = self._audit_facts(audited)
+        facts.extrapolated = extrapolated_pairs(source.names, law.is_extrapolated)
         return found, doubt
+
+    def _audit_facts(self, audit: Audit) -> AuditFacts:
+        facts = audit_facts(audit)
+        facts.clients, facts.unsearched = self._traits, self._unsearched
+        return facts
 
     def _latent_audit(self, fit: LatentFit) -> tuple[Audit, Audit]:
         """Statistics of every pair on copies of its kind; and of those whose model holds there."""
@@ -173,20 +177,20 @@ class TwoTests:
         self._without_blocks["readings"] = (source, without_blocks)
         audit = collect_audit("readings", source.names, tests, made)
         law = calibrate(tests.statistic, tests.df, audit.statistics, readings_formula(fit))
-        facts: dict[str, Any] = {
-            "test_reason": reason,
-            "audit": audit_facts(audit) | self._traits,
-            "own_lags": dict(zip(source.names, source.own_lags, strict=True)),
-            "unit_root": self._unit_root,
-            "late_arrivals": late_arrivals(late, source.names, 2),
-            "warnings": [],
-        }
+        facts = InferenceFacts(
+            test_reason=reason,
+            audit=self._audit_facts(audit),
+            own_lags=dict(zip(source.names, source.own_lags, strict=True)),
+            unit_root=self._unit_root,
+            late_arrivals=late_arrivals(late, source.names, 2),
+            warnings=[],
+        )
         tables = readings_tables(source, fit, law, self._config, facts, self._whitened.covs)
         return tables._replace(audit=audit), fit
 
     def with_responses(self, found: EdgeInference) -> EdgeInference:
         """The answer with what its edges do."""
-        test = "debiased" if found.facts["test"] == "debiased" else "readings"
+        test = "debiased" if found.facts.test == "debiased" else "readings"
         return add_responses(found, *self._without_blocks[test], self._report)
 
     def _shifted(self, shifts: np.ndarray) -> StateSource:

@@ -82,9 +82,7 @@ def forest(
     check_count("max_edges", max_edges)
     table = decided_edges(result, alpha=alpha, correction=correction)
     if len(table) and result.inference is None:
-        raise RunError(
-            f"nothing was tested: {nothing_tested(result.manifest.get('inference', {}))}"
-        )
+        raise RunError(f"nothing was tested: {nothing_tested(result.manifest.inference)}")
     is_block = entries is not None
     lines = _entry_lines(result, entries) if is_block else _edge_lines(table, max_edges, sort)
     if not lines.names:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from fedgranger.manifest_types import PrivacyFacts
 
 ALWAYS = (
     "when a client measured and when not, its clock and version: taken as known",
@@ -31,12 +30,12 @@ EDGES = (
 )
 
 
-def privacy_sentence(facts: Mapping[str, Any]) -> str:
+def privacy_sentence(facts: PrivacyFacts) -> str:
     """What the noise of a run is worth, for the terminal and the page."""
-    whom = "the server and everybody else" if facts["direction"] == "to-server" else "other clients"
+    whom = "the server and everybody else" if facts.direction == "to-server" else "other clients"
     return (
-        f"noise was added against {whom}: ε = {facts['epsilon']:.3g} at δ = {facts['delta']:g} "
-        f"for {facts['neighbours']}; 'fedgranger privacy RUN' says what that does not cover"
+        f"noise was added against {whom}: ε = {facts.epsilon:.3g} at δ = {facts.delta:g} "
+        f"for {facts.neighbours}; 'fedgranger privacy RUN' says what that does not cover"
     )
 
 

@@ -55,7 +55,7 @@ def knowledge_of(result: Result) -> Knowledge:
         RunError: the run did not learn what is normal.
     """
     if result.reference is None:
-        reason = result.manifest.get("normal", {}).get("reason")
+        reason = result.manifest.normal.reason
         raise RunError(
             "this run has no model of normal operation"
             + (f" ({reason})" if reason else "; fit again with this version")

@@ -87,7 +87,7 @@ def panel_for(result: Result, data: Any, reading: Mapping[str, Any]) -> Panel:
     named = clients_before_reading(data)
     if named and result.monitors:
         check_clients(result.monitors, named)
-    kept = result.manifest["data"].get("reading", {})
+    kept = result.manifest.data.reading or {}
     treatments = {name: monitor.treatment for name, monitor in result.monitors.items()}
     return new_panel(data, reading, kept, treatments)
 
@@ -108,7 +108,7 @@ def surprising_sensors(
 
 def training_interval(result: Result) -> float | None:
     """Ticks per step of the data that a run learned from; None in runs of older versions."""
-    return result.manifest.get("normal", {}).get("interval")
+    return result.manifest.normal.interval
 
 
 def check_clients(wanted: Iterable[str], given: Sequence[str]) -> None:

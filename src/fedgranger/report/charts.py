@@ -1,7 +1,6 @@
 """Numbers and words of the charts on tests and edges, which the page's script draws."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,9 @@ from scipy import stats
 
 from fedgranger.inference.edge_movements import EdgeMovement
 from fedgranger.inference.response_words import edge_sentences, response_sentences, shape_sentence
-from fedgranger.report.view import Chart, Section, section_of
+from fedgranger.manifest_types import Manifest
+from fedgranger.report.view import Chart, Section
+from fedgranger.tested_facts import CurveFacts, InferenceFacts, QuantileFacts, ResponseFacts
 from fedgranger.text import elapsed, format_number, format_probability, time_unit
 
 TABLE_ROWS = 9
@@ -42,12 +43,11 @@ def error_quantiles(key: str, quantiles: Sequence[float | None]) -> Chart | None
     return Chart(key, title, words, data, ("normal", "errors"), rows)
 
 
-def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | None:
+def p_quantiles(key: str, found: QuantileFacts | None) -> Chart | None:
     """The audit's `observed` p-values against uniform ones (`level`) with their band."""
-    names = ("level", "observed", "low", "high")
-    rows = list(zip(*(quantiles.get(name) or [] for name in names), strict=True))
-    if not rows:
+    if found is None or not found.level:
         return None
+    rows = list(zip(found.level, found.observed, found.low, found.high, strict=True))
     outside = sum(not low <= p <= high for _, p, low, high in rows)
     words = f"{outside} of {len(rows)} quantiles outside the 95 % band"
     cells = [[format_probability(value) for value in row] for row in rows]
@@ -55,19 +55,19 @@ def p_quantiles(key: str, quantiles: Mapping[str, Sequence[float]]) -> Chart | N
     return Chart(key, title, words, data, ("p if uniform", "p on copies", "band from", "to"), cells)
 
 
-def influence_shapes(inference: Mapping[str, Any]) -> Section | None:
+def influence_shapes(inference: InferenceFacts) -> Section | None:
     """Curves of the edges that the nonlinear test found; None for other tests."""
-    curves = inference.get("curves") or {}
+    curves = inference.curves
     if not curves:
         return None
     drawn = [_curve_chart(k, edge, curve) for k, (edge, curve) in enumerate(curves.items())]
-    kinds = inference.get("kinds_found") or {}
+    kinds = inference.kinds_found or {}
     words = (shape_sentence(edge, kinds.get(edge) or [], inference) for edge in curves)
     return {"charts": tuple(drawn), "words": tuple(words)}
 
 
 def edge_courses(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     pairs: pd.DataFrame,
     movements: Mapping[tuple[str, str], EdgeMovement],
 ) -> Section | None:
@@ -75,23 +75,22 @@ def edge_courses(
 
     `pair` is the edge's row among the pairs: the page shows it when its arrow is clicked.
     """
-    inference, data = section_of(manifest, "inference"), section_of(manifest, "data")
-    responses, words = inference.get("responses") or {}, edge_sentences(inference, data)
-    linear = response_sentences(inference, data)
-    step = section_of(data, "period").get("step_seconds")
+    inference, data, step = manifest.inference, manifest.data, manifest.data.step_seconds
+    responses, sensors = inference.responses or {}, inference.sensor_responses or {}
+    words, linear = edge_sentences(inference, data), response_sentences(inference, data)
     edges = []
     for pair, edge in enumerate(zip(pairs["cause"], pairs["effect"], strict=True)):
         name, place = f"{edge[0]} -> {edge[1]}", len(edges)
         if name not in responses:
             continue
-        found = (inference.get("sensor_responses") or {}).get(name) or responses[name]
+        found = sensors.get(name, responses[name])
         charts, sign = [_course_chart(place, name, found, step)], _sign(found)
         if edge in movements:
             charts.append(_movement_chart(place, name, movements[edge], sign, step))
         behind = [
-            (f"{client}, sensors behind it", _sensors_text(found[f"{side}_sensors"], sign))
-            for side, client in zip(("cause", "effect"), edge, strict=True)
-            if f"{side}_sensors" in found
+            (f"{client}, sensors behind it", _sensors_text(own, sign))
+            for client, own in zip(edge, (found.cause_sensors, found.effect_sensors), strict=True)
+            if own is not None
         ]
         sentence = words[name]
         if linear[name] not in sentence:
@@ -100,9 +99,9 @@ def edge_courses(
     return {"edges": tuple(edges)} if edges else None
 
 
-def _sign(found: Mapping[str, Any]) -> int:
+def _sign(found: ResponseFacts) -> int:
     """A combination of states has no sign of its own: the cause's first sensor goes up with it."""
-    first = (found.get("cause_sensors") or [("", 1.0)])[0]
+    first = (found.cause_sensors or [("", 1.0)])[0]
     return 1 if first[1] >= 0 else -1
 
 
@@ -123,29 +122,26 @@ def _movement_chart(
     return Chart(f"movement-{place}", f"{edge} from {found.start}", words, data, headings, cells)
 
 
-def _course_chart(
-    place: int, edge: str, found: Mapping[str, Any], step_seconds: float | None
-) -> Chart:
-    whole, gone, peak = len(found["value"]), found["gone"], found["peak"]
+def _course_chart(place: int, edge: str, found: ResponseFacts, step_seconds: float | None) -> Chart:
+    whole, gone, peak = len(found.value), found.gone, found.peak
     count = whole if gone is None else min(2 * gone + 2, whole)
     size, unit = time_unit(count - 1, step_seconds)
-    curve = (found[name][:count] for name in ("value", "low", "high"))
+    curve = (part[:count] for part in (found.value, found.low, found.high))
     rows = list(zip((step * size for step in range(count)), *curve, strict=True))
     cells = [
         [elapsed(k, step_seconds), *map(format_number, rows[k][1:])] for k in few_places(count)
     ]
-    words = f"largest, {found['value'][peak]:+.3g}, after {elapsed(peak, step_seconds)}"
+    words = f"largest, {found.value[peak]:+.3g}, after {elapsed(peak, step_seconds)}"
     title = edge
-    if "cause_sensor" in found:
-        title = f"{edge}: {found['cause_sensor']} to {found['effect_sensor']}"
+    if found.cause_sensor is not None:
+        title = f"{edge}: {found.cause_sensor} to {found.effect_sensor}"
     data = {"kind": "curve", "rows": rows, "x": f"{unit} after", "y": "change"}
     headings = ("after", "change", "band from", "to")
     return Chart(f"course-{place}", title, words, data, headings, cells)
 
 
-def _curve_chart(place: int, edge: str, curve: Mapping[str, Any]) -> Chart:
-    names = ("at", "value", "low", "high")
-    rows = list(zip(*(curve[name] for name in names), strict=True))
+def _curve_chart(place: int, edge: str, curve: CurveFacts) -> Chart:
+    rows = list(zip(curve.at, curve.value, curve.low, curve.high, strict=True))
     cells = [[format_number(value) for value in rows[k]] for k in few_places(len(rows))]
     words = f"{rows[0][1]:+.2f} at -2, {rows[len(rows) // 2][1]:+.2f} at 0, {rows[-1][1]:+.2f} at 2"
     headings = ("cause, s.d.", "effect, s.d.", "band from", "to")

@@ -1,8 +1,5 @@
 """How far the tests can be trusted: p-values, residuals, power, and the audit on shifted clocks."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -19,7 +16,8 @@ from fedgranger.inference.audit_words import (
 from fedgranger.inference.record_traits import traits_in_words
 from fedgranger.report.charts import p_histogram, p_quantiles
 from fedgranger.report.pairs import has_test, numbers
-from fedgranger.report.view import Column, Section, Table, section_of
+from fedgranger.report.view import Column, Section, Table
+from fedgranger.tested_facts import AuditFacts, InferenceFacts
 from fedgranger.text import format_digits, format_number
 
 COLUMNS = {
@@ -32,10 +30,9 @@ MOST_CONTROLS = 30
 
 
 def checks_view(
-    pairs: pd.DataFrame, entries: pd.DataFrame | None, manifest: Mapping[str, Any]
+    pairs: pd.DataFrame, entries: pd.DataFrame | None, inference: InferenceFacts
 ) -> Section | None:
     """Distribution of the p-values, what it means, and diagnostics per client; None without any."""
-    inference = section_of(manifest, "inference")
     if not has_test(pairs):
         return None
     p = numbers(pairs, "p_value")
@@ -59,8 +56,8 @@ def _null_share(p: np.ndarray) -> str:
     return f"By their flat part, about {absent:.0f} of {len(known)} pairs have no influence."
 
 
-def _power(inference: Mapping[str, Any]) -> str:
-    strengths = list(section_of(inference, "detectable_strength").values())
+def _power(inference: InferenceFacts) -> str:
+    strengths = list(inference.detectable_strength.values())
     if not strengths:
         return ""
     return (
@@ -70,18 +67,18 @@ def _power(inference: Mapping[str, Any]) -> str:
     )
 
 
-def _lags(inference: Mapping[str, Any]) -> str:
-    radius = inference.get("spectral_radius")
+def _lags(inference: InferenceFacts) -> str:
+    radius = inference.spectral_radius
     if radius is None:
         return ""
     return (
-        f"The model has {inference.get('lags')} lag(s) and a largest root of {radius:.3f} (1 would "
+        f"The model has {inference.lags} lag(s) and a largest root of {radius:.3f} (1 would "
         "be a random walk)."
     )
 
 
-def _client_checks(inference: Mapping[str, Any]) -> Table | None:
-    found = {key: values for key in COLUMNS if (values := section_of(inference, key))}
+def _client_checks(inference: InferenceFacts) -> Table | None:
+    found = {key: values for key in COLUMNS if (values := inference.get(key))}
     if not found:
         return None
 
@@ -97,48 +94,48 @@ def _client_checks(inference: Mapping[str, Any]) -> Table | None:
     return Table("Checks per client", columns, rows)
 
 
-def audit_view(manifest: Mapping[str, Any]) -> Section | None:
+def audit_view(facts: InferenceFacts) -> Section | None:
     """The audit of the run's own test and of the other one, if made; None without tests."""
-    facts = section_of(manifest, "inference")
-    if "reason" in facts or facts.get("test") in (None, "none"):
+    if facts.reason is not None or facts.test in ("", "none"):
         return None
-    own, beside = _test_audit("audit", facts, verdict(facts)), section_of(facts, "beside")
+    own, beside = _test_audit("audit", facts, verdict(facts)), facts.beside
     if not beside:
         return {"title": TITLE, "own": own, "other": None}
-    conclusion = verdict(beside) if "audit" in beside else ""
+    conclusion = "" if beside.audit is None else verdict(beside)
     return {"title": TITLE, "own": own, "other": _test_audit("audit-beside", beside, conclusion)}
 
 
-def _test_audit(key: str, facts: Mapping[str, Any], conclusion: str) -> Section:
+def _test_audit(key: str, facts: InferenceFacts, conclusion: str) -> Section:
     """How far the p-values of one test can be trusted, and what it could have found."""
-    found, sentences = section_of(facts, "audit"), audit_sentences(facts)
-    words = [*sentences, quantile_sentence(found)] if sentences else []
-    control, kind = control_sentences(facts), str(facts.get("test"))
+    control, kind = control_sentences(facts), facts.test
+    sentences = audit_sentences(facts)
+    found = facts.audit if sentences else None
+    words = sentences if found is None else [*sentences, quantile_sentence(found)]
     return {
         "name": EDGE_TESTS[kind].title if kind in EDGE_TESTS else "other test",
         "verdict": conclusion,
         "sentences": tuple(filter(None, words)),
-        "chart": p_quantiles(key, section_of(found, "quantiles")) if sentences else None,
-        "clients": _audited_clients(found) if sentences else None,
+        "chart": None if found is None else p_quantiles(key, found.quantiles),
+        "clients": None if found is None else _audited_clients(found),
         "control": " ".join(control),
         "controls": _controls(facts) if control else None,
         "more_controls": len(controls(facts)) - MOST_CONTROLS,
     }
 
 
-def _audited_clients(found: Mapping[str, Any]) -> Table:
-    traits = section_of(found, "clients")
+def _audited_clients(found: AuditFacts) -> Table:
+    traits = found.clients or {}
     columns = [Column("client"), Column("as effect", True), Column("as cause", True)]
     columns += [Column("its record")] if traits else []
     rows = []
-    for client, effect in section_of(found, "by_effect").items():
-        cause = section_of(found, "by_cause").get(client, (None, None))
+    for client, effect in found.by_effect.items():
+        cause = found.by_cause.get(client, (None, None))
         row = [client, share(effect), share(cause)]
-        rows.append([*row, traits_in_words(traits.get(client, {})) or "–"] if traits else row)
+        rows.append([*row, traits_in_words(traits.get(client)) or "–"] if traits else row)
     return Table("Share of the copies' p-values below 0.05, worst first", columns, rows)
 
 
-def _controls(facts: Mapping[str, Any]) -> Table:
+def _controls(facts: InferenceFacts) -> Table:
     found = controls(facts)
     has_units = any(one.units for one in found)
     columns = [Column("pair"), Column("smallest influence found", True)]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from fedgranger.manifest_types import ClientFacts, LocalFit, Manifest, PrivacyFacts, SentFacts
 from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.charts import error_quantiles
 from fedgranger.report.pairs import has_test, supported_edges
-from fedgranger.report.view import Column, Section, Table, Terms, section_of
+from fedgranger.report.view import Column, Section, Table, Terms
 from fedgranger.text import counted, format_bytes, format_number, format_share
 
 RUN_LABELS = {
@@ -57,10 +58,8 @@ BYTE_LABELS = {
     "edge_tests": "for the edge tests",
     "up_per_step": "sent per step",
     "down_per_step": "received per step",
-    "up_total": "sent in total",
-    "down_total": "received in total",
-    "bytes_up": "sent",
-    "bytes_down": "received",
+    "bytes_up": "sent in total",
+    "bytes_down": "received in total",
     "messages_up": "messages sent",
     "refused": "answers refused",
 }
@@ -69,40 +68,37 @@ TEXT_KEYS = ("state_model", "notes")
 SHOWN_SENSORS = 60
 
 
-def fact_groups(manifest: Mapping[str, Any]) -> list[Section]:
+def fact_groups(manifest: Manifest) -> list[Section]:
     """The facts of the run: run, data, training, tests, configuration; absent ones skipped."""
-    data, training = section_of(manifest, "data"), section_of(manifest, "training")
-    config, tests = section_of(manifest, "config"), section_of(manifest, "inference")
-    notes = data.get("notes") or ()
-    clients = _client_table(section_of(data, "clients"), CLIENT_LABELS, "Clients")
-    steps = _client_table(section_of(training, "step_sizes"), STEP_LABELS, "Step sizes")
+    data, training = manifest.data, manifest.training
+    clients = _client_table(data.clients, CLIENT_LABELS, "Clients")
+    steps = _client_table(training.step_sizes or {}, STEP_LABELS, "Step sizes")
+    config = tuple((str(k), _text(v)) for k, v in manifest.config.items())
     groups = (
         ("Run", terms(manifest, RUN_LABELS), (), None),
-        ("Data", terms(data, DATA_LABELS), (notes,) if isinstance(notes, str) else notes, clients),
+        ("Data", terms(data, DATA_LABELS), data.notes, clients),
         ("Training", terms(training, TRAINING_LABELS), (), steps),
-        ("Edge tests", terms(tests, TEST_LABELS), (), None),
-        ("Configuration", tuple((str(k), _text(v)) for k, v in config.items()), (), None),
+        ("Edge tests", terms(manifest.inference, TEST_LABELS), (), None),
+        ("Configuration", config, (), None),
     )
     names = ("heading", "terms", "notes", "table")
     return [dict(zip(names, group, strict=True)) for group in groups if any(group[1:])]
 
 
-def bytes_table(manifest: Mapping[str, Any]) -> Table | None:
+def bytes_table(manifest: Manifest) -> Table | None:
     """What left each client, or None if it was not recorded."""
-    clients = section_of(manifest, "bytes")
-    return _client_table(clients, BYTE_LABELS, "Bytes sent and received, per client")
+    return _client_table(manifest.bytes, BYTE_LABELS, "Bytes sent and received, per client")
 
 
-def privacy_view(manifest: Mapping[str, Any]) -> Section | None:
+def privacy_view(facts: PrivacyFacts | None) -> Section | None:
     """What noise hides, and what it does not; None without noise."""
-    facts = section_of(manifest, "privacy")
-    if not facts:
+    if facts is None:
         return None
-    lines = [line for client in facts["clients"].values() for line in client["not_covered"]]
+    lines = [line for client in facts.clients.values() for line in client.not_covered]
     rows = [
-        (name, part["message"], str(part["times"]), f"{part['size']:.3g}", f"{part['epsilon']:.3g}")
-        for name, client in facts["clients"].items()
-        for part in client["messages"]
+        (name, part.message, str(part.times), f"{part.size:.3g}", f"{part.epsilon:.3g}")
+        for name, client in facts.clients.items()
+        for part in client.messages
     ]
     columns = [Column("client"), Column("message"), *(Column(n, True) for n in ("times", "μ", "ε"))]
     sentence = privacy_sentence(facts)
@@ -123,15 +119,14 @@ def terms(part: Mapping[str, Any], labels: Mapping[str, str]) -> Terms:
 
 
 def _client_table(
-    clients: Mapping[str, Any], labels: Mapping[str, str], caption: str
+    clients: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str], caption: str
 ) -> Table | None:
     """One row per client and the columns that have any value."""
-    rows = {str(name): row for name, row in clients.items() if isinstance(row, Mapping)}
-    keys = [key for key in labels if any(not _is_absent(row.get(key)) for row in rows.values())]
+    keys = [key for key in labels if any(not _is_absent(row.get(key)) for row in clients.values())]
     if not keys:
         return None
     columns = [Column("client"), *(Column(labels[k], is_number=k not in TEXT_KEYS) for k in keys)]
-    cells = [[name, *(_text(row.get(key), key) for key in keys)] for name, row in rows.items()]
+    cells = [[name, *(_text(row.get(key), key) for key in keys)] for name, row in clients.items()]
     return Table(caption, columns, cells)
 
 
@@ -163,42 +158,33 @@ def _number_text(value: int | float, key: str) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}" if value else format_number(0)
 
 
-def clients_view(
-    clients: Sequence[str], pairs: pd.DataFrame, manifest: Mapping[str, Any]
-) -> Section | None:
+def clients_view(clients: Sequence[str], pairs: pd.DataFrame, manifest: Manifest) -> Section | None:
     """One entry per client, and notes on reading their data; None when the manifest knows none."""
-    data, sent = section_of(manifest, "data"), section_of(manifest, "bytes")
-    facts = section_of(data, "clients")
+    facts, sent = manifest.data.clients, manifest.bytes
     if not facts and not sent:
         return None
+    nothing, unsent = ClientFacts(), SentFacts()
     pages = tuple(
-        _client(f"client-{k}", name, pairs, section_of(facts, name), section_of(sent, name))
+        _client(f"client-{k}", name, pairs, facts.get(name, nothing), sent.get(name, unsent))
         for k, name in enumerate(clients)
     )
-    notes = [*map(str, data.get("notes") or ()), *_odd_sensors(data)]
-    return {"notes": tuple(notes), "pages": pages}
-
-
-def _odd_sensors(data: Mapping[str, Any]) -> list[str]:
-    """What `fedgranger check` says of single sensors."""
-    found = data.get("findings") or ()
-    return [f"{one['client']}.{one['sensor']} {one['sentence']}" for one in found]
+    odd = [f"{one.client}.{one.sensor} {one.sentence}" for one in manifest.data.findings or ()]
+    return {"notes": (*manifest.data.notes, *odd), "pages": pages}
 
 
 def _client(
-    key: str, name: str, pairs: pd.DataFrame, facts: Mapping[str, Any], sent: Mapping[str, Any]
+    key: str, name: str, pairs: pd.DataFrame, facts: ClientFacts, sent: SentFacts
 ) -> Section:
     """A client's edges, its local model, its missing data and what it sent."""
-    missing = facts.get("missing_share")
-    hints = [counted(facts["num_sensors"], "sensor")] if facts.get("num_sensors") else []
-    hints += [counted(facts["state_dim"], "state")] if facts.get("state_dim") else []
-    hints += [f"{format_share(missing)} missing"] if missing else []
+    hints = [counted(facts.num_sensors, "sensor")] if facts.num_sensors else []
+    hints += [counted(facts.state_dim, "state")] if facts.state_dim else []
+    hints += [f"{format_share(facts.missing_share)} missing"] if facts.missing_share else []
     return {
         "name": name,
         "hints": ", ".join(hints),
         "edges": _edges_sentence(name, pairs) if has_test(pairs) else "",
         "facts": terms(facts, CLIENT_LABELS),
-        "fit": _local_fit(key, section_of(facts, "local_fit")),
+        "fit": _local_fit(key, facts.local_fit),
         "sent": terms(sent, BYTE_LABELS),
     }
 
@@ -211,27 +197,26 @@ def _edges_sentence(name: str, pairs: pd.DataFrame) -> str:
     return f"{name} is driven by {causes or nobody}, and drives {effects or nobody}."
 
 
-def _local_fit(key: str, fit: Mapping[str, Any]) -> Section | None:
+def _local_fit(key: str, fit: LocalFit | None) -> Section | None:
     """How well the local model fits; in a deployment only the client itself knows."""
-    if not fit:
+    if fit is None:
         return None
-    variance, rho = fit.get("innovation_variance"), fit.get("autocorrelation")
+    variance, rho = format_number(fit.innovation_variance), format_number(fit.autocorrelation)
     words = (
-        "One-step errors of the client's own model, whitened: variance "
-        f"{format_number(variance)} (1 if its own past explains all that can be explained), "
-        f"largest autocorrelation {format_number(rho)} (0), over {fit.get('steps')} steps. "
+        f"One-step errors of the client's own model, whitened: variance {variance} (1 if its own "
+        f"past explains all that can be explained), largest autocorrelation {rho} (0), over "
+        f"{fit.steps} steps. "
         "What is left over includes the influence of other clients."
     )
-    sensors = list(fit.get("sensors", []))
     rows = [
-        [row["name"], format_share(row.get("explained")), format_share(row.get("missing_share"))]
-        for row in sensors[:SHOWN_SENSORS]
+        [row.name, format_share(row.explained), format_share(row.missing_share)]
+        for row in fit.sensors[:SHOWN_SENSORS]
     ]
     columns = [Column("sensor"), Column("explained", True), Column("missing", True)]
     caption = "Variance of each sensor that the states explain, and missing samples"
     return {
         "words": words,
-        "chart": error_quantiles(key, fit.get("quantiles", [])),
+        "chart": error_quantiles(key, fit.quantiles),
         "sensors": Table(caption, columns, rows),
-        "more": int(fit.get("num_sensors", len(sensors))) - len(rows),
+        "more": fit.num_sensors - len(rows),
     }

@@ -1,8 +1,6 @@
 """The first screen, for the person who must decide: data, answer, trust, gaps, what to do next."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -15,19 +13,21 @@ from fedgranger.inference.answer import (
 )
 from fedgranger.inference.audit_words import controls, verdict
 from fedgranger.inference.response_words import edge_sentences
+from fedgranger.manifest_types import DataFacts, Manifest
 from fedgranger.report.pairs import supported_edges
-from fedgranger.report.view import Section, section_of
+from fedgranger.report.view import Section
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import counted, format_share
 
 NAMED = 5
 """So many edges, and so many reasons why pairs were not tested, are given."""
 
 
-def first_screen(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Section:
+def first_screen(pairs: pd.DataFrame, manifest: Manifest) -> Section:
     """What the page says before any picture."""
-    facts, data = section_of(manifest, "inference"), section_of(manifest, "data")
+    facts, data = manifest.inference, manifest.data
     counts, edges = count_edges(pairs), supported_edges(pairs)
-    choose = ["Choose it under 'test' below."] if section_of(facts, "beside") else []
+    choose = ["Choose it under 'test' below."] if facts.beside else []
     courses = edge_sentences(facts, data)
     words = [
         (f"{cause} → {effect}", courses.get(f"{cause} -> {effect}", ""))
@@ -48,24 +48,24 @@ def first_screen(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> Section:
     }
 
 
-def data_sentence(data: Mapping[str, Any]) -> str:
+def data_sentence(data: DataFacts) -> str:
     """Clients, sensors, period, interval and what is missing; empty when nothing is known."""
-    clients = section_of(data, "clients")
-    if not clients:
+    rows = data.clients.values()
+    if not rows:
         return ""
-    rows = [row for row in clients.values() if isinstance(row, Mapping)]
-    sensors = sum(int(row.get("num_sensors") or 0) for row in rows)
-    out = f"{len(clients)} clients" + (f" with {counted(sensors, 'sensor')}" if sensors else "")
-    period = section_of(data, "period").get("text")
-    if period or data.get("num_steps"):
-        out += f"; {period or str(data['num_steps']) + ' time steps'}"
-    missing = max((float(row.get("missing_share") or 0.0) for row in rows), default=0.0)
+    sensors = sum(row.num_sensors or 0 for row in rows)
+    out = f"{len(rows)} clients" + (f" with {counted(sensors, 'sensor')}" if sensors else "")
+    if data.period is not None:
+        out += f"; {data.period.text}"
+    elif data.num_steps:
+        out += f"; {data.num_steps} time steps"
+    missing = max(row.missing_share or 0.0 for row in rows)
     if missing:
         out += f"; up to {format_share(missing)} of a client's time steps missing"
     return f"{out}."
 
 
-def _untested(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str]:
+def _untested(pairs: pd.DataFrame, facts: InferenceFacts) -> list[str]:
     """The reasons why pairs have no test, with their pairs, most frequent first."""
     reasons = untested_reasons(pairs, facts)
     names = [f"{c} → {e}" for c, e in zip(pairs["cause"], pairs["effect"], strict=True)]
@@ -82,7 +82,7 @@ def _next_steps(
     edges: list[tuple[str, str]],
     tested: int,
     untested: int,
-    facts: Mapping[str, Any],
+    facts: InferenceFacts,
     has_cautions: bool,
 ) -> list[str]:
     """What a reader can do with this answer."""
@@ -112,26 +112,25 @@ COMMON_DRIVER = (
 )
 
 
-def _ask(edge: tuple[str, str], facts: Mapping[str, Any]) -> str:
+def _ask(edge: tuple[str, str], facts: InferenceFacts) -> str:
     """Whom to ask about the strongest edge, and which sensors to open."""
     cause, effect = edge
-    found = (facts.get("sensor_responses") or {}).get(f"{cause} -> {effect}")
+    found = (facts.sensor_responses or {}).get(f"{cause} -> {effect}")
     sensors = ""
     if found:
-        sensors = f" Open {cause}.{found['cause_sensor']} and {effect}.{found['effect_sensor']}."
+        sensors = f" Open {cause}.{found.cause_sensor} and {effect}.{found.effect_sensor}."
     return f"Ask those who run {cause} and {effect} whether the one can act on the other.{sensors}"
 
 
-def _cautions(manifest: Mapping[str, Any]) -> list[str]:
+def _cautions(manifest: Manifest) -> list[str]:
     """What gives reason to doubt: doubtful tests, training that did not converge."""
-    facts, training = section_of(manifest, "inference"), section_of(manifest, "training")
-    headline = str(facts.get("reason", ""))
-    notes = [str(note) for note in facts.get("warnings", [])]
+    headline, training = manifest.inference.reason, manifest.training
     # not what the headline says already
-    sentences = [note for note in notes if not (headline and headline in note)]
-    if training.get("converged") is False:
-        status = training.get("status")
-        reason = f" ({status})" if status else ""
+    sentences = [
+        note for note in manifest.inference.warnings if not (headline and headline in note)
+    ]
+    if training.converged is False:
+        reason = f" ({training.status})" if training.status else ""
         sentences.append(
             f"FedGC's training stopped before it converged{reason}; its strengths may still change."
         )

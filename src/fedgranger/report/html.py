@@ -18,6 +18,7 @@ from markupsafe import Markup
 from fedgranger.disk import write_text
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_movements import EdgeMovement
+from fedgranger.manifest_types import Manifest
 from fedgranger.report.charts import edge_courses, influence_shapes
 from fedgranger.report.checks import audit_view, checks_view
 from fedgranger.report.facts import bytes_table, clients_view, fact_groups, privacy_view
@@ -26,7 +27,7 @@ from fedgranger.report.pairs import check_edges, has_test, pairs_view
 from fedgranger.report.payload import DRAWN, build_payload, to_script_text
 from fedgranger.report.time_bands import time_bands_view
 from fedgranger.report.training_section import training_view
-from fedgranger.report.view import Section, charts_of, section_of
+from fedgranger.report.view import Section, charts_of
 from fedgranger.results import ROOT_CAUSE_FILE, Result
 from fedgranger.text import format_number, printable
 
@@ -56,7 +57,7 @@ def render_report(
     Args:
         edges: one row per ordered pair of clients (`cause`, `effect`, `strength` and, if a test
             was run, `ci_low`, `ci_high`, `statistic`, `df`, `p_value`, `q_value`, `is_edge`).
-        manifest: facts of the run; every key is optional.
+        manifest: record of the run, or a mapping with parts of one.
         trace: losses per pass, round and client; may be empty.
         entries: single entries with their intervals.
         fedgc: FedGC's own strengths, shown when they are asked for. Without a test the strengths
@@ -77,29 +78,29 @@ def render_report(
         if fedgc is None and bool(pairs["strength"].notna().any()):
             fedgc = pairs
         pairs = pairs.assign(strength=float("nan"))
-    clients = _client_names(pairs, manifest)
-    inference, config = section_of(manifest, "inference"), section_of(manifest, "config")
+    record = Manifest.of(manifest)
+    clients, inference = _client_names(pairs, record), record.inference
     page: Section = {
-        "version": str(manifest.get("fedgranger_version") or ""),
+        "version": record.fedgranger_version,
         "clients": clients,
         "has_test": is_tested,
         "common_driver": f"An arrow is not a mechanism. {COMMON_DRIVER}",
         "drawn": DRAWN["test" if is_tested else "none"],
-        "first": first_screen(pairs, manifest),
+        "first": first_screen(pairs, record),
         "root_causes": root_cause_view(root_causes),
         "pairs": pairs_view(pairs, inference),
-        "courses": edge_courses(manifest, pairs, movements or {}),
+        "courses": edge_courses(record, pairs, movements or {}),
         "shapes": influence_shapes(inference),
         "over_time": time_bands_view(over_time, inference),
-        "audit": audit_view(manifest),
-        "training": training_view(trace, uncertainty, prior_time, manifest),
-        "checks": checks_view(pairs, entries, manifest),
-        "client_pages": clients_view(clients, pairs, manifest),
-        "sent": bytes_table(manifest),
-        "privacy": privacy_view(manifest),
-        "facts": fact_groups(manifest),
+        "audit": audit_view(inference),
+        "training": training_view(trace, uncertainty, prior_time, record.training),
+        "checks": checks_view(pairs, entries, inference),
+        "client_pages": clients_view(clients, pairs, record),
+        "sent": bytes_table(record),
+        "privacy": privacy_view(record.privacy),
+        "facts": fact_groups(record),
     }
-    couplings = config.get("couplings")
+    couplings = record.config.get("couplings")
     payload = build_payload(clients, pairs, entries, fedgc, inference, couplings, beside)
     payload["charts"] = {chart.key: chart.data for chart in charts_of(page)}
     return (
@@ -145,7 +146,7 @@ def write_run_report(path: str | Path, result: Result, folder: Path | None = Non
         result.trace,
         entries=None if inference is None else result.entries(),
         fedgc=result.fedgc_edges(),
-        beside=None if other is None else result.edges(estimate=other.facts["test"]),
+        beside=None if other is None else result.edges(estimate=other.facts.test),
         uncertainty=None if uncertainty is None else uncertainty.table,
         prior_time=None if uncertainty is None else uncertainty.prior_time,
         root_causes=_root_causes(folder or path.parent),
@@ -219,8 +220,7 @@ def _asset(name: str) -> Markup:
     return Markup(path.read_text(encoding="utf-8"))
 
 
-def _client_names(pairs: pd.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
+def _client_names(pairs: pd.DataFrame, manifest: Manifest) -> list[str]:
     """Return the clients in the order of the manifest, then any that only the edges name."""
-    known = section_of(section_of(manifest, "data"), "clients")
-    named = [*map(str, known), *pairs["cause"].tolist(), *pairs["effect"].tolist()]
+    named = [*manifest.data.clients, *pairs["cause"].tolist(), *pairs["effect"].tolist()]
     return list(dict.fromkeys(named))

@@ -1,7 +1,6 @@
 """The edge table, checked, and the table of all pairs of clients."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 from fedgranger.errors import DataError
 from fedgranger.inference.answer import untested_reasons
 from fedgranger.report.view import Column, Section, Table
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import format_number, format_probability
 
 REQUIRED_COLUMNS = ("cause", "effect", "strength")
@@ -82,7 +82,7 @@ def supported_edges(pairs: pd.DataFrame) -> list[tuple[str, str]]:
     return [names[row] for row in by_strength(pairs) if flags[row]]
 
 
-def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> Section | None:
+def pairs_view(pairs: pd.DataFrame, facts: InferenceFacts) -> Section | None:
     """The table of pairs, edges first, then by strength; `facts` say why a pair was not tested."""
     if pairs.empty:
         return None
@@ -101,7 +101,7 @@ def pairs_view(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> Section | None:
     return {"table": table, "num_pairs": len(pairs)}
 
 
-def page_reasons(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> list[str | None]:
+def page_reasons(pairs: pd.DataFrame, facts: InferenceFacts) -> list[str | None]:
     """Why each pair was not tested; a reason that holds for all of them is said at the top."""
     if has_test(pairs):
         return untested_reasons(pairs, facts)

@@ -15,7 +15,7 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.report.pairs import MAX_ROWS, has_test, numbers, page_reasons
-from fedgranger.report.view import section_of
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import printable, shorten, wrap
 
 MOST_ENTRIES = 40_000
@@ -40,7 +40,7 @@ def build_payload(
     pairs: pd.DataFrame,
     entries: pd.DataFrame | None,
     fedgc: pd.DataFrame | None,
-    inference: Mapping[str, Any],
+    inference: InferenceFacts,
     couplings: Any,
     beside: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def build_payload(
         "tests": _tests(pairs, entries, fedgc, inference, beside),
         "drawn": DRAWN,
         "entries": given,
-        "alpha": float(inference.get("alpha", 0.05)),
-        "correction": str(inference.get("correction", "bh")),
-        "confidence": float(inference.get("confidence", 0.95)),
+        "alpha": 0.05 if inference.alpha is None else inference.alpha,
+        "correction": inference.correction or "bh",
+        "confidence": inference.confidence,
         "mostRows": MAX_ROWS,
     }
 
@@ -79,7 +79,7 @@ def _tests(
     pairs: pd.DataFrame,
     entries: pd.DataFrame | None,
     fedgc: pd.DataFrame | None,
-    inference: Mapping[str, Any],
+    inference: InferenceFacts,
     beside: pd.DataFrame | None,
 ) -> list[dict[str, Any]]:
     """The run's own test first, then what else its files allow."""
@@ -88,7 +88,8 @@ def _tests(
         own = _edge_test(pairs, inference)
         out.append(own)
         if beside is not None:
-            out.append(_edge_test(_like(pairs, beside), section_of(inference, "beside")))
+            other = inference.beside or InferenceFacts()
+            out.append(_edge_test(_like(pairs, beside), other))
         if entries is not None and not entries.empty:
             kept = {key: value for key, value in own.items() if key not in ("statistic", "df")}
             p, label = _smallest_entry(pairs, entries), "smallest entry (Bonferroni)"
@@ -111,9 +112,9 @@ def _like(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return other.set_index(["cause", "effect"]).reindex(order).reset_index()
 
 
-def _edge_test(pairs: pd.DataFrame, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _edge_test(pairs: pd.DataFrame, facts: InferenceFacts) -> dict[str, Any]:
     """Numbers, question and untested pairs of one test."""
-    kind = str(facts.get("test", "debiased"))
+    kind = facts.test or "debiased"
     low, high = (_numbers(pairs, column) for column in ("ci_low", "ci_high"))
     has_range = any(value is not None for value in (*low, *high))
     return {

@@ -1,8 +1,5 @@
 """The section on edges over time: a picture per edge, a line per edge, and what drifts."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -14,6 +11,7 @@ from fedgranger.inference.followed_edges import (
 )
 from fedgranger.report.pairs import MAX_ROWS
 from fedgranger.report.view import Chart, Column, Section, Table
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import format_number, format_probability
 
 MOST_PICTURES = 24
@@ -22,7 +20,7 @@ HEADINGS = ("from", "to", "strength", "band from", "to", "edge")
 TABLE_CAPTION = "Edges over time, most certain first"
 
 
-def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]) -> Section | None:
+def time_bands_view(over_time: pd.DataFrame | None, inference: InferenceFacts) -> Section | None:
     """Strengths with bands that hold all along the record; None when edges were not followed."""
     if over_time is None or over_time.empty:
         return None
@@ -31,12 +29,12 @@ def time_bands_view(over_time: pd.DataFrame | None, inference: Mapping[str, Any]
     drawn = tested[:MOST_PICTURES]
     highest = float(np.nanmax([edge.stretches["ci_high"].max() for edge in drawn] or [1.0]))
     changes = change_sentences(inference)
-    tests = (inference.get("drift") or {}).get("num_tests")
+    tests = None if inference.drift is None else inference.drift.num_tests
     return {
         "charts": tuple(_chart(k, edge, highest) for k, edge in enumerate(drawn)),
         "table": _table(edges),
         "more": len(over_time[["cause", "effect"]].drop_duplicates()) - len(edges),
-        "confidence": f"{100 * float(inference.get('confidence', 0.95)):g} %",
+        "confidence": f"{100 * inference.confidence:g} %",
         "doubt": over_time_doubt(inference),
         "changes": changes,
         "num_tests": None if changes else tests,

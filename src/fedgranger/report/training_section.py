@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from fedgranger.manifest_types import TrainingFacts
 from fedgranger.report.charts import few_places
 from fedgranger.report.pairs import numbers
-from fedgranger.report.view import Chart, Column, Section, Table, section_of
+from fedgranger.report.view import Chart, Column, Section, Table
 from fedgranger.text import enumerated, format_digits
 
 MAX_POINTS = 600
@@ -38,12 +39,11 @@ def training_view(
     trace: pd.DataFrame,
     uncertainty: pd.DataFrame | None,
     prior_time: Mapping[str, float] | None,
-    manifest: Mapping[str, Any],
+    training: TrainingFacts,
 ) -> Section | None:
     """Losses, and variances where the run has them; None when there is nothing to say."""
-    training = section_of(manifest, "training")
     losses = variances = prior_times = None
-    is_run = training.get("solver") != "none"
+    is_run = training.solver != "none"
     if is_run:
         losses = loss_chart(trace)
         if losses is None and uncertainty is None:
@@ -54,7 +54,7 @@ def training_view(
             prior_times = _prior_times(prior_time) if prior_time else None
     return {
         "is_run": is_run,
-        "status": str(training.get("status") or ""),
+        "status": training.status,
         "losses": losses,
         "variances": variances,
         "prior_times": prior_times,

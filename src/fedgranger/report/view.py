@@ -54,9 +54,3 @@ def charts_of(part: Any) -> Iterator[Chart]:
     elif isinstance(part, dict | tuple):
         for inner in part.values() if isinstance(part, dict) else part:
             yield from charts_of(inner)
-
-
-def section_of(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a nested part of the manifest, empty if it is absent."""
-    part = manifest.get(key)
-    return part if isinstance(part, Mapping) else {}

@@ -46,10 +46,11 @@ def run_local_tests(
         return _asymptotic(setup, config, training.granger, training.rounds)
     found, facts = run_tests(config, source, report, record)
     option = propose(panel.findings or ())
-    if found is None and option and "stationary" in facts["reason"]:
-        reason = f"{facts['reason']}; sensors that may wander: {option}"
+    if found is None and option and "stationary" in (facts.reason or ""):
+        reason = f"{facts.reason}; sensors that may wander: {option}"
         _, remedied = not_tested(config, reason)
-        facts = remedied | {"warnings": remedied["warnings"] + facts["warnings"][1:]}
+        remedied.warnings += facts.warnings[1:]
+        return None, remedied
     return found, facts
 
 

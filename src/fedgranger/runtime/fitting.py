@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import jax
 import numpy as np
@@ -28,12 +27,14 @@ from fedgranger.data.finishing import with_findings
 from fedgranger.data.panel import Panel
 from fedgranger.errors import ConvergenceWarning, DataError, FedGrangerError, InferenceWarning
 from fedgranger.federation.agreed_options import FederationOptions, Plan
+from fedgranger.federation.client_facts import add_client_facts
 from fedgranger.federation.direct import LocalClient, run_direct
+from fedgranger.federation.ledger import run_bytes
 from fedgranger.federation.preparation import prepare_local
-from fedgranger.federation.protocol import EngineHooks, ServerResult, server_protocol
+from fedgranger.federation.protocol import EngineHooks, ServerResult, Tested, server_protocol
+from fedgranger.federation.run_record import run_record
 from fedgranger.federation.store import NoRecords
 from fedgranger.federation.training_rounds import Training
-from fedgranger.inference.edge_tables import EdgeInference
 from fedgranger.inference.reference import Reference
 from fedgranger.inference.states import StateSource
 from fedgranger.manifest_types import NormalFacts
@@ -43,7 +44,6 @@ from fedgranger.run_folder import CHECKPOINT
 from fedgranger.runtime import checkpoint
 from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
-from fedgranger.runtime.manifest import describe
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
@@ -93,10 +93,10 @@ def fit_panel(
         except FedGrangerError:  # the same command would be refused again
             checkpoints.forget(CHECKPOINT, COPIES_FILE)
             raise
-    training, facts = result.manifest["training"], result.manifest["inference"]
-    if training.get("converged") is False and ("failed" in training or config.tolerance > 0):
-        warnings.warn(training["status"], ConvergenceWarning, stacklevel=2)
-    for sentence in facts["warnings"]:
+    training = result.manifest.training
+    if training.converged is False and (training.failed or config.tolerance > 0):
+        warnings.warn(training.status, ConvergenceWarning, stacklevel=2)
+    for sentence in result.manifest.inference.warnings:
         warnings.warn(sentence, InferenceWarning, stacklevel=2)
     return result
 
@@ -167,16 +167,16 @@ class _LocalRun:
         self._checkpoints.forget(COPIES_FILE)  # all of them are in the result
         names = ("local_models", "training", "edge_tests", "normal", "uncertainty")
         seconds = zip(names, np.diff(self._marks).tolist(), strict=True)
-        manifest = describe(
-            self._seasonless,
-            {name: client.prepared for name, client in self._clients.items()},
-            config,
-            self._setup,
-            found,
-            data_hash,
-            {f"seconds_{name}": round(took, 3) for name, took in seconds},
-        )
-        manifest["normal"] = cast("NormalFacts", normal)
+        timings = {f"seconds_{name}": round(took, 3) for name, took in seconds}
+        steps = self._panel.num_steps, found.training.rounds, self._setup.num_rounds
+        sent = {
+            name: run_bytes(config, dim, len(found.periods[name]), *steps)
+            for name, dim in zip(found.clients, found.dims, strict=True)
+        }
+        record = run_record("inprocess", config, found, sent, timings)
+        record.normal = normal
+        sides = {name: client.prepared for name, client in self._clients.items()}
+        add_client_facts(record, self._panel, found.grid, sides, config, data_hash)
         return Result(
             found.clients,
             found.dims,
@@ -184,12 +184,12 @@ class _LocalRun:
             self._augmentations,
             found.inference,
             found.training.trace,
-            manifest,
+            record,
             config,
             uncertainty,
             monitors=monitors,
             reference=reference,
-            seasons={name: client.prepared.season for name, client in self._clients.items()},
+            seasons={name: side.season for name, side in sides.items()},
             jacobian=found.training.jacobian,
         )
 
@@ -218,9 +218,7 @@ class _LocalRun:
             round_index, trainer.rounds_per_pass, memory.losses, float(memory.distance)
         )
 
-    def _test(
-        self, source: StateSource, training: Training
-    ) -> tuple[EdgeInference | None, dict[str, Any]]:
+    def _test(self, source: StateSource, training: Training) -> Tested:
         self._marks.append(time.perf_counter())
         self._follower.begin("edge tests")
         if not self._checkpoints.is_resumed:
@@ -232,7 +230,7 @@ class _LocalRun:
 
     def _normal(
         self, found: ServerResult
-    ) -> tuple[dict[str, Monitor], Reference | None, dict[str, Any]]:
+    ) -> tuple[dict[str, Monitor], Reference | None, NormalFacts]:
         """What is normal: every client's own, and the server's, which needs states."""
         reference, facts = found.reference, found.normal
         if reference is None:
@@ -243,6 +241,7 @@ class _LocalRun:
                 for name, client in self._clients.items()
             }
         except DataError as error:
-            return {}, None, {"reason": str(error)}
-        interval = float(np.median(step_lengths(self._panel.time)))
-        return monitors, reference, facts | {"interval": interval, "monitors": "run folder"}
+            return {}, None, NormalFacts(reason=str(error))
+        facts.interval = float(np.median(step_lengths(self._panel.time)))
+        facts.monitors = "run folder"
+        return monitors, reference, facts

@@ -60,7 +60,7 @@ def fit_fedgc(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:
     """Vanilla FedGC: |Â| with A_mm on the diagonal; every entry that is not zero is an edge."""
     result = _train(columns, {"test": "none", **options})
     if result.granger is None:
-        raise BaselineError(f"FedGC did not finish: {result.manifest['training']['status']}")
+        raise BaselineError(f"FedGC did not finish: {result.manifest.training.status}")
     place = _places(result, columns)
     size = np.abs(result.granger[np.ix_(place, place)])
     clients = by_client(size, columns.dims)
@@ -74,7 +74,7 @@ def fit_asymptotic(columns: Columns, options: Mapping[str, Any]) -> EdgeScores:
     """
     result = _train(columns, {"test": "asymptotic", **options})
     if result.inference is None:
-        reason = result.manifest["inference"].get("reason", "no reason was given")
+        reason = result.manifest.inference.reason or "no reason was given"
         raise BaselineError(f"the paper's test could not be made: {reason}")
     place = _places(result, columns)
     found = _scores(columns, result.inference, result.config, place, _traffic(result))
@@ -242,11 +242,11 @@ def _places(result: Result, columns: Columns) -> np.ndarray:
 
 def _traffic(result: Result) -> tuple[int, int, str, float]:
     """Messages, bytes, status and residual of a run with training."""
-    training, sent = result.manifest["training"], result.manifest["bytes"]
-    rounds = int(training["rounds"])
-    total = sum(int(part["up_total"]) + int(part["down_total"]) for part in sent.values())
-    status = "converged" if training.get("converged") else "stopped"
-    distance = training.get("distance")
+    training, sent = result.manifest.training, result.manifest.bytes
+    rounds = training.rounds
+    total = sum(part.bytes_up + part.bytes_down for part in sent.values())
+    status = "converged" if training.converged else "stopped"
+    distance = training.distance
     residual = float("nan") if distance is None else float(distance)
     return 2 * rounds * len(result.clients), total, status, residual
 

@@ -18,6 +18,7 @@ from fedgranger.errors import FedGrangerError
 from fedgranger.federation.direct import state_source
 from fedgranger.runtime.fitting import fit_panel
 from fedgranger.runtime.setup import set_up
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger_research.added_noise import infer_with_added_noise, with_added_noise
 from fedgranger_research.recordings.textbook import var_p_values
 
@@ -107,7 +108,7 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
         "kind": control.kind,
         "size": control.size,
         "reason": reason,
-        "test": facts.get("test", config.test),
+        "test": facts.test or config.test,
         "units": {name: source.unit for name, source in control.sources.items()},
         "pairs": pairs,
         "seconds": round(seconds, 3),
@@ -116,17 +117,17 @@ def run_control(control: Control, config: RunConfig) -> dict[str, Any]:
 
 def _fitted(
     panel: Panel, config: RunConfig, _: Control
-) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, Mapping[str, Any]]:
+) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, InferenceFacts]:
     """P-value and place in the order of certainty of every pair, why not, and facts."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = fit_panel(panel, config)
     except (FedGrangerError, np.linalg.LinAlgError) as error:
-        return {}, str(error), {}
-    facts = result.manifest["inference"]
+        return {}, str(error), InferenceFacts()
+    facts = result.manifest.inference
     if result.inference is None:
-        return {}, str(facts.get("reason", "no test was made")), facts
+        return {}, facts.reason or "no test was made", facts
     table = result.edges(sort=True)
     rows = zip(table["cause"], table["effect"], table["p_value"].astype(float), strict=True)
     return {(c, e): (p, place) for place, (c, e, p) in enumerate(rows)}, None, facts
@@ -134,17 +135,17 @@ def _fitted(
 
 def _fitted_with_noise(
     panel: Panel, config: RunConfig, control: Control
-) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, Mapping[str, Any]]:
+) -> tuple[dict[tuple[str, str], tuple[float, int]], str | None, InferenceFacts]:
     """The same with noise added to the states."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tested = infer_with_added_noise(panel, config, control.added_noise, control.seed)
     except (FedGrangerError, np.linalg.LinAlgError) as error:
-        return {}, str(error), {}
+        return {}, str(error), InferenceFacts()
     found, facts = tested
     if found is None:
-        return {}, str(facts["reason"]), facts
+        return {}, str(facts.reason), facts
     table = found.edges.sort_values(["p_value", "statistic"], ascending=[True, False])
     rows = zip(table["cause"], table["effect"], table["p_value"].astype(float), strict=True)
     return {(c, e): (p, place) for place, (c, e, p) in enumerate(rows)}, None, facts

@@ -236,5 +236,5 @@ def _scores(found: EdgeInference, config: RunConfig, truth: Truth) -> dict[str, 
         "f1": scores["f1"],
         "fdr": scores["fdr"],
         "untested": float(1 - is_tested.mean()),
-        "is_latent": found.facts["test"] == "debiased",
+        "is_latent": found.facts.test == "debiased",
     }

@@ -195,7 +195,7 @@ def _pooled(result: Result) -> np.ndarray:
     """Strengths of the least-squares model of all states, as a server could fit it."""
     reference = result.reference
     if reference is None:
-        raise DataError(f"nothing is known about normal operation: {result.manifest['normal']}")
+        raise DataError(f"nothing is known about normal operation: {dict(result.manifest.normal)}")
     owner = reference.owner
     M = len(reference.names)
     return np.array(

@@ -165,7 +165,7 @@ def run_data_set(setting: Setting, seed: int) -> Record:
         scores["f1"],
         scores["fdr"],
         delay_right=(edges["delay"].to_numpy() == truth.dead_time + 1)[edge_true & decided],
-        is_latent=found.facts["test"] == "debiased",
+        is_latent=found.facts.test == "debiased",
     )
 
 

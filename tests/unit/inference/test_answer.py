@@ -14,6 +14,7 @@ from fedgranger.inference.answer import (
     untested_reasons,
 )
 from fedgranger.inference.decision import decide
+from fedgranger.tested_facts import InferenceFacts
 
 EDGES = pd.DataFrame(
     {
@@ -40,7 +41,7 @@ def test_pairs_without_a_test_are_counted_apart():
 
 
 def test_every_pair_without_a_p_value_has_its_reason():
-    facts = {"reasons": {"b -> c": "collinear", "a -> b": "Bartlett weights"}}
+    facts = InferenceFacts(reasons={"b -> c": "collinear", "a -> b": "Bartlett weights"})
     assert untested_reasons(decide(EDGES, 0.05, "bh"), facts) == [
         None,
         None,
@@ -48,18 +49,18 @@ def test_every_pair_without_a_p_value_has_its_reason():
         "its test could not be made",
     ]
     none = EDGES[["cause", "effect", "strength"]]
-    assert set(untested_reasons(none, {"reason": "too few rows"})) == {"too few rows"}
-    assert nothing_tested({"test": "none"}) == "no test was asked for (test = 'none')"
+    assert set(untested_reasons(none, InferenceFacts(reason="too few rows"))) == {"too few rows"}
+    assert nothing_tested(InferenceFacts(test="none")) == "no test was asked for (test = 'none')"
 
 
 def test_the_question_its_reason_and_the_other_answer_are_said():
-    facts = {
-        "test": "readings",
-        "test_reason": "no white noise fits",
-        "beside": {"test": "debiased"},
-    }
+    facts = InferenceFacts(
+        test="readings",
+        test_reason="no white noise fits",
+        beside=InferenceFacts(test="debiased"),
+    )
     first, why, other = question_sentences(facts)
     assert "help to predict the effect beyond the effect's own past" in first
     assert why == "Why this test: no white noise fits."
     assert "edges_latent.csv" in other
-    assert question_sentences({"test": "auto", "reason": "too short"}) == []
+    assert question_sentences(InferenceFacts(test="auto", reason="too short")) == []

@@ -17,6 +17,7 @@ from fedgranger.inference.drift import (
 from fedgranger.inference.infer import infer
 from fedgranger.inference.shifts import tabulate
 from fedgranger.inference.states import keep_rows
+from fedgranger.tested_facts import InferenceFacts
 from tests.configs import formula_config
 from tests.state_sources import add_errors, random_covs, simulate_states, source_of
 
@@ -154,13 +155,13 @@ def test_few_or_missing_samples_are_no_change(steady):
 )
 def test_tests_that_ignore_weights_are_named(steady, facts, words):
     config = RunConfig(weighting="ewma", weighting_span=100)
-    (sentence,) = weight_warnings(source(steady), facts, config)
+    (sentence,) = weight_warnings(source(steady), InferenceFacts.of(facts), config)
     assert words in sentence
 
 
 def test_a_cycle_longer_than_the_record_is_said(steady):
     words = "finds no whole cycle of 5000 steps in a record of 1600, so only its last steps count"
-    facts = {"test": "debiased"}
+    facts = InferenceFacts(test="debiased")
     for times in (HOURS.astype("datetime64[ns]"), None):
         made = source(steady)._replace(times=times)
         (sentence,) = weight_warnings(

@@ -22,6 +22,8 @@ from fedgranger.inference.estimate import estimate
 from fedgranger.inference.latent import fit_latent, latent_without_blocks
 from fedgranger.inference.prediction_gain import past_cov, prediction_gains
 from fedgranger.inference.response_words import edge_sentences, response_sentences
+from fedgranger.manifest_types import DataFacts
+from fedgranger.tested_facts import InferenceFacts
 from fedgranger.text import elapsed, unit_of
 from tests.state_sources import source_of
 
@@ -205,9 +207,17 @@ def test_directions_are_covariances_with_the_strongest_shock_and_response():
         np.testing.assert_allclose(np.cov(drawn.T), side.cov, atol=0.05)
 
 
+def courses_of(facts, data=None):
+    return response_sentences(InferenceFacts.of(facts), DataFacts.of(data or {}))
+
+
+def words_of(facts):
+    return edge_sentences(InferenceFacts.of(facts), DataFacts())
+
+
 def sentence_with(facts, **more):
     facts["responses"]["boiler -> turbine"] |= more
-    return response_sentences(facts, {})["boiler -> turbine"]
+    return courses_of(facts)["boiler -> turbine"]
 
 
 def test_words_name_sensors_units_and_times():
@@ -217,12 +227,12 @@ def test_words_name_sensors_units_and_times():
     sensors["is_change"] = [False, True]
     facts = {"responses": {"boiler -> turbine": course | {"variance_share": 0.123}}}
     period = {"period": {"step_seconds": 120.0}}
-    assert response_sentences(facts, period)["boiler -> turbine"] == (
+    assert courses_of(facts, period)["boiler -> turbine"] == (
         "a usual shock at boiler (1 s.d.) → 3.00 s.d. (2.00 to 4.00) at turbine after 2 min, gone "
         "after 4 min; 12 % of the variance of turbine's states is from boiler's own shocks"
     )
     facts["sensor_responses"] = {"boiler -> turbine": sensors}
-    assert response_sentences(facts, {})["boiler -> turbine"] == (
+    assert courses_of(facts)["boiler -> turbine"] == (
         "+1 bar at boiler.P03 → +3 rpm (+2 to +4) at the change of turbine.N1 after 1 step, gone "
         "after 2 steps; 12 % of the variance of turbine's states is from boiler's own shocks"
     )
@@ -234,16 +244,16 @@ def test_words_name_sensors_units_and_times():
     sensors["peak"] = 1
     del course["delay"]
     del sensors["effect_sensor"]
-    assert response_sentences(facts, {})["boiler -> turbine"].startswith(
+    assert courses_of(facts)["boiler -> turbine"].startswith(
         "+1 bar at boiler.P03 → 3 s.d. (2 to 4), up or down, at turbine after 1 step"
     )
     sensors |= {"effect_sensor": sensors.pop("cause_sensor"), "value": [0.0, -3.0, 0.0]}
-    assert response_sentences(facts, {})["boiler -> turbine"].startswith(
+    assert courses_of(facts)["boiler -> turbine"].startswith(
         "a usual shock at boiler (1 s.d.) → 3 bar (-4 to -2), up or down, at the change of "
         "turbine.P03"
     ), "the sign of a state says nothing"
     sensors["gone"] = None
-    assert "still there after 4 min" in response_sentences(facts, period)["boiler -> turbine"]
+    assert "still there after 4 min" in courses_of(facts, period)["boiler -> turbine"]
     assert unit_of("flow (of oil, not water)") == ""
     assert elapsed(1, 0.01) == "10 ms"
 
@@ -253,8 +263,8 @@ def test_an_edge_is_told_by_what_was_found_of_it():
     edge = "boiler -> turbine"
     course = {"value": [0.0, 3.0], "low": [0.0, 2.0], "high": [0.0, 4.0], "peak": 1, "gone": None}
     facts = {"responses": {edge: course | {"variance_share": 0.12}}}
-    linear = response_sentences(facts, {})[edge]
-    assert edge_sentences(facts, {}) == {edge: linear}
+    linear = courses_of(facts)[edge]
+    assert words_of(facts) == {edge: linear}
     curve = {"cause_state": 0, "effect_state": 1, "value": [-0.5, 0.0, 0.25]}
     facts |= {"curves": {edge: curve}, "third_clients": {edge: "pump"}}
     changes = (
@@ -282,12 +292,12 @@ def test_an_edge_is_told_by_what_was_found_of_it():
         ),
         ([], f"an influence of no single kind, of boiler on turbine: {changes}"),
     ):
-        assert edge_sentences(facts | {"kinds_found": {edge: kinds}}, {}) == {edge: said}
+        assert words_of(facts | {"kinds_found": {edge: kinds}}) == {edge: said}
     without = {key: part for key, part in facts.items() if key != "curves"}
-    found = edge_sentences(without | {"kinds_found": {edge: ["quadratic"]}}, {})
+    found = words_of(without | {"kinds_found": {edge: ["quadratic"]}})
     assert found == {edge: f"quadratic influence, of which this is the linear part: {linear}"}
     del facts["responses"]
-    found = edge_sentences(facts | {"kinds_found": {edge: ["linear"]}}, {})
+    found = words_of(facts | {"kinds_found": {edge: ["linear"]}})
     assert found == {edge: f"linear influence of boiler on turbine: {changes}"}
 
 

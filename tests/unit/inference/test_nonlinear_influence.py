@@ -40,6 +40,7 @@ from fedgranger.inference.response_words import shape_sentence
 from fedgranger.inference.shifts import draw_lone_shifts, tabulate
 from fedgranger.report.html import write_run_report
 from fedgranger.runtime.setup import set_up
+from fedgranger.tested_facts import InferenceFacts
 from tests.state_sources import source_of
 
 
@@ -237,7 +238,7 @@ def test_curve_of_a_known_influence():
     assert ((curve.low <= true) & (true <= curve.high)).all()
     assert (curve.high - curve.low).max() < 0.4
     facts = curve.facts()
-    found = shape_sentence("a -> b", ["quadratic"], {"curves": {"a -> b": facts}})
+    found = shape_sentence("a -> b", ["quadratic"], InferenceFacts(curves={"a -> b": facts}))
     assert found.startswith("quadratic influence of a on b: where a's state 2 is 2 s.d. below, at")
     changes = ", ".join(f"{facts['value'][k]:+.2f}" for k in (0, len(GRID) // 2))
     assert f"b's state 2 changes by {changes} and {facts['value'][-1]:+.2f} s.d." in found

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 
 import fedgranger as fg
 from fedgranger.errors import ConfigError
+from fedgranger.manifest_types import Manifest
 from fedgranger_research.studies.drawing import draw_calibration
 
 P = np.linspace(0.01, 0.99, 30)
@@ -41,7 +42,7 @@ def responses(result, **options):
         "responses": dict.fromkeys((f"{cause} -> {effect}" for cause, effect in pairs), curve),
         "sensor_responses": {f"{pairs[0][0]} -> {pairs[0][1]}": curve | sensors},
     }
-    return fg.plot.responses(replace(result, manifest={"inference": facts}), **options)
+    return fg.plot.responses(replace(result, manifest=Manifest.of({"inference": facts})), **options)
 
 
 DRAW = {

@@ -10,6 +10,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.client.own_normal import monitor_message
 from fedgranger.errors import ConfigError, DataError, RunError
+from fedgranger.manifest_types import Manifest
 from fedgranger.rca import SCORERS, OnlineAnalysis, gather, rank
 from fedgranger.rca.alarms import strength_matrix
 from fedgranger.rca.evidence import Evidence
@@ -164,7 +165,7 @@ def test_what_is_normal_survives_saving(run, tmp_path):
 def test_an_absent_client_is_named_before_options_of_single_clients_are_read(run, tmp_path, names):
     # Read without c, "b=t,c=t" would be a column of b's.
     reading = {"of": "files", "time_column": "b=t,c=t"}
-    run = replace(run, manifest={**run.manifest, "data": {"reading": reading}})
+    run = replace(run, manifest=Manifest.of({**run.manifest, "data": {"reading": reading}}))
     frames = {name: pd.DataFrame({"t": range(20), "x": range(20)}) for name in names}
     for name, frame in frames.items():
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
@@ -179,7 +180,8 @@ def test_refusals(run):
         rank(evidence_of(np.ones((3, 2))), np.zeros((2, 2)), scorer="x")
     with pytest.raises(DataError, match="lack client 'c'"):
         gather(run, made_panel(20).select(["a", "b"]))
-    bare = replace(run, monitors={}, reference=None, manifest={"normal": {"reason": "too short"}})
+    manifest = Manifest.of({"normal": {"reason": "too short"}})
+    bare = replace(run, monitors={}, reference=None, manifest=manifest)
     with pytest.raises(RunError, match=r"no model of normal operation \(too short\)"):
         gather(bare, made_panel(20))
 

@@ -71,7 +71,7 @@ def make_edges(names, tested=False, seed=0):
 
 def make_manifest(names):
     facts = {"num_sensors": 3, "state_dim": 2, "state_model": "subspace", "missing_share": 0.0123}
-    sizes = {"up_per_step": 48, "down_per_step": 32, "up_total": 9_600_000, "down_total": 6400}
+    sizes = {"up_per_step": 48, "down_per_step": 32, "bytes_up": 9_600_000, "bytes_down": 6400}
     manifest = made_manifest(
         names,
         facts,

@@ -10,12 +10,14 @@ import pytest
 from fedgranger.errors import RunError
 from fedgranger.inference.audit_words import verdict
 from fedgranger.inference.decision import decide
+from fedgranger.manifest_types import Manifest
 from fedgranger.report.charts import error_quantiles, p_histogram, p_quantiles
 from fedgranger.report.first_screen import first_screen
 from fedgranger.report.html import render_report, write_run_report
 from fedgranger.report.pairs import check_edges
 from fedgranger.report.payload import build_payload, to_script_text
 from fedgranger.report.training_section import loss_chart, variance_chart
+from fedgranger.tested_facts import InferenceFacts, QuantileFacts
 from tests.fake_runs import (
     full_manifest,
     made_audit,
@@ -38,9 +40,13 @@ def section(name, manifest, edges=None, trace=NO_TRACE, **more):
     return found[0] if found else ""
 
 
+def verdict_of(facts):
+    return verdict(InferenceFacts.of(facts))
+
+
 def payload_of(names=NAMES, couplings=None, **changes):
     edges, entries = made_tables(names)
-    inference = {"test": "debiased", "alpha": 0.05, "correction": "bh", "confidence": 0.9}
+    inference = InferenceFacts(test="debiased", alpha=0.05, correction="bh", confidence=0.9)
     parts = {"entries": entries, "fedgc": None, **changes}
     return (
         edges,
@@ -82,11 +88,11 @@ def test_pairs_outside_the_couplings_do_not_count():
 def test_untested_run_shows_fedgc_only_when_it_is_chosen():
     edges, _ = made_tables(NAMES)
     bare = edges[["cause", "effect", "strength"]]
-    payload = build_payload(NAMES, bare, None, None, {}, None)
+    payload = build_payload(NAMES, bare, None, None, InferenceFacts(), None)
     assert [test["id"] for test in payload["tests"]] == ["none"]
     assert "p" not in payload["tests"][0]
     assert set(payload["tests"][0]["strength"]) == {None}
-    payload = build_payload(NAMES, bare, None, bare, {}, None)
+    payload = build_payload(NAMES, bare, None, bare, InferenceFacts(), None)
     assert [test["id"] for test in payload["tests"]] == ["none", "fedgc"]
     assert payload["tests"][1]["label"] == "FedGC's ranking, not tested"
 
@@ -94,7 +100,8 @@ def test_untested_run_shows_fedgc_only_when_it_is_chosen():
 def test_the_other_test_can_be_chosen_and_says_its_question():
     edges, entries = made_tables(NAMES)
     other = edges.assign(p_value=edges["p_value"].to_numpy()[::-1]).sample(frac=1, random_state=1)
-    inference = {"test": "readings", "test_reason": "x", "beside": {"test": "debiased"}}
+    latent = InferenceFacts(test="debiased")
+    inference = InferenceFacts(test="readings", test_reason="x", beside=latent)
     payload = build_payload(NAMES, edges, entries, None, inference, None, other)
     own, beside, single = payload["tests"]
     assert [own["id"], beside["id"], single["id"]] == ["readings", "debiased", "entries"]
@@ -138,16 +145,18 @@ def test_audit_section_says_rate_worst_client_and_positive_control():
     assert "Yes: the p-values come from copies" in text
     facts["audit"]["clients"]["c"] = {**facts["audit"]["clients"]["b"], "peak_period": 12.1}
     assert "Only with a reservation: b, c repeat with" in section("audit", {"inference": facts})
-    assert "reservation" in verdict(facts)
-    assert "Apart from that the p-values come from copies" in verdict(facts)
+    assert "reservation" in verdict_of(facts)
+    assert "Apart from that the p-values come from copies" in verdict_of(facts)
     by_formula = {key: value for key, value in facts.items() if key != "extrapolated"}
-    assert verdict(by_formula).startswith("No: on copies of these very data"), "it is off anyway"
+    assert verdict_of(by_formula).startswith("No: on copies of these very data"), "it is off anyway"
     by_formula["audit"] = by_formula["audit"] | {"is_inside": True}
-    assert "Apart from that copies of these very data without" in verdict(by_formula)
+    assert "Apart from that copies of these very data without" in verdict_of(by_formula)
     short = {"audit": made_audit(NAMES) | {"clients": {}, "unsearched": ["1d", "7d"]}}
     short["audit"]["is_inside"] = True
-    assert verdict(short).startswith("Only with a reservation: the record is too short to look for")
-    assert "(period = '1d,7d')" in verdict(short)
+    assert verdict_of(short).startswith(
+        "Only with a reservation: the record is too short to look for"
+    )
+    assert "(period = '1d,7d')" in verdict_of(short)
     page = render_report(made_tables(NAMES)[0], {"inference": facts}, NO_TRACE)
     assert page.count("Only with a reservation: b, c repeat with") == 2  # also at the top
     del facts["innovation_sensor"]
@@ -169,11 +178,11 @@ def test_audit_section_of_older_runs_and_of_runs_without_it():
 
 def test_quantile_plot_counts_what_lies_outside_its_band():
     found = made_audit(NAMES)["quantiles"]
-    chart = p_quantiles("x", found)
+    chart = p_quantiles("x", QuantileFacts(**found))
     assert chart.words == "2 of 4 quantiles outside the 95 % band"
     assert chart.data["rows"] == list(zip(*found.values(), strict=True))
     assert chart.rows[0] == ["0.010", "0.001", "0.005", "0.015"]
-    assert p_quantiles("x", {}) is None
+    assert p_quantiles("x", None) is None
 
 
 def test_loss_chart_has_means_over_clients():
@@ -244,7 +253,10 @@ def test_edges_over_time_have_a_section_with_what_drifts():
     change = {"client": "b", "what": "the level of the states", "p_value": 1e-4, "time": "step 7"}
     manifest["inference"]["drift"] = {"num_tests": 12, "level": 0.01, "changes": []}
     assert "was found in 12 tests" in section("over-time", manifest, over_time=table)
-    manifest["inference"] |= {"drift": {"num_tests": 12, "changes": [change]}, "test": "readings"}
+    manifest["inference"] |= {
+        "drift": {"num_tests": 12, "level": 0.01, "changes": [change]},
+        "test": "readings",
+    }
     changed = section("over-time", manifest, over_time=table)
     assert "the level of the states of b around step 7 (p = 0.0001 after 12 tests)" in changed
     assert "take them as a picture, not as tests" in changed
@@ -261,6 +273,7 @@ def test_first_screen_says_data_trust_gaps_and_next_steps():
     edges.loc[0, "is_edge"] = True
     manifest = full_manifest(NAMES)
     manifest["data"]["period"] = {"text": "1 to 5 May, 4000 steps of 1 min", "step_seconds": 60.0}
+    manifest = Manifest.of(manifest)
     found = first_screen(check_edges(edges), manifest)
     sensors = sum(row["num_sensors"] for row in manifest["data"]["clients"].values())
     start = f"{len(NAMES)} clients with {sensors} sensors; 1 to 5 May, 4000 steps of 1 min"
@@ -275,7 +288,8 @@ def test_first_screen_says_data_trust_gaps_and_next_steps():
     assert any("could have been missed" in step for step in steps)
     assert not any("weather" in step for step in steps)
     untested = edges.assign(is_edge=None, p_value=np.nan)
-    steps = first_screen(check_edges(untested), {"inference": {"reason": "too short"}})["next"]
+    reason = {"inference": {"reason": "too short"}}
+    steps = first_screen(check_edges(untested), Manifest.of(reason))["next"]
     assert len(steps) == 1
     assert "fedgranger check" in steps[0]
 

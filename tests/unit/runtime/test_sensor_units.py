@@ -5,7 +5,9 @@ import pytest
 
 import fedgranger as fg
 from fedgranger.client.params import LocalModel
-from fedgranger.runtime.manifest import add_sensor_units, sensor_innovation
+from fedgranger.federation.client_facts import add_sensor_units, sensor_innovation
+from fedgranger.manifest_types import ClientFacts
+from fedgranger.tested_facts import InferenceFacts
 
 
 def model_of(C, scale):
@@ -26,13 +28,15 @@ def test_a_sensors_innovation_is_the_spread_of_what_the_states_move_it_by():
 def test_the_best_explained_sensor_stands_for_its_client_in_both_tests():
     C = np.array([[1.0, 0.0], [0.0, 2.0]])
     rows = [{"name": "s1", "explained": None}, {"name": "s2", "explained": 0.4}]
-    client = {"local_fit": {"sensors": rows}, "treatment": {"differenced": {"s2": 0}}}
+    client = ClientFacts.of(
+        {"local_fit": {"sensors": rows}, "treatment": {"differenced": {"s2": 0}}}
+    )
     covs = {"a": [[4.0, 0.0], [0.0, 9.0]]}
-    facts = {"innovation_cov": covs, "beside": {"innovation_cov": covs}}
+    facts = InferenceFacts(innovation_cov=covs, beside=InferenceFacts(innovation_cov=covs))
     add_sensor_units(facts, {"a": model_of(C, [1.0, 10.0])}, {"a": client})
     expected = {"a": {"sensor": "s2", "innovation": 60.0, "is_change": True}}
     assert facts["innovation_sensor"] == facts["beside"]["innovation_sensor"] == expected
-    nothing = {"test": "none"}
+    nothing = InferenceFacts(test="none")
     add_sensor_units(nothing, {}, {})
     assert nothing == {"test": "none"}
 

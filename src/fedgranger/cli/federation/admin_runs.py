@@ -106,9 +106,9 @@ def run_between_parties(
         raise RunError(outcome["sentence"])
     result = Result.load(out_folder)
     write_run_report(out_folder / "report.html", result)
-    for sentence in result.manifest["inference"]["warnings"]:
+    for sentence in result.manifest.inference.warnings:
         print_warning(sentence)
-    for sentence in result.manifest["data"]["notes"]:
+    for sentence in result.manifest.data.notes:
         print_note(sentence)
     if json_output:
         print_json(plain_answer(result, out_folder))
@@ -120,13 +120,13 @@ def run_between_parties(
 
 
 def _show_exchanges(result: Result, out_folder: Path, seconds: float) -> None:
-    training = result.manifest["training"]
-    print_line(f"\n{training['status']}")
+    training = result.manifest.training
+    print_line(f"\n{training.status}")
     print_privacy(result)
     out.print("\nwhat crossed the wire:")
-    out.print(ledger_table(result.manifest["bytes"]))
-    per_round = 1000 * result.manifest["timings"]["seconds_per_round"]
-    count = training["rounds"]
+    out.print(ledger_table(result.manifest.bytes))
+    per_round = 1000 * result.manifest.timings["seconds_per_round"]
+    count = training.rounds
     rounds = f"{counted(count, 'round')} of {per_round:.0f} ms, " if count else ""
     print_line(f"\n{rounds}{seconds:.0f} s in all; written to {out_folder} (open report.html)")
 
@@ -142,7 +142,7 @@ def watch_sites(
 ) -> None:
     """Let the sites report on their new data, and show who is suspected."""
     result = Result.load(run)
-    name = result.manifest.get("run")
+    name = result.manifest.run
     if name is None:
         raise RunError(
             f"{run}: was not made between parties; use 'fedgranger rca {run} --data FOLDER'"
