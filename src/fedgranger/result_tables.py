@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
-from fedgranger.option_fields import did_you_mean
+from fedgranger.text import did_you_mean
 
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),
