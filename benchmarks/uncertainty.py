@@ -30,11 +30,11 @@ from fedgranger.runtime.inprocess import run_rounds, stack_windows  # noqa: E402
 from fedgranger.runtime.propagation import propagate  # noqa: E402
 from fedgranger.runtime.setup import initial_state, set_up  # noqa: E402
 from fedgranger.uncertainty import noise_terms, recursion  # noqa: E402
-from fedgranger.uncertainty.covariance_terms import sum_terms  # noqa: E402
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms  # noqa: E402
 from fedgranger.uncertainty.inputs import RowParams, row_window  # noqa: E402
 from fedgranger.uncertainty.mean_recursion import next_data_cov, next_means  # noqa: E402
 from fedgranger.uncertainty.recursion import advance_rounds, prior_state  # noqa: E402
+from fedgranger.uncertainty.round_terms import sum_terms  # noqa: E402
 
 P = 2
 SENSORS = (8, 16, 32, 64, 128, 256, 512)

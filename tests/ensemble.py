@@ -21,7 +21,7 @@ from fedgranger.rounds import RoundParams, RoundState, send, step
 from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.setup import Setup
 from fedgranger.server.granger import ServerState, answer
-from fedgranger.uncertainty.measurement_noise import MeasurementNoise
+from fedgranger.uncertainty.inputs import MeasurementNoise
 
 
 class Sample(NamedTuple):

@@ -16,16 +16,11 @@ from fedgranger.client import augment
 from fedgranger.client.augment import AugmentParams, AugmentState, ClientWindow
 from fedgranger.server import granger
 from fedgranger.server.granger import ServerParams, ServerState
-from fedgranger.uncertainty.covariance_terms import sum_terms
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms
 from fedgranger.uncertainty.inputs import RowParams, row_window
-from fedgranger.uncertainty.mean_recursion import (
-    RowMean,
-    last_step_of,
-    next_data_cov,
-    next_means,
-)
+from fedgranger.uncertainty.mean_recursion import RowMean, last_step_of, next_data_cov, next_means
 from fedgranger.uncertainty.noise_terms import noise_factors, noise_terms, round_moments
+from fedgranger.uncertainty.round_terms import sum_terms
 
 NUM_NODES = 4
 KEYS = ("A", "CA", "eta1", "eta2", "gamma", "ridge_theta", "ridge_A", "coupling")

@@ -25,6 +25,9 @@ from fedgranger.option_sets import Options
 if TYPE_CHECKING:
     from fedgranger.privacy.terms import PrivacyTerms
 
+NEIGHBOURS = ("event", "window", "record")
+"""What two records that must be hard to tell apart differ in."""
+
 
 @dataclass(frozen=True)
 class PrivacyOptions(Options):
@@ -54,7 +57,7 @@ class PrivacyOptions(Options):
     )
     neighbours: str = choice(
         "event",
-        ("event", "window", "record"),
+        NEIGHBOURS,
         "what must stay hidden: what one client measured at one time step (event), in "
         "neighbour_steps consecutive ones (window), or at all (record)",
     )
@@ -118,6 +121,20 @@ class RunConfig(
                 f"{name} is {lags}, but the clients share only {num_steps} time steps; it can be "
                 f"{allowed} at most, and a tenth of that is a better choice"
             )
+
+    def round_steps(self, num_pairs: int) -> int:
+        """Time steps per round of a record with so many pairs of steps.
+
+        Raises:
+            ConfigError: the record has fewer than were asked for.
+        """
+        if self.window == "full":
+            return max(num_pairs, 1)
+        if self.window > num_pairs:
+            raise ConfigError(
+                f"window is {self.window} but there are only {num_pairs} steps; use a smaller one"
+            )
+        return self.window
 
     def check_together(self) -> None:
         """Check what concerns several options."""

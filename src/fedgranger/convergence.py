@@ -13,13 +13,10 @@ decide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-
-if TYPE_CHECKING:  # the server of a deployment imports this module and no client code
-    from fedgranger.rounds import RoundState
 
 CRITERION = "estimated relative distance of the parameters to their limit"
 
@@ -46,31 +43,6 @@ class Progress(NamedTuple):
 def start(num_clients: int) -> Progress:
     """Before the first pass nothing is known."""
     return Progress(np.full((NUM_RATIOS + 1, 2, num_clients), np.nan), float("inf"))
-
-
-def measure(
-    progress: Progress,
-    before: RoundState,
-    after: RoundState,
-    second_moments: Float[np.ndarray, "client obs_dim obs_dim"],
-) -> Progress:
-    """Compare the parameters at the ends of two passes.
-
-    Args:
-        progress: what the last call returned.
-        before: parameters when the pass began.
-        after: parameters when it ended.
-        second_moments: E[y yᵀ] per client, zero-padded.
-    """
-    theta = np.asarray(after.clients.augmentation)
-    theta_change = theta - np.asarray(before.clients.augmentation)
-    A_hat = np.asarray(after.server.granger_row)
-    A_change = A_hat - np.asarray(before.server.granger_row)
-    return update(
-        progress,
-        np.stack([correction_size(theta_change, second_moments), row_size(A_change)]),
-        np.stack([correction_size(theta, second_moments), row_size(A_hat)]),
-    )
 
 
 def update(

@@ -74,10 +74,16 @@ EDGE_TESTS = {
 }
 STATE_TESTS = tuple(name for name, test in EDGE_TESTS.items() if test.needs_states_only)
 """What clients' states may be used for."""
+ESTIMATES = ("auto", *STATE_TESTS, "fedgc")
+"""What a result may be asked for: the run's choice, a test's or FedGC's."""
 AUTO_TESTS = ("debiased", "readings")
 """Between which `test = "auto"` chooses."""
 LEAST_SPANS = {"none": 0, "ewma": 1, "window": 1, "periodic": 2, "regime": 0}
 """`weighting_span` of the weights."""
+CORRECTIONS = ("bh", "by", "holm", "none")
+"""Ways to correct for testing many edges."""
+HAC_RULES = ("model", "newey-west", "andrews")
+"""Ways to choose the lags of the sandwich."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +110,7 @@ class EdgeTestOptions(Options):
         below=1,
         everyday=True,
     )
-    correction: str = choice(
-        "bh", ("bh", "by", "holm", "none"), "for testing many edges: bh, by, holm or none"
-    )
+    correction: str = choice("bh", CORRECTIONS, "for testing many edges: bh, by, holm or none")
     confidence: float = number(0.95, "level of the entries' intervals", above=0, below=1)
     lags: int | Auto = whole(
         "auto",
@@ -136,7 +140,7 @@ class EdgeTestOptions(Options):
     )
     hac: str = choice(
         "model",
-        ("model", "newey-west", "andrews"),
+        HAC_RULES,
         "lags of the sandwich: model, newey-west or andrews",
     )
     weighting: str = choice(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
 from fedgranger.errors import ConfigError
-from fedgranger.text import listed
-
-NEAR = 0.6
-"""Words less alike than this are not proposed."""
+from fedgranger.text import did_you_mean, listed
 
 
 class Option(NamedTuple):
@@ -191,9 +187,3 @@ def check_level(name: str, alpha: float | None) -> None:
     """Refuse a level of the tests that is none; None: the run's own."""
     if alpha is not None and not 0 < alpha < 1:
         raise ConfigError(f"{name} is {alpha}; it must lie between 0 and 1 (exclusive)")
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence that proposes the nearest word; empty where none is near."""
-    nearest = difflib.get_close_matches(word.lower(), known, n=1, cutoff=NEAR)
-    return f"; did you mean '{nearest[0]}'?" if nearest else ""

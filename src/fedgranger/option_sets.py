@@ -9,7 +9,7 @@
 ...     minutes: int = whole(30, "how long to bake", least=1)
 >>> Oven.from_mapping({"minuts": 3})
 Traceback (most recent call last):
-fedgranger.errors.ConfigError: unknown option 'minuts'; did you mean 'minutes'?
+fedgranger.errors.ConfigError: unknown option 'minuts' (did you mean 'minutes'?)
 >>> Oven(minutes=0)
 Traceback (most recent call last):
 fedgranger.errors.ConfigError: minutes is 0; it must be a whole number of at least 1

@@ -116,6 +116,19 @@ def read_duration(value: Any) -> tuple[str, str] | None:
     return f"{length / UNITS[unit]:.15g}", unit
 
 
+def duration_text(nanoseconds: float) -> str:
+    """A duration as options take it, in its largest fitting unit: `read_duration` undone.
+
+    Example:
+        >>> duration_text(90 * 60 * 10**9), duration_text(1.5e6)
+        ('90min', '1.5ms')
+    """
+    for word in ("d", "h", "min", "s"):
+        if nanoseconds >= UNITS[word] and nanoseconds % UNITS[word] == 0:
+            return f"{int(nanoseconds // UNITS[word])}{word}"
+    return f"{nanoseconds / 1e6:g}ms"
+
+
 def duration_nanoseconds(text: str) -> int:
     """Length of a duration that `read_period` has returned.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.config import RunConfig
-from fedgranger.edge_test_kinds import STATE_TESTS
+from fedgranger.edge_test_kinds import ESTIMATES, STATE_TESTS
 from fedgranger.errors import ConfigError, RunError
 from fedgranger.inference.decision import by_certainty, decide, false_edge_bound
 from fedgranger.inference.edge_tables import ENTRY_COLUMNS, EdgeInference
@@ -52,7 +52,7 @@ class FoundEdges:
         """
         for name in (effect, cause):
             check_client(name, self.clients)
-        check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
+        check_choice("estimate", estimate, ESTIMATES)
         places = state_slices(self.clients, self.state_dims)
         rows, columns = places[effect], places[cause]
         if estimate == "fedgc":
@@ -214,7 +214,7 @@ class FoundEdges:
         return self._tested(estimate).facts
 
     def _check_estimate(self, estimate: str) -> None:
-        check_choice("estimate", estimate, ("auto", *STATE_TESTS, "fedgc"))
+        check_choice("estimate", estimate, ESTIMATES)
         if estimate in STATE_TESTS:
             self._tested(estimate)
         if estimate == "fedgc":

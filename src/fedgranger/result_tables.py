@@ -10,8 +10,8 @@ import pandas as pd
 
 from fedgranger.errors import RunError
 from fedgranger.inference.edge_tables import EDGE_COLUMNS, ENTRY_COLUMNS, EdgeInference
-from fedgranger.option_fields import did_you_mean
 from fedgranger.tested_facts import InferenceFacts
+from fedgranger.text import did_you_mean
 
 RESPONSE_COLUMNS = (
     *("cause", "effect", "cause_sensor", "effect_sensor"),

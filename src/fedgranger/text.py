@@ -1,5 +1,6 @@
 """Names and numbers as people read them, on the page and in the terminal; lists as they write."""
 
+import difflib
 import math
 import re
 import time
@@ -10,6 +11,8 @@ from typing import Any
 SMALLEST_SHOWN = 1e-99
 LONGEST_LINE = 16
 MOST_NAMES = 8
+NEAR = 0.5
+"""Words less alike than this are not proposed."""
 # Characters that XML 1.0 forbids, and lone surrogates, which UTF-8 cannot write.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e]")
@@ -76,6 +79,18 @@ def quoted_list(names: Iterable[str]) -> str:
     if len(quoted) > MOST_NAMES:
         return f"{', '.join(quoted[:MOST_NAMES])} and {len(quoted) - MOST_NAMES} more"
     return ", ".join(quoted)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What proposes the nearest of the known words in a sentence; empty where none is near.
+
+    Example:
+        >>> did_you_mean("Boilr", ["boiler", "turbine"]), did_you_mean("x", ["boiler"])
+        (" (did you mean 'boiler'?)", '')
+    """
+    as_known = {str(one).lower(): one for one in known}
+    nearest = difflib.get_close_matches(word.lower(), as_known, n=1, cutoff=NEAR)
+    return f" (did you mean '{as_known[nearest[0]]}'?)" if nearest else ""
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
@@ -190,8 +205,8 @@ def elapsed(steps: float, step_seconds: float | None) -> str:
     """So many steps as a time span, or as steps where their length is not known.
 
     Example:
-        >>> elapsed(2, 60.0), elapsed(90, 60.0), elapsed(3, None), elapsed(1, None)
-        ('2 min', '1.5 h', '3 steps', '1 step')
+        >>> elapsed(0, 60.0), elapsed(90, 60.0), elapsed(3, None), elapsed(1, None)
+        ('0 min', '1.5 h', '3 steps', '1 step')
     """
     size, unit = time_unit(steps, step_seconds)
     if step_seconds is None:
@@ -200,10 +215,10 @@ def elapsed(steps: float, step_seconds: float | None) -> str:
 
 
 def time_unit(steps: float, step_seconds: float | None) -> tuple[float, str]:
-    """The unit in which so many steps are said, and how many of it one step has."""
+    """The unit in which so many steps are shown (none: one), and how many of it one step has."""
     if step_seconds is None:
         return 1.0, "steps"
-    seconds = steps * step_seconds
+    seconds = abs(steps or 1) * step_seconds
     size, unit = next((span for span in _SPANS if seconds >= span[0]), _SPANS[-1])
     return step_seconds / size, unit
 

@@ -1,4 +1,4 @@
-"""Options that a run would not look at: whoever gives one is told, instead of believing in it.
+"""Options that a run would not look at: whoever gives one is warned, instead of believing in it.
 
 Only where people give options (`fit`, the command line). `RunConfig` itself takes them, so that
 run folders of any age, and copies of options with one of them changed, stay readable.

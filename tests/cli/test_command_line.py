@@ -67,9 +67,9 @@ def test_every_command_can_be_quiet_or_verbose_and_shows_an_example(name):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["fit", "x", "--alhpa", "1"], "unknown option '--alhpa'; did you mean '--alpha'?"),
-        (["edgs", "x"], "unknown command 'edgs'; did you mean 'edges'?"),
-        (["federation", "chekc"], "unknown command 'chekc'; did you mean 'check'?"),
+        (["fit", "x", "--alhpa", "1"], "unknown option '--alhpa' (did you mean '--alpha'?)"),
+        (["edgs", "x"], "unknown command 'edgs' (did you mean 'edges'?)"),
+        (["federation", "chekc"], "unknown command 'chekc' (did you mean 'check'?)"),
         (["edges"], "argument 'run' is missing: Run folder; see 'fedgranger edges --help'"),
         (["edges", "run", "--top", "two"], "--top is 'two'; it must be a whole number; see"),
         (["edges", "run", "--alpha", "x"], "--alpha is 'x'; it must be a number; see"),
@@ -139,9 +139,9 @@ def test_a_file_is_replaced_only_by_force(place, tmp_path, words):
     refused = call(*given)
     assert refused.exit_code == 2
     assert refused.stderr.count("\n") == 1
-    assert f"{path}: is there already; add --force" in refused.stderr
+    assert f"{path}: is there already; add --overwrite" in refused.stderr
     assert path.read_text() == "mine"
-    assert call(*given, "--force").exit_code == 0
+    assert call(*given, "--overwrite").exit_code == 0
     assert path.read_text() != "mine"
 
 
@@ -186,7 +186,7 @@ def test_no_colour_means_no_codes(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert console.make_console().color_system is None
     done = subprocess.run([*MODULE, "edgs"], capture_output=True, text=True, check=False)
-    assert done.stderr == "error: unknown command 'edgs'; did you mean 'edges'?\n"
+    assert done.stderr == "error: unknown command 'edgs' (did you mean 'edges'?)\n"
 
 
 INTERRUPTED_IMPORT = """

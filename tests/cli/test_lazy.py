@@ -65,7 +65,7 @@ def test_a_misspelt_command_is_answered_with_the_right_one():
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == "error: unknown command 'chek'; did you mean 'check'?\n"
+    assert done.stderr == "error: unknown command 'chek' (did you mean 'check'?)\n"
 
 
 def test_only_errors_of_linear_algebra_become_a_sentence(capsys):

@@ -30,7 +30,11 @@ def invoke(*args):
         ("clock", (), "client 'a': column 'x' rises in every row, typically by 0.5 (3 to 202.5)"),
         ("clock", (), "pass it as the time column (--time-column x) or leave it out"),
         ("holes", (), "client 'a', column 'x': 390 of 400 samples are missing"),
-        ("counter", ("--difference", "a.z"), "names 'a.z', which is no sensor (nearest: 'a.x')"),
+        (
+            "counter",
+            ("--difference", "a.z"),
+            "names 'a.z', which is no sensor (did you mean 'a.x'?)",
+        ),
         ("counter", ("--difference", "none,a.x"), "contradicts itself"),
         ("counter", ("--leave-out", "z"), "--leave-out) names 'z', which is no sensor"),
         ("counter", ("--suspect", "drop"), "suspect is 'drop'; choose one of error, keep"),

@@ -134,7 +134,7 @@ def test_a_running_fit_until_it_is_killed(data, tmp_path, monkeypatch):
         time.sleep(0.3)
         stopped = call("watch", folder, "--once")
         assert stopped.exit_code == 1
-        assert "no sign of life for 0:00:0" in stopped.output
+        assert "no sign of life for " in stopped.output
         assert "in training, pass" in stopped.output
         assert "--resume" in stopped.output
         assert call("watch", folder).output.count("no sign") == 1  # ends by itself, too
@@ -244,7 +244,7 @@ def test_a_pipe_gets_plain_lines_and_ctrl_c_leaves(tmp_path, monkeypatch):
     assert "\x1b" not in result.output
     assert first.partition(" ")[2] == (
         "training, pass 26 of at most 100, round 500, local loss 1, server loss 0.1, "
-        "distance 0.001 to the limit (estimated), ends at 1e-05, 0:01:40 elapsed, about 0:00:20 of "
+        "distance 0.001 to the limit (estimated), ends at 1e-05, 1.67 min elapsed, about 20 s of "
         "training left"
     )
     assert read_log(folder)
@@ -277,7 +277,7 @@ def test_only_a_log_is_an_interrupted_run(data, tmp_path):
     write(folder, made_log(age=60))
     result = call("watch", folder, "--once")
     assert result.exit_code == 1
-    assert "no sign of life for 0:01:00 in training, pass 26" in result.output
+    assert "no sign of life for 1 min in training, pass 26" in result.output
     assert "nothing was kept" in result.output
     refused = call("fit", data, "--out", folder, *SHORT)
     assert refused.exit_code == 2
@@ -299,7 +299,7 @@ def test_a_killed_replacement_leaves_the_old_run(finished, tmp_path):
     ("age", "end", "code", "expected"),
     [
         (29, None, 0, "training, pass 26"),
-        (31, None, 1, "no sign of life for 0:00:31"),
+        (31, None, 1, "no sign of life for 31 s"),
         (5, "done", 0, "writing the result"),
         (31, "done", 1, "stopped before its result was written"),
         (0, "failed", 1, "failed in training, pass 26 of at most 100, round 500: not running"),

@@ -45,7 +45,7 @@ def test_the_default_text_is_the_default_policy(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("round = 3", "unknown option 'round'; did you mean 'rounds'"),
+        ("round = 3", "unknown option 'round' (did you mean 'rounds'"),
         ("rounds = -1", "rounds is -1; it must be a whole number >= 0"),
         ("questions = 0", "questions is 0"),
         ('tests = ["asymptotic"]', "an entry of tests is 'asymptotic'"),

@@ -83,7 +83,7 @@ def test_a_client_names_its_own_sensors_to_difference_or_leave_out(kit):
     assert "used as measured; --difference auto uses the change per row" in said
     assert "8 sensors" in command("preview", kit, "--data", data, "--leave-out", "meter")
     said = command("preview", kit, "--data", data, "--difference", "metre", code=2)
-    assert "names 'metre', which is no sensor (nearest: 'meter')" in said
+    assert "names 'metre', which is no sensor (did you mean 'meter'?)" in said
 
 
 def test_a_site_says_how_its_own_file_is_written(kit):
@@ -360,7 +360,7 @@ def test_only_the_server_may_call_a_client(kit, caller, call):
 def test_a_site_reads_what_its_edges_do(kit):
     from fedgranger.flare.settings import state_folder, write_edges
 
-    assert "no run has told this site its edges yet" in command("edges", kit, code=2)
+    assert "no run has sent this site its edges yet" in command("edges", kit, code=2)
     none = float("nan")
     pairs = [("pump", "mill", 0.001, 0.4, True), ("mill", "pump", none, none, None)]
     sentence = "+1 bar at pump.P [1] → 0.50 s.d. (0.40 to 0.60) at mill after 1 step"

@@ -236,7 +236,7 @@ def test_new_data_that_all_come_more_often_than_the_run_are_refused_with_the_ste
     server = to_result(federation.server, found, "loopback", 0.0, ())
     clock = np.datetime64("2026-02-01T00:00:00", "ns") + np.arange(600) * np.timedelta64(60, "s")
     give(federation, replace(made_panel(600, seed=3), time=clock))
-    with pytest.raises(RunStopped, match="meet every 60 s, those that the run learned from every"):
+    with pytest.raises(RunStopped, match="meet every 1min, those that the run learned from every"):
         federation.watch(knowledge_of(server))
 
 

@@ -5,7 +5,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
 from fedgranger.cli.app import COMMANDS
+from fedgranger.inference.lag_bases import LagBasis
+from fedgranger.inference.strength import strength_intervals
 from fedgranger_research.commands import COMMANDS as STUDIES
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +26,6 @@ OF_THE_ENGINE = {"STREAM", "Stream", "stream", "streams"}
 """FLARE's own names, in the modules that guard it."""
 OF_ARROW = {"BufferOutputStream", "input_stream"}
 """Arrow's own names, where files are read."""
-INNER_LOOPS = {
-    *("equation", "influence", "lag_bases", "lag_columns", "products", "readings"),
-    *("state_moments", "states", "strength", "whitening"),
-}
-"""Modules of inference with thousands of calls per fit: their shapes are for the reader."""
 
 
 def identifiers(path):
@@ -73,10 +74,11 @@ def test_axes_of_inference_are_explained():
 
 
 def test_shapes_of_inference_are_checked_in_the_tests():
-    options = (ROOT / "pyproject.toml").read_text("utf-8")
-    checked = set(re.findall(r"fedgranger\.inference\.(\w+)", options))
-    modules = {path.stem for path in (SOURCE / "fedgranger/inference").glob("[a-z]*.py")}
-    assert checked == modules - INNER_LOOPS
+    blocks, covs = np.zeros((2, 3)), np.zeros((2, 4, 4))
+    with pytest.raises(TypeCheckError):
+        strength_intervals(blocks, covs, np.ones(2))
+    with pytest.raises(TypeCheckError):
+        LagBasis.columns_until(blocks, "one")
 
 
 def test_every_word_is_explained_once():

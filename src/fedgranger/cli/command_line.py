@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from fedgranger.cli.console import out, print_error, print_interrupted
 from fedgranger.cli.friendly import ALL, friendly
 from fedgranger.cli.interrupts import INTERRUPTED
-from fedgranger.option_fields import did_you_mean
+from fedgranger.text import did_you_mean
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 OWN = ("Arguments", "Options")

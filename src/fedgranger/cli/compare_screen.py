@@ -11,8 +11,8 @@ from rich.markup import escape
 from fedgranger.cli.console import out, print_json, print_line
 from fedgranger.cli.narrow_tables import NarrowTable
 from fedgranger.data.known_graph import read_known_graph
+from fedgranger.edge_test_kinds import CORRECTIONS
 from fedgranger.evaluation.comparison import Comparison, compare_runs, compare_with_graph
-from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.option_fields import check_choice
 from fedgranger.results import Result
 from fedgranger.text import counted, format_digits

@@ -42,6 +42,8 @@ MOMENT = 0.3
 """Seconds after which a command says what it is doing."""
 NOTHING_TESTED = 3
 """Exit status of `fit` and `federation run` when a test was wanted and none could be made."""
+RUNTIMES = ("inprocess", "flare")
+"""Words of --runtime: one process, or FLARE's simulator."""
 Run = Annotated[Path, typer.Argument(help="Run folder.")]
 Data = Annotated[Path, typer.Argument(help="Folder with one file per client, or one table.")]
 OutRun = Annotated[Path, typer.Option("--out", help="Run folder to write.")]
@@ -52,7 +54,7 @@ RcaJson = Annotated[bool, typer.Option("--json", help="Print rca.json's text.")]
 Level = Annotated[float | None, typer.Option(help="Another level than the run's.")]
 Correction = Annotated[str | None, typer.Option(help="Another correction: bh, by, holm or none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")]
+ReplaceFile = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
 
 
 class Amount:
@@ -134,11 +136,12 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def check_new_file(path: Path | None, *, force: bool, option: str = "--out") -> None:
-    """Refuse to replace a file that --force does not give up."""
-    if path is not None and path.is_file() and not force:
+def check_new_file(path: Path | None, *, overwrite: bool, option: str = "--out") -> None:
+    """Refuse to replace a file that --overwrite does not give up."""
+    if path is not None and path.is_file() and not overwrite:
         raise ConfigError(
-            f"{path}: is there already; add --force to replace it, or give {option} another name"
+            f"{path}: is there already; add --overwrite to replace it, or give {option} another "
+            "name"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Correction, Force, Json, Level, Run, busy, check_new_file
+from fedgranger.cli.console import Correction, Json, Level, ReplaceFile, Run, busy, check_new_file
 from fedgranger.errors import ConfigError
 from fedgranger.option_fields import check_level
 
@@ -44,14 +44,14 @@ def edges(
         Path | None,
         typer.Option(help="With --over-time, also draw it: a .png, .svg or .pdf file."),
     ] = None,
-    force: Force = False,
+    overwrite: ReplaceFile = False,
     json_output: Json = False,
 ) -> None:
     """List the edges of a run, most certain first."""
     if top is not None and top < 1:
         raise ConfigError(f"--top is {top}; it must be at least 1")
     check_level("--alpha", alpha)
-    check_new_file(picture, force=force, option="--picture")
+    check_new_file(picture, overwrite=overwrite, option="--picture")
     if over_time and (bound or alpha is not None or correction is not None or estimate != "auto"):
         raise ConfigError(
             "--over-time has the level, correction and test of the run; leave --alpha, "

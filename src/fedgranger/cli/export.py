@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Correction, Force, Level, Run, busy, check_new_file, print_beside
+from fedgranger.cli.console import (
+    Correction,
+    Level,
+    ReplaceFile,
+    Run,
+    busy,
+    check_new_file,
+    print_beside,
+)
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice, check_level
 
@@ -32,7 +40,7 @@ def export(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="File to write; default the terminal.")
     ] = None,
-    force: Force = False,
+    overwrite: ReplaceFile = False,
     alpha: Level = None,
     correction: Correction = None,
     all_edges: Annotated[
@@ -44,7 +52,7 @@ def export(
     check_level("--alpha", alpha)
     if out_file is not None and out_file.is_dir():
         raise RunError(f"{out_file}: is a folder; give --out a file")
-    check_new_file(out_file, force=force)
+    check_new_file(out_file, overwrite=overwrite)
     with busy(f"reading {run}"):
         from fedgranger.disk import write_text
         from fedgranger.export.formats import export_text

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import Config, Data, Json, OutRun, Overwrite, busy
+from fedgranger.cli.console import RUNTIMES, Config, Data, Json, OutRun, Overwrite, busy
 from fedgranger.cli.options import FitOptions, merge, with_options
 from fedgranger.errors import RunError
 from fedgranger.option_fields import check_choice
@@ -52,7 +52,7 @@ def fit(
 
     Exit status 0; 2: refused; 3: the run is written but nothing could be tested; 130: interrupted.
     """
-    check_choice("runtime", runtime, ("inprocess", "flare"))
+    check_choice("runtime", runtime, RUNTIMES)
     if runtime == "flare" and resume:
         raise RunError("a simulated FLARE run cannot be resumed; leave --resume out")
     if runtime == "flare" and checkpoint_every is not None:

@@ -30,7 +30,7 @@ DIRECTIONS = {
 
 
 def show_costs(folder: Path, *, json_output: bool) -> None:
-    """What a run told, or a site over all runs."""
+    """What a run released, or a site over all runs."""
     if (folder / POLICY_FILE).exists():
         _show_site(folder, json_output=json_output)
         return

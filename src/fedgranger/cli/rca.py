@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedgranger.cli.command_line import examples
-from fedgranger.cli.console import RcaJson, Suspects, busy
+from fedgranger.cli.console import RUNTIMES, RcaJson, Suspects, busy
 from fedgranger.cli.options import with_options
 from fedgranger.data.reading_options import FileOptions
 from fedgranger.errors import ConfigError
@@ -73,7 +73,7 @@ def rca(
     """
     options = NewDataOptions.from_mapping(given)
     asked = WatchOptions(**options.values_of(WatchOptions))
-    check_choice("runtime", runtime, ("inprocess", "flare"))
+    check_choice("runtime", runtime, RUNTIMES)
     if data is None and not history:
         raise ConfigError("rca needs --data, the folder with the new data, or --history")
     if follow and (window or runtime == "flare" or json_output):

@@ -10,8 +10,8 @@ import typer
 
 from fedgranger.cli.command_line import examples
 from fedgranger.cli.console import (
-    Force,
     Json,
+    ReplaceFile,
     Run,
     busy,
     check_new_file,
@@ -28,7 +28,7 @@ def report(
     target: Annotated[
         Path | None, typer.Option("--out", help="File to write; default RUN/report.html.")
     ] = None,
-    force: Force = False,
+    overwrite: ReplaceFile = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     json_output: Json = False,
 ) -> None:
@@ -36,7 +36,7 @@ def report(
     path = run / "report.html" if target is None else target
     if path.is_dir():
         raise RunError(f"{path}: is a folder; give --out a file name such as {path}/report.html")
-    check_new_file(target, force=force)
+    check_new_file(target, overwrite=overwrite)
     with busy(f"reading {run}"):
         from fedgranger.report.html import write_run_report
         from fedgranger.results import Result

@@ -7,7 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from fedgranger.errors import RunError
 from fedgranger.results import Result
 from fedgranger.run_folder import CHECKPOINT, MANIFEST
 from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
+from fedgranger.text import elapsed
 
 BARS = "▁▂▃▄▅▆▇█"
 STOPPED = 1
@@ -137,10 +137,10 @@ def _rows(log: Log, now: float) -> dict[str, str]:
     if "distance" in last:
         end = f", ends at {tolerance:g}" if tolerance > 0 else ""
         rows["distance"] = f"{last['distance']:.2g} to the limit (estimated){end}"
-    rows["time"] = f"{_duration(now - log[0]['time'])} elapsed"
+    rows["time"] = f"{elapsed(round(now - log[0]['time']), 1.0)} elapsed"
     left = seconds_left(log)
     if left is not None:
-        rest = _duration(left[0] - (now - log[-1]["time"]))
+        rest = elapsed(max(round(left[0] - (now - log[-1]["time"])), 0), 1.0)
         rows["time"] += f", {'at most' if left[1] else 'about'} {rest} of {last['phase']} left"
     return rows
 
@@ -205,15 +205,11 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
 
 
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=max(round(seconds), 0)))
-
-
 def _stopped(run: Path, log: Log) -> str:
     end = log[-1].get("end") if log else "interrupted"
     where = f" in {_phase(log)}" if log else ""
     if end is None:
-        what = f"no sign of life for {_duration(time.time() - log[-1]['time'])}{where}"
+        what = f"no sign of life for {elapsed(round(time.time() - log[-1]['time']), 1.0)}{where}"
     elif end == "done":
         what = "stopped before its result was written"
     else:
@@ -232,7 +228,8 @@ def _show_result(run: Path) -> None:
     print_line(headline(result))
     known = result.manifest.timings.items()
     seconds = sum(value for key, value in known if key.startswith("seconds_") and key not in PARTS)
-    print_line(f"finished in {_duration(seconds)}; {result.manifest.training.status}")
+    status = result.manifest.training.status
+    print_line(f"finished in {elapsed(round(seconds), 1.0)}; {status}")
     if result.uncertainty is not None:
         table = result.uncertainty.table
         of_pairs = table.loc[table["quantity"] == "granger_cov"]

@@ -101,7 +101,7 @@ def set_up_client(
             sent = protect_states(states, observed, model, terms, sizes, noise, data.treatment)
             states = sent.states
     whole = StateMessage(jax_array(states), jax_array(observed))
-    window = resolve_window(config, len(time) - 1)
+    window = config.round_steps(len(time) - 1)
     return ClientSide(
         data,
         rows,
@@ -146,7 +146,7 @@ def with_learner(
     if config.client_terms is None:
         if config.training_solver == "newton":
             return side._replace(learner=NewtonLearner(prepared, config, message_steps, start))
-        window = resolve_window(config, len(side.starts) - 1)
+        window = config.round_steps(len(side.starts) - 1)
         return side._replace(learner=SgdLearner(prepared, config, window, start))
     if noise is None:
         raise RuntimeError("a private run needs a source of noise")
@@ -162,11 +162,6 @@ def start_shape(model: LocalModel, config: RunConfig) -> tuple[int, ...]:
     if config.training_solver == "neural":
         return (network_shape(model.num_sensors, model.state_dim, config).num_weights,)
     return model.augmentation_shape
-
-
-def resolve_window(config: RunConfig, num_pairs: int) -> int:
-    """Time steps per round: the option, or all of them."""
-    return max(num_pairs, 1) if config.window == "full" else min(config.window, num_pairs)
 
 
 def _states(data: ClientData, model: LocalModel) -> tuple[np.ndarray, np.ndarray]:

@@ -97,15 +97,15 @@ class Learner(ABC):
         return memory.augmentation
 
     def hello_releases(self) -> tuple[Release, ...]:
-        """What it tells with noise before the first round, for the ledger."""
+        """What it releases with noise before the first round, for the ledger."""
         return ()
 
     def round_releases(self, memory: ClientMemory) -> tuple[Release, ...]:  # noqa: ARG002
-        """What states corrected with this θ tell with noise."""
+        """What states corrected with this θ release with noise."""
         return ()
 
     def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:  # noqa: ARG002
-        """What this θ has seen that the one before had not: whatever is sent later tells of it."""
+        """What this θ has seen that the one before had not: what is sent later depends on it."""
         return ()
 
     def report(self, memory: ClientMemory, round_index: int) -> tuple[float, float] | None:  # noqa: ARG002

@@ -3,7 +3,7 @@
 With `transition` = "network" or "gp" the client's h_c come from an extended Kalman filter with a
 fitted transition f (`nonlinear_client`) instead of the Kalman filter of its linear model, and its
 loss goes through g(f(h)). The server's own part of a row stays linear, as in the linear method: the
-A_mm that it is told is the mean of f's Jacobian over the record; what f bends, the row's network
+A_mm that it receives is the mean of f's Jacobian over the record; what f bends, the row's network
 finds in the client's own states.
 """
 
@@ -44,7 +44,7 @@ class OwnModel(NamedTuple):
     """What neural training uses of a client's own model.
 
     Attributes:
-        prepared: its filtered states, and the A_mm that the server is told.
+        prepared: its filtered states, and the A_mm that the server receives.
         predict: the next measurement that a state makes it expect.
         filter: from measurements of the same sensors to their filtered states.
         notes: sentences for the people at the site.

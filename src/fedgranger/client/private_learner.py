@@ -3,7 +3,7 @@ r"""A client's part of private rounds of FedGC: everything that θ has seen was 
 With z the measurements in units in which the local model gives them covariance I, clipped to norm
 B, a client's own equation (`augmentation_solver`) knows its data through few numbers:
 
-| what | told | one time step moves it by at most |
+| what | released | one time step moves it by at most |
 |---|---|---|
 | filtered states of all steps | once | 2B × the filter's gain (`sensitivity.filtered`) |
 | E[zzᵀ] over steps with a successor, and over all, and E[(CA)ᵀν zᵀ] | never; θ depends on it | \
@@ -12,8 +12,8 @@ B, a client's own equation (`augmentation_solver`) knows its data through few nu
 | θz of all steps | every round | 2B ‖θ‖ |
 
 V bounds (CA)ᵀν, ν = y⁺ − CA h_c with the filtered states *as they were sent*; n and m are the
-numbers of steps. Each is a Gaussian release, so θ of every round is computed from what was told
-already, and the next augmented states tell of z alone. Gradients are charged when θ learns from
+numbers of steps. Each is a Gaussian release, so θ of every round is computed from what was released
+already, and the next augmented states depend on z alone. Gradients are charged when θ learns from
 them, whether or not anybody asks for that round's states: θ of all later rounds depends on them.
 (That h_a is accounted for as if θ were given, without noise on what θ was solved from, is the
 flaw that the audit in tests/privacy/test_audit.py finds.)
@@ -185,7 +185,7 @@ class PrivateLearner(NewtonLearner):
         return self._sent_release, self._moments, self._release_augmented(memory)[1]
 
     def feedback_releases(self, memory: ClientMemory, round_index: int) -> tuple[Release, ...]:
-        """Gradients times measurements, told or not: θ of every later round depends on them."""
+        """Gradients times measurements, released or not: θ of every later round depends on them."""
         each = self._sizes.feedback / self._near(self._terms.neighbours).length(self._num_pairs)
 
         def size(near: Neighbours) -> float:

@@ -8,7 +8,7 @@ their last bits depend on how many are computed at once, so a server that asked 
 other sizes would have got new noise for the same states, and their mean.
 
 What is normal (how sensors are weighed, where the range ends) was learned from training data, and
-ε does not cover what it tells of those; the sizes here are about the new data.
+ε does not cover what it discloses of those; the sizes here are about the new data.
 """
 
 from __future__ import annotations

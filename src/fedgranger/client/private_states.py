@@ -10,7 +10,7 @@ own lags the states have, and everything else that is computed from them, is com
 sent. How many of them were clipped is sent with noise of its own.
 
 The noise is a function of the site's secret and of what it hides (`privacy.noise`): the same
-message again is the same bits, and tells nothing new.
+message again is the same bits, and discloses nothing new.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PrivateStates(NamedTuple):
         added_cov: N.
         clipped_share: share of them that was clipped, with noise, between 0 and 1.
         num_clipped: how many; stays at the client.
-        releases: what is told, for the ledger.
+        releases: for the ledger.
         unit: L.
         bound: B.
         scale: x.

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.common_axis import agree
 from fedgranger.data.panel import Panel
 from fedgranger.data.time_axis import (
@@ -28,6 +27,7 @@ from fedgranger.data.time_zones import find_zone
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.periods import duration_text
 from fedgranger.text import quoted_list
 
 USES_ALL = "; --resample ", " uses them all"

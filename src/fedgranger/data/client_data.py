@@ -24,7 +24,7 @@ class ClientData:
         values: float64, shape (time, sensor); 0 where not observed.
         observed: bool, same shape; False marks a missing sample.
         treatment: what was done to the measurements; new data must be treated alike.
-        units: of sensors whose unit the file tells beside their names.
+        units: of sensors whose unit the file states beside their names.
     """
 
     name: str

@@ -28,6 +28,7 @@ from fedgranger.data.time_stamps import check_order, order_rows, to_times
 from fedgranger.data.treatment import ClientTable
 from fedgranger.data.trial_reading import joined
 from fedgranger.errors import DataError, ReadingError
+from fedgranger.text import did_you_mean
 
 
 def load_source(source: Source) -> Table:
@@ -139,7 +140,7 @@ def _read_long(source: Source, table: Table, options: FileOptions) -> tuple[Clie
         if name not in table.names:
             raise DataError(
                 f"{where}: there is no column '{name}'"
-                f"{input_checks.nearest(name, table.names)} with the samples' {option}s; pass "
+                f"{did_you_mean(name, table.names)} with the samples' {option}s; pass "
                 f"--{option}-column"
             )
     if table.time_name is None:

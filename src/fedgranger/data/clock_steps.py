@@ -18,7 +18,7 @@ import pandas as pd
 
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import ConfigError, DataError
-from fedgranger.periods import UNITS, duration_nanoseconds, read_duration
+from fedgranger.periods import UNITS, duration_nanoseconds, duration_text, read_duration
 
 ROUND = (1, 2, 3, 4, 5, 10, 15, 20, 30, 50, 100, 200, 250, 500)
 """Counts of a unit that people choose."""
@@ -161,11 +161,3 @@ def round_up(nanoseconds: float) -> int:
     units = [10**6, 10**9, UNITS["min"], UNITS["h"], UNITS["d"]]
     choices = sorted(count * unit for unit in units for count in ROUND)
     return next((one for one in choices if one >= nanoseconds), int(nanoseconds))
-
-
-def duration_text(nanoseconds: float) -> str:
-    """A duration as options take it, in its largest fitting unit."""
-    for word, unit in (("d", UNITS["d"]), ("h", UNITS["h"]), ("min", UNITS["min"]), ("s", 10**9)):
-        if nanoseconds >= unit and nanoseconds % unit == 0:
-            return f"{int(nanoseconds // unit)}{word}"
-    return f"{nanoseconds / 1e6:g}ms"

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from fedgranger.data.clock_steps import duration_text, propose_between, round_up
+from fedgranger.data.clock_steps import propose_between, round_up
 from fedgranger.data.time_axis import (
     TOLERANCE,
     Stretches,
@@ -19,6 +19,7 @@ from fedgranger.data.time_axis import (
 )
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
+from fedgranger.periods import duration_text
 
 LARGEST_MULTIPLE = 60
 """A common grid is at most so many times as coarse as the coarsest client's."""

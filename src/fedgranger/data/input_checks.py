@@ -6,8 +6,7 @@ with it. Rows are data rows, counted from 1 without the header.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +14,16 @@ import pyarrow as pa
 from fedgranger.data.cell_text import is_time_like, to_number
 from fedgranger.data.file_format import FileFormat
 from fedgranger.errors import DataError
+from fedgranger.text import did_you_mean
 
 PLAIN = FileFormat()
 TIME_NAMES = ("time", "timestamp", "datetime", "date", "t")
 
 
-def nearest(word: str, options: Iterable[str]) -> str:
-    """Return " (nearest: 'x')" with the most similar option, or "" when nothing is similar."""
-    found = difflib.get_close_matches(word, list(options), n=1, cutoff=0.4)
-    return f" (nearest: '{found[0]}')" if found else ""
-
-
 def nearest_or_all(word: str, options: Sequence[str], what: str) -> str:
     """The most similar option, or " (columns: a, b)" where nothing is similar; eight of many."""
     rest = f" and {len(options) - 8} more" if len(options) > 8 else ""
-    return nearest(word, options) or f" ({what}: {', '.join(options[:8])}{rest})"
+    return did_you_mean(word, options) or f" ({what}: {', '.join(options[:8])}{rest})"
 
 
 def check_names(where: str, names: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import io
 import json
 import warnings
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fedgranger.data.truth import Truth
 from fedgranger.errors import DataError
-from fedgranger.text import counted
+from fedgranger.text import counted, did_you_mean
 
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -104,8 +103,7 @@ def _checked(path: Path, file: _File, allowed: Collection[str] | None) -> KnownG
 
 def _check_name(where: str, name: str, names: Collection[str], where_not: str, remedy: str) -> None:
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        hint = did_you_mean(name, names)
         raise DataError(f"{where}: client '{name}' is not {where_not}{hint}; {remedy}")
 
 

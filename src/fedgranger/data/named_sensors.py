@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from fedgranger.data.input_checks import nearest, nearest_or_all
+from fedgranger.data.input_checks import nearest_or_all
 from fedgranger.errors import ConfigError
+from fedgranger.text import did_you_mean
 
 
 class LeftOut:
@@ -57,7 +58,7 @@ class LeftOut:
         for part, is_used in zip(self._parts, self._is_used, strict=True):
             if not is_used:
                 entry = part.strip()
-                known = nearest(entry, self._names)
+                known = did_you_mean(entry, self._names)
                 client, dot, _ = entry.partition(".")
                 if not known and dot and client not in self._clients:
                     known = nearest_or_all(client, self._clients, "clients")
@@ -100,8 +101,8 @@ def named_sensors(
             allowed = "".join(f"'{word}', " for word in words) + ("or " if words else "")
             example = next(iter(labels), "client.sensor")
             raise ConfigError(
-                f"{option} (--{flag}) names '{entry}', which is no sensor{nearest(entry, labels)}; "
-                f"pass {allowed}sensors such as {example}"
+                f"{option} (--{flag}) names '{entry}', which is no sensor"
+                f"{did_you_mean(entry, labels)}; pass {allowed}sensors such as {example}"
             )
         if entry in labels:
             client, sensor = labels[entry]

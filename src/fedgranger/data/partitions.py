@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fedgranger.data import input_checks
 from fedgranger.errors import ConfigError, DataError
+from fedgranger.text import did_you_mean
 
 PREFIX = re.compile(r"([^\W_]+)([_.:/\\ -])")
 
@@ -65,7 +65,7 @@ def check_partition(
             if name not in names:
                 raise DataError(
                     f"client '{client}': the table has no column '{name}'"
-                    f"{input_checks.nearest(name, names)}; correct the partition"
+                    f"{did_you_mean(name, names)}; correct the partition"
                 )
             if name == time_name:
                 raise DataError(
@@ -98,7 +98,7 @@ def read_map(value: str, names: Sequence[str]) -> dict[str, list[str]]:
         if not fitting:
             raise ConfigError(
                 f"map (--map): no column fits '{pattern}'"
-                f"{input_checks.nearest(pattern.strip('*'), names)}; correct the pattern"
+                f"{did_you_mean(pattern.strip('*'), names)}; correct the pattern"
             )
         for name in fitting:
             if owners.get(name, client) != client:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from fedgranger.data.time_stamps import shown_time
 from fedgranger.errors import DataError, ReadingError
 from fedgranger.linalg.unbroken_steps import LONGEST_GAP
 from fedgranger.manifest_types import PeriodFacts
+from fedgranger.periods import duration_text
 from fedgranger.text import elapsed
-
-if TYPE_CHECKING:
-    from fedgranger.client.params import LocalModel
 
 TOLERANCE = Fraction(1, 10)
 """How far from the grid a time stamp may lie, in sampling intervals."""
@@ -42,13 +40,14 @@ class LocalSeries(NamedTuple):
     """A client's data with its own strictly increasing numbers or time stamps (datetime64[ns]).
 
     The sampling interval may be declared, in units of `time` (nanoseconds for time stamps);
-    without it is the median step. The local model may be known; else it is identified.
+    without it is the median step. The local model (`client.params.LocalModel`) may be
+    known; else it is identified.
     """
 
     client: ClientData
     time: np.ndarray
     interval: float | None = None
-    model: LocalModel | None = None
+    model: Any = None
 
 
 class TimeRange(NamedTuple):
@@ -243,5 +242,5 @@ def _exact(number: np.generic) -> Fraction:
 
 
 def interval_text(interval: Fraction | float, kind: str) -> str:
-    """A sampling interval for people; of time stamps it is in nanoseconds."""
-    return f"{float(interval) / 1e9:g} s" if kind == "stamps" else f"{float(interval):g}"
+    """A sampling interval as options take it; of time stamps it is in nanoseconds."""
+    return duration_text(float(interval)) if kind == "stamps" else f"{float(interval):g}"

@@ -55,7 +55,7 @@ class ClientTable(NamedTuple):
         zone: of the time stamps, by themselves or by the options; "" without one.
         is_alone: it is read at its own site, where options name a sensor without the client.
         treatment: what was done to the sensors.
-        units: of sensors whose unit the file tells beside their names.
+        units: of sensors whose unit the file states beside their names.
     """
 
     name: str

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 import pandas as pd
 
+from fedgranger.edge_test_kinds import CORRECTIONS
 from fedgranger.errors import ConfigError
 from fedgranger.inference.answer import count_edges, nothing_tested
-from fedgranger.inference.decision import CORRECTIONS
 from fedgranger.option_fields import check_choice, check_level
 from fedgranger.results import Result
 from fedgranger.run_folder import plain_cell

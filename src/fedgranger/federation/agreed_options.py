@@ -1,4 +1,4 @@
-"""What the parties of a run agree on: its options, and those of them that a client is told."""
+"""What the parties of a run agree on: its options, and those of them that a client receives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NETWORK_OPTIONS = (
     "client_hidden_dim",
     "client_learning_rate",
 )
-"""What its network depends on; told with solver = "neural" only."""
+"""What its network depends on; sent with solver = "neural" only."""
 PRIVACY_OPTIONS = tuple(PrivacyOptions.names())
 """What its noise depends on."""
 SCORER_NAMES = ("unexplained", "surprise", "deviation", "paper")
@@ -42,7 +42,7 @@ SCORER_NAMES = ("unexplained", "surprise", "deviation", "paper")
 
 
 def round_options(solver: object) -> tuple[str, ...]:
-    """What a client is told of its part of the rounds."""
+    """What a client receives of its part of the rounds."""
     return (*ROUND_OPTIONS, *NETWORK_OPTIONS) if solver == "neural" else ROUND_OPTIONS
 
 
@@ -129,7 +129,7 @@ class FederationOptions(ExchangeOptions):
         _check_window(self.config)
 
     def for_client(self, name: str) -> ClientOptions:
-        """What one client is told: nothing that matters to the server or to others only."""
+        """What one client receives: nothing that matters to the server or to others only."""
         config, whole = self.config, ClientOptions(self.config, self.message_steps)
         values = whole.states | whole.rounds | whole.noise
         values |= {"state_dim": config.state_dim_of(name), "test": config.test}
@@ -167,7 +167,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """What a client is told of a run.
+    """What a client receives of a run.
 
     Attributes:
         config: only the options that its states and its part of the rounds depend on; the others
@@ -209,7 +209,7 @@ class ClientOptions:
 
     @classmethod
     def from_text(cls, text: str) -> ClientOptions:
-        """Undo `to_text`; refuse what a client is not told."""
+        """Undo `to_text`; refuse what a client does not receive."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):

@@ -78,12 +78,12 @@ def states(prepared: ClientSide, piece: int, message_steps: int) -> Answer:
 
 
 def sensors(shown: Sequence[ShownSensor | None], dim: int) -> Answer:
-    """The sensors behind edges, as far as they are told."""
+    """The sensors behind edges, as far as they are sent."""
     return "sensors", *sensor_fields(shown, dim)
 
 
 def monitor(message: MonitorMessage, piece: int) -> Answer:
-    """A report on new steps; surprise that is not known is sent as 0, which the flags tell."""
+    """A report on new steps; surprise that is not known is sent as 0, which the flags state."""
     surprise = np.asarray(message.surprise)
     arrays = {
         "states": np.asarray(message.states),

@@ -1,6 +1,6 @@
 """The server of a federated run: it keeps asking until every client has answered.
 
-`protocol` tells what to ask next; here are lost, late, repeated and wrong answers, clients that
+`protocol` states what to ask next; here are lost, late, repeated and wrong answers, clients that
 stay away, and crashes. `driving` has the loop over an engine.
 """
 
@@ -204,7 +204,7 @@ class Coordinator:
             self._restart()
 
     def _end_rounds(self, error: Exception) -> None:
-        """Tell the protocol, which goes on with the tests."""
+        """Inform the protocol, which goes on with the tests."""
         self._log(str(error))
         self._send(self._protocol.throw(error))
 

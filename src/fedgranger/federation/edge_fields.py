@@ -33,7 +33,7 @@ NO_EDGE, NO_SENSOR = "it describes an edge that cannot be one", "its sensor cann
 
 
 class OtherSide(NamedTuple):
-    """What a client is told of the other side of an edge.
+    """What a client receives of the other side of an edge.
 
     Attributes:
         client: its name.
@@ -131,14 +131,14 @@ def is_covariance(cov: np.ndarray) -> bool:
 def sensor_fields(
     shown: Sequence[ShownSensor | None], dim: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Values and arrays of `sensors`; None: nothing is told of that edge."""
+    """Values and arrays of `sensors`; None: nothing is sent of that edge."""
     texts = [None if one is None else (one.sensor, one.behind) for one in shown]
     rows = np.stack([np.zeros(dim) if one is None else one.row for one in shown])
     return {"sensors": json.dumps(texts, allow_nan=False)}, {"rows": rows}
 
 
 def no_sensors(packet: Packet, count: int, dim: int) -> Packet:
-    """The answer of a client that tells nothing, in the place of another one of it."""
+    """The answer of a client that sends nothing, in the place of another one of it."""
     values, arrays = sensor_fields([None] * count, dim)
     return packet._replace(kind="sensors", values=values, arrays=arrays)
 
@@ -163,7 +163,7 @@ def check_sensors(packet: Packet, count: int, dim: int) -> None:
     demand(len(texts) == count, f"it names sensors of {len(texts)} edges, not {count}")
     demand(rows.shape == (count, dim), f"its rows have shape {rows.shape}, not {(count, dim)}")
     for text, row in zip(texts, rows, strict=True):
-        demand(text is not None or not row.any(), "it tells of a sensor without a name")
+        demand(text is not None or not row.any(), "it reports a sensor without a name")
         if text is not None:
             _check_shown(text)
 

@@ -51,7 +51,7 @@ class FollowedRun(NamedTuple):
 
     @property
     def asked(self) -> ClientOptions:
-        """The options of the run, as the client was told."""
+        """The options of the run, as the client received them."""
         return ClientOptions.from_text(self.options)
 
     def with_round(self, round_index: int, memory: ClientMemory) -> FollowedRun:
@@ -153,7 +153,7 @@ class OwnRounds:
             )
 
     def charge(self, releases: tuple[Release, ...]) -> None:
-        """Write down what is about to be told, or to be learned from, before it is."""
+        """Write down what is about to be released, or to be learned from, before it is."""
         if releases and self.followed.grid is not None:
             period, now = period_of(self.followed.grid), self._site.clock()
             self._client.ledger.charge(self.followed.run, releases, period, now)

@@ -1,6 +1,6 @@
 """What a site makes of its own edges: in its own sensors, and kept at the site.
 
-The server tells a client what its edges do along its states (`edge_fields.SideOfEdges`); here the
+The server sends a client what its edges do along its states (`edge_fields.SideOfEdges`); here the
 client's own sensors come in, and those of the other side where that site shares them. What was
 made of one run's edges is kept until the run ends.
 """
@@ -42,7 +42,7 @@ OwnEdges = dict[str, ResponseFacts]
 
 
 def answer_edges(site: Site, followed: FollowedRun, prepared: ClientSide, packet: Packet) -> Answer:
-    """See a client's own edges in its sensors, and tell of these what its policy lets it."""
+    """See a client's own edges in its sensors, and send of these what its policy lets it."""
     config = followed.asked.config
     if config.test == "none" or followed.grid is None:
         raise RefusalError("invalid", "the run has no edge tests")
@@ -71,7 +71,7 @@ def sensors_behind(prepared: ClientSide, own: SideOfEdges) -> list[ShownSensor]:
 def shared_sensors(
     site: Site, config: RunConfig, shown: list[ShownSensor]
 ) -> list[ShownSensor | None]:
-    """What the site tells of them: nothing without its policy's word, or beside its noise."""
+    """What the site sends of them: nothing without its policy's word, or beside its noise."""
     nothing: list[ShownSensor | None] = [None] * len(shown)
     if not site.policy.share_sensors or config.client_terms is not None:
         return nothing
@@ -89,7 +89,7 @@ def shared_sensors(
 
 
 def shared_names(shown: Iterable[ShownSensor | None]) -> list[str]:
-    """Names of all sensors that an answer tells of, for the audit log."""
+    """Names of all sensors that an answer names, for the audit log."""
     known = [one for one in shown if one is not None]
     return sorted({name for one in known for name in (one.sensor.name, *dict(one.behind))})
 
@@ -141,7 +141,7 @@ def _facts(own: SideOfEdges, k: int, other: OtherSide, shown: ShownSensor) -> Re
 def keep_edges(store: Store, run: str, epoch: int, found: OwnEdges) -> None:
     """Add what was made of some edges to the record of the run.
 
-    A request that comes late must not take away the sensor that a later one told of.
+    A request that comes late must not take away the sensor that a later one sent.
     """
     edges = kept_edges(store, run, epoch)
     for edge, new in found.items():

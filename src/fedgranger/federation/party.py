@@ -44,9 +44,9 @@ from fedgranger.messages import CONTENTS
 class Party:
     """State machine of one client.
 
-    `audit` is told what is about to leave or was refused; when it fails, nothing leaves.
-    `on_finish` is told all edges when the run has ended, and the site's own in its sensors; without
-    a `watcher` nothing is watched.
+    `audit` receives what is about to leave or was refused; when it fails, nothing leaves.
+    `on_finish` receives all edges when the run has ended, and the site's own in its sensors;
+    without a `watcher` nothing is watched.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Party:
         if packet.kind == "offer":
             return self._offer(packet)
         if packet.run != self._followed.run:
-            raise RefusalError("unknown", "it has not been told of this run")
+            raise RefusalError("unknown", "it has received nothing of this run")
         if packet.kind == "begin":
             return self._begin(packet)
         if packet.kind not in ("join", "train", "step", "upload", "translate", "finish"):
@@ -183,7 +183,7 @@ class Party:
         return answers.states(prepared, piece, options.message_steps)
 
     def _finish(self, edges: list[TestedPair]) -> Answer:
-        """Keep what is normal, for a watch over new data; then tell the site the edges."""
+        """Keep what is normal, for a watch over new data; then hand the site the edges."""
         run = self._followed.run
         if self._followed.grid is not None:
             prepared = self._ready()

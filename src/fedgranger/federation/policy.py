@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgranger.config import read_toml
+from fedgranger.config import NEIGHBOURS, read_toml
 from fedgranger.data.time_axis import LocalSeries
 from fedgranger.edge_test_kinds import AUTO_TESTS, STATE_TESTS
 from fedgranger.errors import ConfigError, DataError, FedGrangerError
@@ -98,7 +98,7 @@ class SitePolicy:
             if type(value) not in (int, float) or not 0 < value <= largest:
                 raise ConfigError(f"{name} is {value!r}; it must be a number above 0")
             object.__setattr__(self, name, float(value))
-        check_choice("neighbours", self.neighbours, ("event", "window", "record"))
+        check_choice("neighbours", self.neighbours, NEIGHBOURS)
         if not isinstance(self.tests, tuple):
             raise ConfigError(f"tests is {self.tests!r}; it must be a list of names")
         for name in self.tests:

@@ -104,7 +104,7 @@ class PermittedClient:
         series: its data, within the period that the policy allows.
         data_hash: tells its data, with the model declared for them, from others.
         questions: what it has been asked about them.
-        ledger: what was told of them.
+        ledger: what was released of them.
         question: name of the last one that was allowed; empty: none.
         prepare: identifies, computes the states and builds the learner.
     """

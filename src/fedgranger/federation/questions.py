@@ -40,7 +40,7 @@ class Site(NamedTuple):
         policy: what it lets out.
         secret: random bytes that never leave it.
         clock: seconds since 1970.
-        log: told what the people at the site should know.
+        log: receives what the people at the site should know.
     """
 
     store: Store

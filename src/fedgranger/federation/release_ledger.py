@@ -1,12 +1,12 @@
-r"""A site's own ledger: what was told of its data with noise, over all runs, and what is left.
+r"""A site's own ledger: what was released of its data with noise, over all runs, and what is left.
 
 An entry is written, and on the disk, before the first bit that it speaks of leaves, so whatever
-crashes, the ledger is an upper bound of what left. What is told again (the same content with the
-same noise) costs nothing and is not charged again. Entries are only ever added.
+crashes, the ledger is an upper bound of what left. What is released again (the same content with
+the same noise) costs nothing and is not charged again. Entries are only ever added.
 
 Every entry is a Gaussian release of size μ about a period of time. An event lies in some of the
-periods; those of entries that do not touch a new one tell nothing of the same events. So the cost
-of a new release is
+periods; those of entries that do not touch a new one disclose nothing of the same events. So the
+cost of a new release is
 
 $$\mu^2 = \sum_{\text{entries whose period touches the new one}} \mu_i^2,$$
 
@@ -32,7 +32,7 @@ RECORD = "releases"
 
 
 class BudgetError(PolicyError):
-    """The site's budget is spent; what was told before can still be told again."""
+    """The site's budget is spent; what was released before can still be released again."""
 
 
 class Entry(NamedTuple):
@@ -40,11 +40,11 @@ class Entry(NamedTuple):
 
     Attributes:
         run: whose it was first.
-        message: what was told.
+        message: what was released.
         content: a name that only the site can make, for what the noise hides.
         size: μ by the neighbours of the site's policy at that time.
         neighbours: that relation.
-        first: time of the first step that it tells of.
+        first: time of the first step that it is about.
         last: time of the last one.
         interval: between two steps.
         time: when it was charged, seconds since 1970.
@@ -85,7 +85,7 @@ class ReleaseLedger:
         """All of them, oldest first.
 
         Raises:
-            PolicyError: the record is damaged, so nothing may be told.
+            PolicyError: the record is damaged, so nothing may be released.
         """
         damaged = PolicyError(
             "its ledger of what was revealed is damaged, so it answers nothing; its site must "
@@ -95,7 +95,7 @@ class ReleaseLedger:
         return [] if record is None else [_entry(row) for row in record[0]["entries"]]
 
     def charge(self, run: str, releases: Sequence[Release], period: Period, now: float) -> None:
-        """Write down what is about to be told; when this returns, it is on the disk.
+        """Write down what is about to be released; when this returns, it is on the disk.
 
         Raises:
             BudgetError: the policy's ε would be exceeded; nothing is written.
@@ -118,7 +118,8 @@ class ReleaseLedger:
             if self._policy.epsilon < math.inf and any(e.size < math.inf for e in others):
                 raise PolicyError(
                     "its policy's neighbours have changed since noise was first added, and what "
-                    "was told before cannot be counted by the new ones; its site must keep them"
+                    "was released before cannot be counted by the new ones; its site must keep "
+                    "them"
                 )
             self._check([*kept, *new], new[0], near)
             self._store.save(RECORD, {"entries": [_row(entry) for entry in [*kept, *new]]}, {})
@@ -130,12 +131,12 @@ class ReleaseLedger:
             raise BudgetError(
                 f"its policy's privacy budget (epsilon = {policy.epsilon:g} at delta = "
                 f"{policy.delta:g}) would be exceeded; ask for more noise (a smaller epsilon), or "
-                "for what was told before"
+                "for what was released before"
             )
 
 
 def spent(entries: Sequence[Entry], delta: float) -> float:
-    """ε of the events about which most was told."""
+    """ε of the events about which most was released."""
     near = [Neighbours(*entry.neighbours) for entry in entries]
     sizes = [
         composed(other.size for other in entries if _touch(other, entry, relation))

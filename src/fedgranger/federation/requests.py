@@ -31,7 +31,7 @@ LONGEST_SENTENCE = 1000
 
 
 class RefusalError(FedGrangerError):
-    """Why a request is not answered; `code` tells the server what to make of it."""
+    """Why a request is not answered; `code` says how the server has to take it."""
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(sentence)

@@ -112,7 +112,7 @@ def _training(training: Training, config: RunConfig, num_pairs: int) -> Training
     exact = config.training_solver == "newton"
     private = "" if config.privacy == "none" else _private_status(training, config)
     tolerance = NEWTON_TOLERANCE if exact else config.tolerance
-    window = num_pairs if exact or config.window == "full" else int(config.window)
+    window = num_pairs if exact else config.round_steps(num_pairs)
     passes = training.rounds if exact else training.rounds // -(-num_pairs // window)
     distance = training.distance
     return TrainingFacts(
@@ -129,7 +129,7 @@ def _training(training: Training, config: RunConfig, num_pairs: int) -> Training
 
 
 def _neural_facts(training: Training, config: RunConfig) -> TrainingFacts:
-    """Networks learn for as many passes as they were told; there is no limit to compare with."""
+    """Networks learn for all the passes that were asked for; there is no limit to compare with."""
     passes, trace = config.network_passes, training.trace
     losses, at = np.asarray(trace["server_loss"]), np.asarray(trace["pass_index"])
     first, last = (float(losses[at == k].mean()) for k in (at.min(), at.max()))
@@ -148,7 +148,7 @@ def _neural_facts(training: Training, config: RunConfig) -> TrainingFacts:
 
 
 def _private_status(training: Training, config: RunConfig) -> str:
-    """Rounds with noise do not converge: they end when their part of ε is told."""
+    """Rounds with noise do not converge: they end when their part of ε is spent."""
     if training.note:
         return (
             f"training ended after {counted(training.rounds, 'round')}, its estimate is kept: "

@@ -10,8 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from fedgranger.config import RunConfig
-from fedgranger.errors import ConfigError, UnstableRecursionError
+from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.federation.gradient_noise import GradientNoise, server_noise
@@ -49,7 +48,7 @@ class Training(NamedTuple):
 
 
 class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a rule
-    """A client tells nothing more; what there is of the estimate is kept."""
+    """A client releases nothing more; what there is of the estimate is kept."""
 
 
 NO_TRAINING = Training(None, trace_table((), ()), 0, np.inf)
@@ -144,7 +143,7 @@ def train(
         num_pairs,
         starts,
     )
-    window = _window(config, num_pairs)
+    window = config.round_steps(num_pairs)
     trainer = make_trainer(rows, config, window, options.message_steps)
     protect = None
     if config.privacy == "to-clients":
@@ -161,16 +160,6 @@ def train(
     jacobian = end.memory.jacobian if isinstance(end.memory, NeuralMemory) else None
     losses, distance = trace_table(names, end.trace.rows), float(end.memory.distance)
     return Training(granger, losses, end.round_index, distance, note=note, jacobian=jacobian)
-
-
-def _window(config: RunConfig, num_pairs: int) -> int:
-    if config.window == "full":
-        return num_pairs
-    if config.window > num_pairs:
-        raise ConfigError(
-            f"window is {config.window} but there are only {num_pairs} steps; use a smaller one"
-        )
-    return config.window
 
 
 def _exchange_rounds(

@@ -1,6 +1,6 @@
-r"""The server's part of telling edges in sensors: each side gets its own, and answers as it likes.
+r"""The server's part of translating edges to sensors: each side gets its own and answers freely.
 
-Of an edge with response \(\Psi_h\) the cause is told \(r^\top \Psi_h\), the effect
+Of an edge with response \(\Psi_h\) the cause is sent \(r^\top \Psi_h\), the effect
 \(\Psi_h s\), with r the read-out and s the shock where the edge is strongest; what that means for
 its sensors each computes by itself (`own_edges`). Where a site shares the sensor that shows the
 edge best, its row takes the place of s or r: then the other side knows both sensors, and so does
@@ -28,10 +28,10 @@ Sides = dict[Edge, EdgeSide]
 def translate(
     participants: Participants, found: EdgeInference, *, largest: float = LARGEST_NUMBER
 ) -> Generator[Request, Answers, dict[str, ResponseFacts]]:
-    """Tell every client what its edges do; return how shared sensors of both sides follow.
+    """Send every client what its edges do; return how shared sensors of both sides follow.
 
-    The cause is asked first, so that the effect can be told of its sensor; then, where the effect
-    shares one, the cause is told of that. What has numbers above `largest`, which no message can
+    The cause is asked first, so that the effect can be sent its sensor; then, where the effect
+    shares one, the cause is sent that. What has numbers above `largest`, which no message can
     hold, is left out with a warning.
     """
     strongest = {edge: one.directions() for edge, one in found.responses.items()}
@@ -93,7 +93,7 @@ def _ask(
     sides: Sides,
     sensors: Shown,
 ) -> Generator[Request, Answers, Shown]:
-    """Tell the clients on one side of these edges; `sensors` are those of the other side."""
+    """Send to the clients on one side of these edges; `sensors` are those of the other side."""
     place = 0 if side == "cause" else 1
     own: dict[str, list[Edge]] = {}
     for edge in sides:

@@ -45,7 +45,7 @@ WATCH_KINDS = ("watch", "follow", "report", "alarm")
 
 
 class _Offered(NamedTuple):
-    """The new data that the server was told of."""
+    """The new data that were announced to the server."""
 
     run: str
     series: LocalSeries
@@ -59,7 +59,7 @@ class Watcher:
     Args:
         read: reads the site's new data, as measured; None: the site has none to watch.
         site: whose it is; it keeps what is normal on its disk (`watch_records`).
-        on_alarm: told every alarm, and again when its ranking has changed; a late message may
+        on_alarm: receives every alarm, and again when its ranking has changed; a late message may
             bring an earlier ranking. `own_sensors` are those of this site that were most
             surprising, and how much, `own_levels` those that strayed from their usual level
             anywhere in the new data; the server never knows them.
@@ -99,7 +99,7 @@ class Watcher:
             return self._follow(packet)
         session = self._session
         if session is None or session.run != packet.run:
-            raise RefusalError("unknown", "it has not been told which steps are watched")
+            raise RefusalError("unknown", "it has not received which steps are watched")
         if packet.values["epoch"] != session.epoch:
             raise RefusalError("stale", f"the watch goes on with epoch {session.epoch}")
         if packet.kind == "alarm":
@@ -128,7 +128,7 @@ class Watcher:
         """Put the data on the common axis; write down that all of it is about to be reported."""
         offered, done = self._offered, self._reported.load()
         if offered is None or offered.run != packet.run:
-            raise RefusalError("unknown", "it has not been told of this watch")
+            raise RefusalError("unknown", "it has received nothing of this watch")
         known = 0 if done is None else done.epoch
         grid, epoch, _ = read_grid(packet, offered.axis, known)
         if epoch < known:
@@ -168,7 +168,7 @@ class Watcher:
         return answers.DONE
 
     def _charge(self, offered: _Offered, grid: TimeGrid, done: Reported | None, now: float) -> None:
-        """Write down what reports on the steps that were not reported yet are about to tell."""
+        """Write down what reports on the steps that were not reported yet are about to release."""
         period, noise = period_of(grid), offered.normal.noise
         if done is not None and done.last >= period.first:
             period = period._replace(first=done.last + done.interval)
@@ -185,7 +185,7 @@ class Watcher:
         ledger.charge(offered.run, [Release(kind, content, size)], period, now)
 
     def _alarm(self, session: Session, text: str) -> Answer:
-        """Tell the site, with the names of its own most surprising sensors, which stay here."""
+        """Inform the site, with the names of its own most surprising sensors, which stay here."""
         alarm = read_alarm(text)
         own = own_sensors(session, alarm)
         alarm["own_sensors"] = [[sensor, energy] for sensor, energy in own]

@@ -1,7 +1,7 @@
 """The server's side of a watch over the sites' new data, as a generator like that of a run.
 
 Every site reads its own new data and sends a `MonitorMessage` for each stretch of the common time
-axis; the server combines them, ranks the clients while an alarm is under way and tells the sites.
+axis; the server combines them, ranks the clients while an alarm is under way and informs the sites.
 It keeps nothing on its disk: after a crash it asks from the first step again, and the sites answer
 with the same numbers, so the result is the same.
 """
@@ -81,7 +81,7 @@ def _watch(
 
 
 def alarm_text(alarm: Alarm, num_steps: int) -> str:
-    """What the sites are told of an alarm, as JSON; a later ranking has seen more steps."""
+    """What the sites are sent of an alarm, as JSON; a later ranking has seen more steps."""
     time = shown_time(alarm.time) + ("Z" if isinstance(alarm.time, np.datetime64) else "")
     when = {"step": alarm.step, "time": time, "num_steps": num_steps}
     return json.dumps({**when, **alarm.ranking.to_mapping()}, allow_nan=False)

@@ -67,7 +67,7 @@ class FlareClient:
                     if not self._is_alone():
                         return _cannot(payload, "waiting", "another run's process is at work there")
                     self._party = _party(state_folder(_kit()))
-            except Exception as error:  # whatever it is, the server is not told
+            except Exception as error:  # whatever it is, the server receives nothing of it
                 self._note(error)
             if self._party is None:
                 return _cannot(payload, "data", CANNOT)

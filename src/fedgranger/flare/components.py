@@ -49,7 +49,7 @@ class ServerLauncher(_BehindTheGuard, ServerProcessJobLauncher):
 
 
 class OnlyRuns(AppValidator):
-    """Lets in runs of fedgranger and no other job; `report` is told of every other one."""
+    """Lets in runs of fedgranger and no other job; `report` receives every other one."""
 
     report: ClassVar[Callable[..., object]] = lambda *_, **__: None
 

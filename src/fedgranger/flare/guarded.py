@@ -51,8 +51,8 @@ LARGEST_FRAME = LARGEST_MESSAGE + 2**21  # with its headers
 def guard_cells(process: str, report: Report, on_server: Callable[[bool], None]) -> None:
     """Let every cell that this process will make refuse what `guard` does not list.
 
-    `report(event, **facts)` is told every refusal, the same one once a minute; `on_server` when the
-    connection to the server comes up or goes down.
+    `report(event, **facts)` receives every refusal, the same one once a minute; `on_server` when
+    the connection to the server comes up or goes down.
     """
     seldom = _Seldom(report)
     cells: list[CoreCell] = []

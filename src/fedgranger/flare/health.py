@@ -1,4 +1,4 @@
-"""How a party stands: what its supervisor tells whoever looks, and what its own files say.
+"""How a party stands: what its supervisor answers, and what its own files state.
 
 `News` follows a party while it runs; `read_health` is for service managers and containers.
 """

@@ -33,7 +33,7 @@ SERVER_FILE = "config/config_fed_server.json"
 OUTCOME = "outcome.json"
 """What the server's job found, beside the run's own files."""
 PROGRESS = "fedgranger.progress"
-"""Topic on which the server's job tells how far it is."""
+"""Topic on which the server's job reports how far it is."""
 FOLDERS = ("", "config")
 SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
 LARGEST_FILE = 2**20

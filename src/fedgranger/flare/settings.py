@@ -85,7 +85,7 @@ def _simulated(kit: Path) -> Path | None:
 
 
 def read_simulation(kit: Path) -> RunConfig | None:
-    """The options of a simulated run; None in a deployment, where no client is told a seed."""
+    """The options of a simulated run; None in a deployment, where no client receives a seed."""
     folder = _simulated(kit)
     if folder is None:
         return None
@@ -116,7 +116,7 @@ def audit_log(kit: Path) -> AuditLog:
 
 
 def site_log(folder: Path, sentence: str) -> None:
-    """Tell the people at a site; a full disk does not hide what is said."""
+    """Inform the people at a site; a full disk does not hide it."""
     line = f"{utc_stamp()} {sentence}\n"
     try:
         with (folder / "log.txt").open("a", encoding="utf-8") as file:
@@ -155,7 +155,7 @@ def read_edges_of_site(folder: Path) -> tuple[list[dict[str, Any]], dict[str, An
     """
     path, own = folder / EDGES_FILE, folder / OWN_EDGES_FILE
     if not path.exists():
-        raise RunError(f"{folder}: no run has told this site its edges yet; wait for one to end")
+        raise RunError(f"{folder}: no run has sent this site its edges yet; wait for one to end")
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [_pair(row) for row in csv.DictReader(file)]
@@ -191,7 +191,7 @@ def with_alarm(known: list[AlarmText], alarm: AlarmText) -> list[AlarmText]:
 
 
 def read_alarms(folder: Path) -> list[AlarmText]:
-    """All alarms that a site was told; none when there is no file or it cannot be read."""
+    """All alarms that a site received; none when there is no file or it cannot be read."""
     try:
         found = json.loads((folder / ALARMS_FILE).read_text("utf-8"))
     except (OSError, ValueError):

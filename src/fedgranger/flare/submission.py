@@ -46,7 +46,7 @@ def run_job(
     """Run a job to its end, however often it must be submitted, and return the server's outcome.
 
     A run of the same name goes on where it stopped. The mode is "run", "check" for the first
-    question only, or "watch" for new data; `report` is told the server's progress.
+    question only, or "watch" for new data; `report` receives the server's progress.
 
     Raises:
         RunError: a client or the server stays away, or the run cannot work.

@@ -25,14 +25,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
+from fedgranger.edge_test_kinds import HAC_RULES
 from fedgranger.errors import ConfigError
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.products import lag_products
 from fedgranger.inference.states import StateSource
 from fedgranger.linalg.blocks import block_positions
 from fedgranger.linalg.long_run import andrews_bandwidth, newey_west_lag
-
-HAC_RULES = ("model", "newey-west", "andrews")
 
 
 class BlockCovariance(NamedTuple):

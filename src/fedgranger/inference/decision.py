@@ -7,10 +7,10 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from scipy import stats
 
+from fedgranger.edge_test_kinds import CORRECTIONS
 from fedgranger.learning_options import Couplings
 from fedgranger.option_fields import check_choice
 
-CORRECTIONS = ("bh", "by", "holm", "none")
 """Benjamini-Hochberg, Benjamini-Yekutieli, Holm, none."""
 
 

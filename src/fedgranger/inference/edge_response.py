@@ -3,7 +3,7 @@ r"""What one edge does: the response of the effect's states to a shock in the ca
 States have no units and their signs are arbitrary: what an edge does is shown along the direction
 in which it is strongest, in standard deviations of the effect's states for a shock of one standard
 deviation. What that means for sensors is computed where they are known: each side of an edge is
-told its course along its own states (`EdgeSide`). Errors come from a jackknife over blocks of time:
+sent its course along its own states (`EdgeSide`). Errors come from a jackknife over blocks of time:
 with \(\theta_{(g)}\) the value without block g of G
 
 $$\operatorname{var} \hat\theta = \frac{G-1}{G} \sum_g (\theta_{(g)} - \bar\theta)^2, \qquad

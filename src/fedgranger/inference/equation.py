@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.errors import InferenceError
 from fedgranger.inference.lag_bases import LagBasis
@@ -23,6 +23,9 @@ SMALLEST_CHANGE = 1e-10
 """Smaller changes of own leverages, relative to them, are not made."""
 SMALLEST_FREEDOM = 1e-3
 """One minus leverage is not taken smaller: a row that fits itself has no information."""
+
+Residuals = Float[np.ndarray, "time state"] | None
+"""Of all equations at all time steps, where they are wanted."""
 
 
 class Block(NamedTuple):
@@ -102,14 +105,14 @@ class Equation:
         self._products[: self._widths[0], : self._widths[0]] = own.products
         self._known_rows = 0
 
-    def _ready(self, chunk: ColumnChunk) -> np.ndarray:
+    def _ready(self, chunk: ColumnChunk) -> Bool[np.ndarray, " time"]:
         """Rows at which everything is there."""
         ready = np.all(chunk.past >= self._need, axis=1)
         return ready & (chunk.now[:, self.effect] > self._basis.own_lags)
 
     def _design(
-        self, chunk: ColumnChunk, rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, chunk: ColumnChunk, rows: Int[np.ndarray, " row"]
+    ) -> tuple[Float[np.ndarray, "row _"], ...]:
         """Own columns, those of the causes, and innovations."""
         taken = slice(None) if len(rows) == len(chunk.now) else rows
         own, *causes = (chunk.columns[basis.client][taken, part] for basis, part in self._parts)
@@ -137,7 +140,7 @@ class Equation:
         self._with_innovations[:q] += O.T @ Y
         self._with_innovations[q:] += Z.T @ Y
 
-    def sums(self, chunk: ColumnChunk, taken: np.ndarray) -> RowSums:
+    def sums(self, chunk: ColumnChunk, taken: Bool[np.ndarray, " time"]) -> RowSums:
         """Of the rows of a chunk that are taken and at which everything is there."""
         rows = np.flatnonzero(self._ready(chunk) & taken)
         own, causes, Y = self._design(chunk, rows)
@@ -191,7 +194,9 @@ class Equation:
                 blocks[self.effect, n] = block
                 self._scored.append((block, at, kept.start, is_later))
 
-    def _coefficients(self, keep: np.ndarray) -> np.ndarray:
+    def _coefficients(
+        self, keep: Bool[np.ndarray, " column"]
+    ) -> Float[np.ndarray, "_ effect_state"]:
         """Of the plain columns that are kept, (column, p); notes what residuals need."""
         basis = self._basis
         fitted = self._orthonormal.T @ self._with_innovations
@@ -209,14 +214,19 @@ class Equation:
             coefficients[keep] += self._inverse @ self._orthonormal.T @ moved
         return coefficients[keep]
 
-    def _note(self, error: np.ndarray, time: np.ndarray, residuals: np.ndarray | None) -> None:
+    def _note(
+        self,
+        error: Float[np.ndarray, "row effect_state"],
+        time: Int[np.ndarray, " row"],
+        residuals: Residuals,
+    ) -> None:
         """Residuals at some time steps, and their covariance."""
         if residuals is not None:
             residuals[time, self._basis.first : self._basis.first + error.shape[1]] = error
         self.residual_cov += error.T @ error / max(self.num_rows - len(self.lag), 1)
 
     def add_covariance(
-        self, chunk: ColumnChunk, residuals: np.ndarray | None, *, with_errors: bool
+        self, chunk: ColumnChunk, residuals: Residuals, *, with_errors: bool
     ) -> None:
         """Add a chunk to the HC3 covariances, and note its residuals."""
         rows = np.flatnonzero(self._ready(chunk))

@@ -115,7 +115,10 @@ def smaller_blocks(
 
 
 def _at_smaller_blocks(
-    source: StateSource, fit: Estimate, x: np.ndarray, factor: np.ndarray
+    source: StateSource,
+    fit: Estimate,
+    x: Float[np.ndarray, "pair lagged"],
+    factor: Float[np.ndarray, " pair"],
 ) -> Float[np.ndarray, "pair state lagged"]:
     """What φ gains when each block is smaller by the share of added noise; see the module."""
     z, out = x @ fit.inverse_cov, np.empty((len(x), *fit.transition.shape))

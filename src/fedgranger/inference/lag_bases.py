@@ -128,8 +128,11 @@ def lag_chunks(source: StateSource, depth: int) -> Iterator[LagChunk]:
 
 
 def _with_lengths(
-    chunk: StateChunk, owner: np.ndarray, last: np.ndarray, part: slice
-) -> tuple[np.ndarray, np.ndarray]:
+    chunk: StateChunk,
+    owner: Int[np.ndarray, " state"],
+    last: Int[np.ndarray, "_ client"],
+    part: slice,
+) -> tuple[Float[np.ndarray, "time state"], Int[np.ndarray, "time client"]]:
     """States, zero where missing, and unbroken steps that end at each step."""
     observed = chunk.observed[part]
     starts = chunk.starts if chunk.own_starts is None else chunk.own_starts
@@ -137,7 +140,7 @@ def _with_lengths(
     return states, unbroken_steps(last[0], observed, starts[part])
 
 
-def _lagged(chunk: LagChunk, client: int, depth: int) -> np.ndarray:
+def _lagged(chunk: LagChunk, client: int, depth: int) -> Float[np.ndarray, "time _"]:
     """[1, s(t−1), …, s(t−D)] of one client, (time, 1 + D p)."""
     states = chunk.states[:, chunk.owner == client]
     stop = len(states)
@@ -173,7 +176,7 @@ def lag_bases(source: StateSource, depths: Int[np.ndarray, " client"]) -> list[L
     return [basis._replace(num_rows=count) for basis, count in zip(bases, num_rows, strict=True)]
 
 
-def _basis(source: StateSource, client: int, R: np.ndarray, depth: int) -> LagBasis:
+def _basis(source: StateSource, client: int, R: Float[np.ndarray, "_ _"], depth: int) -> LagBasis:
     p, own = source.dims[client], source.own_lags[client]
     q = 1 + depth * p
     if len(R) < q + p:

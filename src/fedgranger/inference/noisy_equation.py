@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.equation import SMALLEST_FREEDOM, Equation
 from fedgranger.inference.lag_bases import LagBasis
@@ -49,7 +49,10 @@ class NoisyEquation(Equation):
         parts = [_noise(b, part, added_covs[b.client]) for b, part in self._parts]
         self._noise = block_diagonal(parts)
 
-    def _coefficients(self, keep: np.ndarray) -> np.ndarray:  # noqa: ARG002  columns are chosen
+    def _coefficients(
+        self,
+        keep: Bool[np.ndarray, " column"],  # noqa: ARG002  columns are chosen
+    ) -> Float[np.ndarray, "_ effect_state"]:
         """Of the plain columns that are kept, (column, p); all in orthonormal columns first."""
         C, basis, n = self._orthonormal, self._basis, self.num_rows
         own, F = len(basis.prediction), basis.innovation_factor

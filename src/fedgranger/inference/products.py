@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from fedgranger.inference.estimate import Estimate
 from fedgranger.inference.influence import (
@@ -75,8 +75,8 @@ def lag_products(
 
 
 def _matches(
-    step: np.ndarray, segment: np.ndarray, num_tail: int, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+    step: Int[np.ndarray, " pair"], segment: Int[np.ndarray, " pair"], num_tail: int, k: int
+) -> tuple[Int[np.ndarray, " _"], Int[np.ndarray, " _"]]:
     """Positions (later, earlier) of pairs k steps apart in one segment, later ones being new."""
     later = np.searchsorted(step, step + k)
     valid = later < len(step)
@@ -92,7 +92,11 @@ class _Sums:
     """
 
     def __init__(
-        self, source: StateSource, fit: Estimate, lag_weights: np.ndarray, wanted: np.ndarray
+        self,
+        source: StateSource,
+        fit: Estimate,
+        lag_weights: Float[np.ndarray, " lag"],
+        wanted: Bool[np.ndarray, "effect cause"],
     ) -> None:
         self.source, self.fit, self.lag_weights = source, fit, lag_weights
         effects, causes = wanted.any(axis=1), wanted.any(axis=0)
@@ -125,7 +129,7 @@ class _Sums:
         """Forget pairs that no later one can be matched with."""
         self.tail = tuple(part[..., keep:] for part in self.tail)
 
-    def result(self, matched: np.ndarray) -> LagProducts:
+    def result(self, matched: Float[np.ndarray, " lag"]) -> LagProducts:
         """The sums of all blocks, zero where they are not wanted."""
         wanted, half = self.wanted, self.half
         total = np.zeros((*wanted.shape, *half.shape[-2:]))
@@ -140,8 +144,8 @@ class _Sums:
         return matrix[..., at[0], at[1]] * ((at[0] >= 0) & (at[1] >= 0))
 
     def _factors(
-        self, pairs: PairChunk, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, pairs: PairChunk, weight: Float[np.ndarray, " pair"]
+    ) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, " pair"]]:
         """Residuals u of every effect and cause (one without added noise), z and f."""
         fit = self.fit
         residual = (pairs.after - pairs.before @ fit.transition.T).T
@@ -167,7 +171,7 @@ class _Sums:
 class _Formed(_Sums):
     """Forms φ of every pair; its product with the weighted sum of its past serves all lags."""
 
-    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+    def add(self, pairs: PairChunk, weight: Float[np.ndarray, " pair"], matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
         phi = self._influence(pairs, weight).reshape(*self.half.shape[:2], -1)
         self._extend(phi)
@@ -178,7 +182,9 @@ class _Formed(_Sums):
             past[..., span(later - num_tail)] += w * whole[..., span(earlier)]
         self.half += phi @ past.swapaxes(-1, -2)
 
-    def _influence(self, pairs: PairChunk, weight: np.ndarray) -> np.ndarray:
+    def _influence(
+        self, pairs: PairChunk, weight: Float[np.ndarray, " pair"]
+    ) -> Float[np.ndarray, "_ _ _ pair"]:
         """φ, (wanted block, p, width, pair); its sizes are added."""
         if self.fit.moments.is_complete:
             u, z, f = self._factors(pairs, weight)
@@ -196,7 +202,7 @@ class _Formed(_Sums):
 class _Factored(_Sums):
     """Uses that φ_t = f_t (u_t z_tᵀ + B), u the same for all causes."""
 
-    def add(self, pairs: PairChunk, weight: np.ndarray, matches: Matches) -> None:
+    def add(self, pairs: PairChunk, weight: Float[np.ndarray, " pair"], matches: Matches) -> None:
         """Add new pairs and their products with earlier ones."""
         u, z, f = self._factors(pairs, weight)
         self._add_sizes(u, z, f)
@@ -205,7 +211,9 @@ class _Factored(_Sums):
             if len(later):  # with periodic weights no used pair follows another
                 self.half += w * self._product(later, earlier)[self.at]
 
-    def _product(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+    def _product(
+        self, later: Int[np.ndarray, " pair"], earlier: Int[np.ndarray, " pair"]
+    ) -> Float[np.ndarray, "effect cause entry entry"]:
         """Σ φ_later φ_earlierᵀ of every block, (effect, cause, K, K)."""
         B = self.B
         E, C, p, w = B.shape
@@ -231,7 +239,9 @@ class _Factored(_Sums):
         return total.reshape(E, C, p * w, p * w)
 
 
-def _inverse_blocks(matrix: np.ndarray, positions: np.ndarray) -> np.ndarray:
+def _inverse_blocks(
+    matrix: Float[np.ndarray, "_ _"], positions: Int[np.ndarray, "_ _"]
+) -> Float[np.ndarray, "_ _ _"]:
     out = np.zeros((*positions.shape, positions.shape[1]))
     for m, row in enumerate(positions):
         own = row[row >= 0]

@@ -72,7 +72,8 @@ class Readings(NamedTuple):
     def delay(self, effect: int, cause: int) -> int:
         """The lag at which most of the influence arrives: the largest Wald statistic of one lag."""
         block = self.blocks[effect, cause]
-        size = {int(lag): math.prod(block.at_lag(lag).statistic()) for lag in np.unique(block.lag)}
+        lags = np.unique(block.lag).tolist()
+        size = {lag: math.prod(block.at_lag(lag).statistic()) for lag in lags}
         return max(size, key=lambda lag: size[lag] if np.isfinite(size[lag]) else 0.0, default=0)
 
 
@@ -185,7 +186,9 @@ def _transition(
 
 def _places(
     source: StateSource, equation: Equation
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+) -> tuple[
+    Bool[np.ndarray, " column"], tuple[Int[np.ndarray, "client_state _"], Int[np.ndarray, "_ _"]]
+]:
     """Columns of an equation that are lags, not the constant; rows and columns of all lags."""
     is_lag = equation.lag > 0
     columns = (equation.lag[is_lag] - 1) * source.total_dim + equation.state[is_lag]

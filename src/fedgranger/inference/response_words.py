@@ -1,7 +1,7 @@
 """What edges do, in words: which sensor moves which, by how much, how late and for how long.
 
-An edge of the nonlinear test is told by its shape instead where it was not found to be linear: how
-much the effect changes where the cause is low, at its mean and high.
+An edge of the nonlinear test is described by its shape instead where it was not found to be linear:
+how much the effect changes where the cause is low, at its mean and high.
 """
 
 from __future__ import annotations

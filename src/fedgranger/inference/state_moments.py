@@ -149,16 +149,20 @@ def _sums(source: StateSource, pairs: PairChunk) -> MomentSums:
 
 
 def _products(
-    x: np.ndarray, y: np.ndarray, w: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x: Float[np.ndarray, "pair _"], y: Float[np.ndarray, "pair _"], w: Float[np.ndarray, " pair"]
+) -> tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _"]]:
     """Σ w x xᵀ, Σ w y xᵀ and Σ w y yᵀ; a product with ones is not made."""
     wx, wy = (x, y) if (w == 1).all() else (w[:, None] * x, w[:, None] * y)
     return wx.T @ x, wy.T @ x, wy.T @ y
 
 
 def _counts(
-    pairs: PairChunk, w: np.ndarray, *, is_complete: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    pairs: PairChunk, w: Float[np.ndarray, " pair"], *, is_complete: bool
+) -> tuple[
+    Float[np.ndarray, "lagged_client lagged_client"],
+    Float[np.ndarray, "client lagged_client"],
+    Float[np.ndarray, "client client"],
+]:
     """The same sums of what is observed; complete pairs of equal weight need only be counted."""
     o, q = pairs.before_observed, pairs.after_observed
     if not is_complete or not (w == 1).all():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from numpy.lib.stride_tricks import sliding_window_view
 
 from fedgranger.linalg.blocks import block_diagonal
@@ -115,7 +115,7 @@ class StateSource(NamedTuple):
         return self.sensor_cov + self.added_cov if self.is_noise_added else self.sensor_cov
 
 
-def clock_steps(times: np.ndarray) -> Int[np.ndarray, " time"]:
+def clock_steps(times: Shaped[np.ndarray, " time"]) -> Int[np.ndarray, " time"]:
     """Steps of a regular clock since the first time, where some were left out in between."""
     if len(times) < 2:
         return np.zeros(len(times), dtype=np.int64)
@@ -238,7 +238,7 @@ def centred_steps(
             segments = segments[num_pairs:]
 
 
-def _windows(rows: np.ndarray, length: int) -> np.ndarray:
+def _windows(rows: Shaped[np.ndarray, "_ _"], length: int) -> Shaped[np.ndarray, "_ _"]:
     """Every row with those before it at its side, the newest first."""
     windows = sliding_window_view(rows, length, axis=0)[..., ::-1]
     return windows.swapaxes(1, 2).reshape(len(windows), -1)

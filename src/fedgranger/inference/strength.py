@@ -47,7 +47,11 @@ def strength_intervals(
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def _nearest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
+def _nearest(
+    z: Float[np.ndarray, "*pair entry"],
+    s: Float[np.ndarray, "*pair entry"],
+    c: Float[np.ndarray, "*pair"],
+) -> Float[np.ndarray, "*pair"]:
     """Norm of the nearest point; 0 when the origin lies inside."""
     safe = np.where(s > 0, s, 1.0)
     is_outside = np.where(s > 0, z**2 / safe, 0.0).sum(axis=-1) > c
@@ -56,7 +60,11 @@ def _nearest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.where(is_outside, nearest, 0.0)
 
 
-def _farthest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
+def _farthest(
+    z: Float[np.ndarray, "*pair entry"],
+    s: Float[np.ndarray, "*pair entry"],
+    c: Float[np.ndarray, "*pair"],
+) -> Float[np.ndarray, "*pair"]:
     """Norm of the farthest point; what the bound leaves over lies along the widest axis."""
     widest = s.max(axis=-1)
     below = widest[..., None] - s
@@ -68,7 +76,12 @@ def _farthest(z: np.ndarray, s: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt((point**2).sum(axis=-1) + left_over))
 
 
-def _multiplier(z: np.ndarray, s: np.ndarray, c: np.ndarray, offset: np.ndarray) -> np.ndarray:
+def _multiplier(
+    z: Float[np.ndarray, "*pair entry"],
+    s: Float[np.ndarray, "*pair entry"],
+    c: Float[np.ndarray, "*pair"],
+    offset: Float[np.ndarray, "*pair entry"],
+) -> Float[np.ndarray, "*pair"]:
     """The x with Σ s z² / (x + offset)² = c, by halving."""
     lower, upper = np.zeros_like(c), np.sqrt((s * z**2).sum(axis=-1) / c)
     for _ in range(HALVINGS):

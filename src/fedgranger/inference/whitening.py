@@ -71,7 +71,7 @@ def _own_residuals(
 ) -> Float[np.ndarray, "row client_state"]:
     """What least squares on the own lags leave of these rows."""
 
-    def window(t: np.ndarray) -> np.ndarray:
+    def window(t: Int[np.ndarray, " _"]) -> Float[np.ndarray, "_ _"]:
         return np.hstack(
             [np.ones((len(t), 1)), *(rows_at(states, t - k) for k in range(1, lags + 1))]
         )
@@ -97,7 +97,9 @@ def unit_covariance(
     return ((basis / np.sqrt(np.maximum(variances, floor))).T @ part.T).T
 
 
-def _shortened(part: np.ndarray) -> np.ndarray:
+def _shortened(
+    part: Float[np.ndarray, "row client_state"],
+) -> Float[np.ndarray, "row client_state"]:
     """Shorten long rows and scale to unit covariance, again and again.
 
     One row can make up most of a direction's scatter; only when it is shortened others show.

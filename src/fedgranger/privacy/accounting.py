@@ -1,4 +1,4 @@
-r"""How much Gaussian releases tell: size mu, and the pair (epsilon, delta) that it stands for.
+r"""How much Gaussian releases disclose: size mu, and the pair (epsilon, delta) that it stands for.
 
 Whatever leaves a client with noise is a Gaussian release of size
 

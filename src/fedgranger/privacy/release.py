@@ -1,8 +1,8 @@
-"""A message with noise: the noise that only its sender can know, and what it tells.
+"""A message with noise: the noise that only its sender can know, and what it discloses.
 
 The noise is a function of a secret and of what it hides: the same message again is the same bits
-and tells nothing new, other content gets other noise. In a deployment the secret is a site's own,
-from the operating system's randomness; in studies it comes from a seed.
+and discloses nothing new, other content gets other noise. In a deployment the secret is a site's
+own, from the operating system's randomness; in studies it comes from a seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedgranger.privacy.sensitivity import Neighbours
 
 
 class Release(NamedTuple):
-    """One message, or one number that others depend on, that is about to be told with noise.
+    """One message, or one number that others depend on, that is about to be released with noise.
 
     Attributes:
         message: what it is.

@@ -82,7 +82,7 @@ class Levels(NamedTuple):
     num_sensors: int
 
     def sentences(self, *, is_calm: bool, rest: str = " in rca.json") -> list[str]:
-        """What to tell an engineer; `is_calm` when no alarm was raised and no window asked for.
+        """Sentences for an engineer; `is_calm` when no alarm was raised and no window asked for.
 
         `rest` says where those are that are not named.
         """

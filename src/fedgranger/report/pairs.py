@@ -64,7 +64,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def has_test(edges: pd.DataFrame) -> bool:
-    """Tell whether any pair carries a decision of a test."""
+    """Whether any pair carries a decision of a test."""
     return any(flag is not None for flag in edge_flags(edges))
 
 

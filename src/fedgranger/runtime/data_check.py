@@ -16,7 +16,6 @@ from fedgranger.client.lines import find_periods
 from fedgranger.client.sensor_moments import measurement_moments
 from fedgranger.data.align import RegularPanel, regular_panel, unused_rows
 from fedgranger.data.client_data import ClientData
-from fedgranger.data.clock_steps import duration_text
 from fedgranger.data.findings import DEAD, Finding
 from fedgranger.data.finishing import with_findings
 from fedgranger.data.frames import columns_listed, in_keywords, named_frames, try_frames
@@ -24,10 +23,11 @@ from fedgranger.data.panel import Panel
 from fedgranger.data.panel_files import client_names, read_once
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.data.sensor_preparation import propose
+from fedgranger.data.time_axis import interval_text
 from fedgranger.data.time_stamps import shown_time
 from fedgranger.data.trial_reading import changed_flags, try_reading
 from fedgranger.errors import DataError
-from fedgranger.periods import unsearched_calendar
+from fedgranger.periods import duration_text, unsearched_calendar
 from fedgranger.runtime.check_result import ClientCheck, DataCheck
 
 
@@ -198,7 +198,7 @@ def _interval(regular: RegularPanel) -> str:
     if regular.interval is None:
         return ""
     is_stamped = regular.panel.time.dtype.kind == "M"
-    return duration_text(regular.interval) if is_stamped else f"{regular.interval:g}"
+    return interval_text(regular.interval, "stamps" if is_stamped else "numbers")
 
 
 def _duplicates(panel: Panel) -> list[tuple[str, str]]:

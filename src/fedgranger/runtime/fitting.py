@@ -46,7 +46,7 @@ from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
-from fedgranger.runtime.setup import Setup, assemble, check_names, resolve_window
+from fedgranger.runtime.setup import Setup, assemble, check_names
 from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.server.trainer import Memory, Trainer
 
@@ -117,7 +117,7 @@ class _LocalRun:
         regular = regular_panel(panel)
         self._panel = regular.panel
         check_names(self._panel, config, models)
-        self._window = resolve_window(config, self._panel.num_steps - 1)
+        self._window = config.round_steps(self._panel.num_steps - 1)
         self._clients = {
             name: LocalClient(
                 name,

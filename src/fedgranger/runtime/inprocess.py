@@ -25,7 +25,7 @@ from fedgranger.convergence import Progress
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.rounds import RoundParams, RoundState, step
+from fedgranger.rounds import RoundParams, RoundState, measure, step
 from fedgranger.runtime.setup import Setup, initial_state
 from fedgranger.server.loss_trace import TraceRow, rounds_per_row
 
@@ -81,7 +81,7 @@ def train(
         chunk, pass_index = now.chunk + 1, now.pass_index
         progress, pass_start, is_finished = now.progress, now.pass_start, False
         if chunk == num_chunks:
-            progress = convergence.measure(progress, pass_start, state, second_moments)
+            progress = measure(progress, pass_start, state, second_moments)
             chunk, pass_index, pass_start = 0, pass_index + 1, state
             is_finished = progress.distance <= config.tolerance or pass_index == config.passes
         now = Snapshot(pass_index, chunk, state, pass_start, progress, is_finished)

@@ -7,7 +7,7 @@ $$\psi_t = (\tilde s_{t+1} - A \tilde s_t)\,\tilde s_t^\top + A (E + N),$$
 whose long-run covariance S gives \(\mathrm{Cov}(\hat A) = G_0^{-1} S\, G_0^{-1} / T\) (THEORY 5).
 A and G₀ are those of the states without noise, of a simulated system or of data that are in one
 place; S is measured on them with noise drawn. So no matrix has to be estimated from noise, and the
-plan tells of records of any length, those in which a run would have to refuse included.
+plan speaks of records of any length, those in which a run would have to refuse included.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ from fedgranger.runtime.row_inputs import (
 )
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty import stability
-from fedgranger.uncertainty.gain_noise import gain_noise
-from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow
-from fedgranger.uncertainty.measurement_noise import MeasurementNoise
+from fedgranger.uncertainty.inputs import MeasurementNoise, Row, RowParams, RowWindow
 from fedgranger.uncertainty.record import Propagation, make_record
 from fedgranger.uncertainty.recursion import (
     RowsState,
@@ -39,7 +37,7 @@ from fedgranger.uncertainty.recursion import (
     row_sizes,
 )
 from fedgranger.uncertainty.steady_state import SteadyState, solve_steady_state
-from fedgranger.uncertainty.update_moments import update_moments
+from fedgranger.uncertainty.update_moments import gain_noise, update_moments
 
 CHUNK_BYTES = 64 * 2**20
 CHECKED_ROUNDS = 1024

@@ -16,8 +16,14 @@ from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.time_weights import Weighting, tracked_means
 from fedgranger.runtime.inprocess import window_arrays
 from fedgranger.runtime.setup import Setup
-from fedgranger.uncertainty.inputs import Row, RowParams, RowWindow, row_window
-from fedgranger.uncertainty.measurement_noise import MeasurementNoise, measurement_noise
+from fedgranger.uncertainty.inputs import (
+    MeasurementNoise,
+    Row,
+    RowParams,
+    RowWindow,
+    measurement_noise,
+    row_window,
+)
 from fedgranger.uncertainty.recursion import RowsState, prior_state
 
 SMALLEST_RESIDUAL = 1e-12

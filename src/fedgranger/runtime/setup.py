@@ -97,7 +97,7 @@ def set_up(
     """
     models, starts = dict(models or {}), panel.segment_starts
     check_names(panel, config, models)
-    window = resolve_window(config, panel.num_steps - 1)
+    window = config.round_steps(panel.num_steps - 1)
     clients = tuple(
         prepare_client(panel[name], starts, config, window, models.get(name))
         for name in sorted(panel.names)
@@ -164,22 +164,6 @@ def check_names(panel: Panel, config: RunConfig, models: Mapping[str, LocalModel
         raise ConfigError(
             f"prior is {config.prior!r}; choose one of {', '.join(sorted(priors.FAMILIES))}"
         )
-
-
-def resolve_window(config: RunConfig, num_pairs: int) -> int:
-    """Time steps per round.
-
-    Raises:
-        ConfigError: there are fewer.
-    """
-    if config.window == "full":
-        return max(num_pairs, 1)
-    if config.window > num_pairs:
-        raise ConfigError(
-            f"window is {config.window} but there are only {num_pairs} steps; "
-            "use a smaller one or 'full'"
-        )
-    return config.window
 
 
 def _warn_of_divergence(

@@ -25,15 +25,17 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum, summed
-from fedgranger.uncertainty.covariance_terms import (
+from fedgranger.uncertainty.inputs import NoiseCov, RowWindow, times_noise
+from fedgranger.uncertainty.round_terms import (
     DenseTerms,
+    Gains,
     RowCov,
     StepTerms,
     add_dense_terms,
     add_step_terms,
+    attenuate,
     sum_terms,
 )
-from fedgranger.uncertainty.inputs import Gains, NoiseCov, RowWindow, attenuate, times_noise
 
 
 class Projections(NamedTuple):

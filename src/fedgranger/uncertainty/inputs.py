@@ -1,13 +1,17 @@
-r"""One row of the recursion: its constants, the data of a round, and the round's gains.
+r"""One row of the recursion: its constants, the data of its rounds, the noise of measurements.
 
 A row is one client m with its server row: \(x = (\theta, \hat A)\), θ of shape p × d and
 \(\hat A = [\hat A_{mn}]\) of shape p × q. Randomness is the prior of x and the measurement noise:
 \(y_t = \bar y_t + \varepsilon_t\), \(\varepsilon_t\) white and Gaussian with covariance \(V_t\);
 the filtered states are given (assumption A1). Arrays may have a leading client axis.
+
+A constant V is turned into the sensors' eigenbasis once, where it is diagonal and the recursion
+costs O(d²) per step; only a full covariance that changes with time needs O(d³).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -15,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedgranger.linalg.fused import fused_einsum
+from fedgranger.errors import ConfigError
 
 NoiseCov = Float[Array, " d"] | Float[Array, "d d"]
 """Covariance V of one measurement's noise: its diagonal, or all of it."""
@@ -116,86 +120,92 @@ def noise_matrix(noise: NoiseCov) -> Float[Array, "d d"]:
     return jnp.diag(noise) if noise.ndim == 1 else noise
 
 
-class Gains(NamedTuple):
-    r"""What a round multiplies, per step t.
+class MeasurementNoise(NamedTuple):
+    """Noise covariances per client, in the model's units.
 
-    The update adds \((-N\varphi + \kappa\rho) y^\top\) to θ and \((B\varphi - c\rho) g^\top\) to
-    Â, with \(\varphi = \theta y\), \(\rho = \hat A g\).
-
-    `decay` and `granger_decay` are the factors by which ridge shrinks θ and Â (1: no ridge).
-    `local_gram` and `feedback_gram` are \((CA)^\top CA\) and \(A^\top A\); `local_noise` and
-    `feedback_noise` are \(2\eta \sum_t w_t V_t\) of the client's own and of the server's gradient.
-    `attenuation` is \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\), for diagonal noise.
+    Attributes:
+        bases: orthonormal (d, d) per client; measurements are expressed in its columns.
+        covs: per client (1, d) constant, (T, d) diagonal, or (T, d, d) full, in that basis.
     """
 
-    N: Float[Array, "window p p"]
-    kappa: Float[Array, "window p p"]
-    B: Float[Array, "window p p"]
-    c: Float[Array, " window"]
-    decay: Float[Array, ""]
-    granger_decay: Float[Array, ""]
-    local_gram: Float[Array, "p p"]
-    feedback_gram: Float[Array, "p p"]
-    local_noise: NoiseCov
-    feedback_noise: NoiseCov
-    attenuation: Float[Array, "p p d"] | None
+    bases: tuple[np.ndarray, ...]
+    covs: tuple[np.ndarray, ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether any client's covariance changes with time and is not diagonal."""
+        return any(cov.ndim == 3 for cov in self.covs)
+
+    def between(self, client: int, start: int, stop: int, *, full: bool) -> np.ndarray:
+        """Covariances of the time steps `start:stop`: (steps, d), or (steps, d, d) when `full`."""
+        cov = self.covs[client]
+        cov = np.broadcast_to(cov, (stop, *cov.shape[1:])) if len(cov) == 1 else cov
+        cov = cov[start:stop]
+        if full and cov.ndim == 2:
+            cov = cov[:, :, None] * np.eye(cov.shape[1])
+        return cov
+
+    def draw(self, client: int, num_steps: int) -> Float[np.ndarray, "time d"]:
+        """Draw the noise of the first time steps once, in the sensors' own basis."""
+        drawn = np.random.default_rng(0).standard_normal((num_steps, len(self.bases[client])))
+        cov = self.between(client, 0, num_steps, full=False)
+        if cov.ndim == 2:
+            return (np.sqrt(cov) * drawn) @ self.bases[client].T
+        values, vectors = np.linalg.eigh(cov)
+        scaled = np.sqrt(np.maximum(values, 0.0)) * drawn
+        return np.einsum("tij,tj->ti", vectors, scaled)
 
 
-def round_gains(params: RowParams, window: RowWindow) -> Gains:
-    """Build them from the constants and the weights of the steps."""
-    A, CA = params.self_transition, params.predicted_observation
-    eta1, gamma = params.local_step_size, params.server_step_size
-    paired = 2 * eta1 * window.paired_weights
-    observed = 2 * params.feedback_step_size * window.observed_weights
-    own, feedback = CA.T @ CA, A.T @ A
-    decay = 1 - 2 * eta1 * params.augmentation_ridge * window.is_active
-    local_noise = jnp.tensordot(paired, window.noise, 1)
-    feedback_noise = jnp.tensordot(observed, window.noise, 1)
-    attenuation = None
-    if window.noise.ndim == 2:
-        lost = (
-            own[:, :, None] * local_noise[None, None]
-            + feedback[:, :, None] * feedback_noise[None, None]
+def measurement_noise(
+    covs: Mapping[str, np.ndarray | float],
+    names: Sequence[str],
+    sensor_dims: Sequence[int],
+    num_steps: int,
+) -> MeasurementNoise:
+    """Check and bring into form.
+
+    `covs` has per client a number, variances (d,), a covariance (d, d), or one of these per time
+    step: (T, d) or (T, d, d).
+
+    Raises:
+        ConfigError: a wrong shape, a negative variance or an asymmetric matrix.
+    """
+    found = []
+    for name, d in zip(names, sensor_dims, strict=True):
+        if name not in covs:
+            raise ConfigError(f"client '{name}': no measurement noise was given")
+        found.append(_of_client(name, np.asarray(covs[name], dtype=np.float64), d, num_steps))
+    bases, covs_in_basis = zip(*found, strict=True)
+    return MeasurementNoise(bases, covs_in_basis)
+
+
+def _of_client(name: str, cov: np.ndarray, d: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Basis and covariances of one client."""
+    identity = np.eye(d)
+    if not np.isfinite(cov).all():
+        raise ConfigError(f"client '{name}': the measurement noise is not finite")
+    if cov.ndim == 0:
+        cov = np.full(d, float(cov))
+    per_step = cov.ndim >= 2 and cov.shape[0] == num_steps and cov.shape != (d, d)
+    shape = cov.shape[1:] if per_step else cov.shape
+    if shape not in ((d,), (d, d)):
+        raise ConfigError(
+            f"client '{name}': the measurement noise has shape {cov.shape}; it must be a number, "
+            f"({d},), ({d}, {d}), ({num_steps}, {d}) or ({num_steps}, {d}, {d})"
         )
-        attenuation = decay * jnp.eye(len(A))[:, :, None] - lost
-    return Gains(
-        paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
-        observed[:, None, None] * A.T[None],
-        2 * gamma * window.observed_weights[:, None, None] * A[None],
-        2 * gamma * window.observed_weights,
-        decay,
-        1 - 2 * gamma * params.granger_ridge * window.is_active,
-        own,
-        feedback,
-        local_noise,
-        feedback_noise,
-        attenuation,
-    )
-
-
-def attenuate(gain: Gains, values: Float[Array, "p r d"]) -> Float[Array, "p r d"]:
-    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first and the last axis.
-
-    What ridge and the noise of the regressors leave of θ (errors in variables).
-    """
-    if gain.attenuation is not None:
-        return fused_einsum("abj,brj->arj", gain.attenuation, values)
-    lost = jnp.einsum("ab,brj,jl->arl", gain.local_gram, values, gain.local_noise)
-    lost = lost + jnp.einsum("ab,brj,jl->arl", gain.feedback_gram, values, gain.feedback_noise)
-    return gain.decay * values - lost
-
-
-def apply_mean_map(
-    window: RowWindow, gain: Gains, theta: Float[Array, "p r d"], granger: Float[Array, "p r q"]
-) -> tuple[Float[Array, "p r d"], Float[Array, "p r q"]]:
-    r"""Apply \(\bar F = E[F]\) to parameter matrices θ and Â, one per middle index."""
-    y, g = window.measurements, window.causes
-    phi = jnp.einsum("arj,tj->tar", theta, y)
-    rho = jnp.einsum("arl,tl->tar", granger, g)
-    alpha = fused_einsum("tab,tbr->tar", gain.kappa, rho) - fused_einsum(
-        "tab,tbr->tar", gain.N, phi
-    )
-    beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
-    new_theta = attenuate(gain, theta) + fused_einsum("tar,tj->arj", alpha, y)
-    new_granger = gain.granger_decay * granger + fused_einsum("tar,tl->arl", beta, g)
-    return new_theta, new_granger
+    if shape == (d,):
+        if (cov < 0).any():
+            raise ConfigError(f"client '{name}': a measurement noise variance is negative")
+        return identity, cov if per_step else cov[None]
+    transposed = np.swapaxes(cov, -1, -2)
+    if not np.allclose(cov, transposed, rtol=1e-10, atol=0):
+        raise ConfigError(f"client '{name}': a measurement noise covariance is not symmetric")
+    values, vectors = np.linalg.eigh(0.5 * (cov + transposed))
+    if values.min() < -1e-10 * max(values.max(), 0.0):
+        raise ConfigError(
+            f"client '{name}': a measurement noise covariance has a negative eigenvalue "
+            f"{values.min():.3g}"
+        )
+    if per_step:
+        return identity, cov
+    return vectors, np.maximum(values, 0.0)[None]

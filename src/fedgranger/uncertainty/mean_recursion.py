@@ -1,7 +1,7 @@
 r"""Means of (θ, Â) of one row, and their covariance with the row's last measurement, by round.
 
 They move by themselves: nothing here depends on a covariance of the parameters. With \(\theta'\)
-as in `target_moments`, and the last measurement y of noise covariance V,
+as in `target_noise`, and the last measurement y of noise covariance V,
 
 $$\mathrm{Cov}(\theta'_{ij}, y_m) = e_i V_{jm} + \sum_r a_{r,im} b_{r,j} + K_{ij} c_m, \qquad
   \mathrm{Cov}(\hat A_{kl}, y_m) = a_{km} g_l$$
@@ -18,15 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum, times
-from fedgranger.uncertainty.inputs import (
-    Gains,
-    NoiseCov,
-    RowParams,
-    RowWindow,
-    attenuate,
-    round_gains,
-    times_noise,
-)
+from fedgranger.uncertainty.inputs import NoiseCov, RowParams, RowWindow, times_noise
+from fedgranger.uncertainty.round_terms import Gains, attenuate, round_gains
 
 NUM_FACTORS = 3
 

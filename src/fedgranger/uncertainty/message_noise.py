@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from fedgranger.uncertainty.gain_noise import CovMap
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
-from fedgranger.uncertainty.update_moments import UpdateMoments, join_cov, split_cov
+from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments, join_cov, split_cov
 
 
 class MessageNoise(NamedTuple):

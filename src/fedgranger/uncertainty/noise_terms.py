@@ -14,15 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty.covariance_terms import (
-    DenseTerms,
-    Products,
-    RowCov,
-    StepTerms,
-    add_dense_terms,
-    multiply,
-    sum_terms,
-)
+from fedgranger.linalg.fused import fused_einsum
 from fedgranger.uncertainty.covariance_update import (
     Projections,
     StepMoments,
@@ -32,17 +24,25 @@ from fedgranger.uncertainty.covariance_update import (
     second_order_cov,
     step_noise_terms,
 )
-from fedgranger.uncertainty.inputs import (
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, noise_matrix, times_noise
+from fedgranger.uncertainty.mean_recursion import LastStep, RowMean, mean_errors, target_gain
+from fedgranger.uncertainty.round_terms import (
+    DenseTerms,
     Gains,
-    RowParams,
-    RowWindow,
-    noise_matrix,
+    Products,
+    RowCov,
+    StepTerms,
+    add_dense_terms,
+    multiply,
     round_gains,
-    times_noise,
+    sum_terms,
 )
-from fedgranger.uncertainty.mean_recursion import RowMean, mean_errors, target_gain
-from fedgranger.uncertainty.target_moments import TargetMoments, target_moments, target_noise_cov
-from fedgranger.uncertainty.target_noise import first_step_terms, target_noise_terms
+from fedgranger.uncertainty.target_noise import (
+    TargetMoments,
+    first_step_terms,
+    target_moments,
+    target_noise_cov,
+)
 
 
 class RoundMoments(NamedTuple):
@@ -98,7 +98,7 @@ def noise_factors(
     gain, errors, target = moments
     first, own, products = first_step_terms(params, window, gain, mean, target, errors[0])
     if gain.attenuation is not None and len(gain.N) == 1:
-        held, more = target_noise_terms(window, gain, gain.attenuation, mean.last_step, target)
+        held, more = _target_noise_terms(window, gain, gain.attenuation, mean.last_step, target)
         terms = jax.tree.map(lambda part: part[None], sum_terms(own, held))
         return NoiseFactors(first, terms, products, more)
 
@@ -137,6 +137,41 @@ def noise_terms(
     inputs = (gain.N[1:], window.noise[1:], factors.more)
     total = lax.scan(later, start.augmentation, inputs)[0]
     return NoiseTerms(gain, steps, DenseTerms(total, start.cross))
+
+
+def _target_noise_terms(
+    window: RowWindow,
+    gain: Gains,
+    attenuation: Float[Array, "p p d"],
+    last_step: LastStep,
+    target: TargetMoments,
+) -> tuple[StepTerms, Products]:
+    r"""Return \(\bar F\,\mathrm{Cov}(D\varepsilon_0 y_p^\top)\,\bar F^\top\).
+
+    For windows of one step and diagonal noise; otherwise `mean_map_terms` does it.
+    """
+    y, g, N, B = window.measurements[0], window.causes[0], gain.N[0], gain.B[0]
+    Q, data_y, F = target.gram, target.data_rows[0], attenuation
+    u_square = y @ data_y
+    on_y = -fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, N)) * data_y[None, None]
+    on_y = on_y + 0.5 * u_square * fused_einsum("ia,ab,kb->ik", N, Q, N)[:, :, None] * y[None, None]
+    on_g = fused_einsum("iaj,ak->ikj", F, fused_einsum("ab,kb->ak", Q, B)) * data_y[None, None]
+    on_g = on_g - u_square * fused_einsum("ia,ab,kb->ik", N, Q, B)[:, :, None] * y[None, None]
+    FQ = fused_einsum("iaj,ab->bij", F, Q)
+    square = 0.5 * u_square * fused_einsum("ia,ab,kb->ik", B, Q, B)
+    p, q = len(N), g.shape[0]
+    granger_on_g = square[:, :, None] * g[None, None]
+    terms = StepTerms(on_y, on_g, jnp.zeros((p, p, q)), granger_on_g, jnp.zeros((p, p)))
+    # the part of E[y_p y_pᵀ] that is noise stays on the diagonal
+    diagonal = fused_einsum("bij,kbj->ikj", FQ, F) * last_step.noise[None, None]
+    # F = (1 - s) δ - N v_j on the left
+    previous = last_step.measurement
+    kept, lost = gain.decay * FQ, -fused_einsum("ib,bkl->ikl", N, FQ)
+    columns = (
+        (previous, kept * previous[None, None]),
+        (window.noise[0] * previous, lost * previous[None, None]),
+    )
+    return terms, Products(columns=columns, diagonal=(diagonal,))
 
 
 def _held_cov(params: RowParams, mean: RowMean, window: RowWindow) -> RowCov:

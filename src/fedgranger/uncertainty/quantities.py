@@ -22,16 +22,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty.covariance_terms import RowCov
-from fedgranger.uncertainty.inputs import (
-    RowParams,
-    RowWindow,
-    noise_matrix,
-    round_gains,
-    times_noise,
-)
+from fedgranger.uncertainty.inputs import RowParams, RowWindow, noise_matrix, times_noise
 from fedgranger.uncertainty.mean_recursion import RowMean
-from fedgranger.uncertainty.target_moments import target_moments, target_noise_cov
+from fedgranger.uncertainty.round_terms import RowCov, round_gains
+from fedgranger.uncertainty.target_noise import target_moments, target_noise_cov
 
 PER_CAUSE = ("granger_cov", "granger_augmentation_cov", "granger_state_cov")
 """Quantities that belong to a pair (effect, cause); the others belong to a client."""

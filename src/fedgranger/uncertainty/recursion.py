@@ -21,9 +21,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from fedgranger.uncertainty.covariance_terms import DenseTerms, RowCov, StepTerms, sum_terms
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms
-from fedgranger.uncertainty.inputs import Gains, RowParams, RowWindow
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.mean_recursion import (
     LastStep,
     RowMean,
@@ -32,13 +31,9 @@ from fedgranger.uncertainty.mean_recursion import (
     next_data_cov,
     next_means,
 )
-from fedgranger.uncertainty.noise_terms import (
-    NoiseTerms,
-    noise_factors,
-    noise_terms,
-    round_moments,
-)
+from fedgranger.uncertainty.noise_terms import NoiseTerms, noise_factors, noise_terms, round_moments
 from fedgranger.uncertainty.quantities import Quantities, prior_quantities, quantities, sizes
+from fedgranger.uncertainty.round_terms import DenseTerms, Gains, RowCov, StepTerms, sum_terms
 
 _Tree = TypeVar("_Tree")
 

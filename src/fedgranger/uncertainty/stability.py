@@ -22,9 +22,8 @@ from scipy.sparse.linalg import eigsh, lobpcg
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.operators import matrix_operator
-from fedgranger.uncertainty.gain_noise import CovMap
 from fedgranger.uncertainty.inputs import RowParams
-from fedgranger.uncertainty.update_moments import UpdateMoments
+from fedgranger.uncertainty.update_moments import CovMap, UpdateMoments
 
 TOLERANCE = 1e-4
 

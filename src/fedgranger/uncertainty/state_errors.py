@@ -25,7 +25,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 AugmentationCov = Float[Array, "p d p d"]
-"""[i, j, k, l]: covariance of θ_ij and θ_kl, as in `covariance_terms.RowCov`."""
+"""[i, j, k, l]: covariance of θ_ij and θ_kl, as in `round_terms.RowCov`."""
 
 
 class StateErrorCovs(NamedTuple):

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from fedgranger.errors import UnstableRecursionError
+from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.linalg.long_run import andrews_bandwidth, long_run_cov, newey_west_lag
-from fedgranger.uncertainty.gain_noise import CovMap, gain_noise
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.message_noise import (
     MessageNoise,
@@ -36,9 +38,10 @@ from fedgranger.uncertainty.message_noise import (
 )
 from fedgranger.uncertainty.stability import Stability, analyse, check
 from fedgranger.uncertainty.update_moments import (
+    CovMap,
     UpdateMoments,
+    gain_noise,
     round_shares,
-    scores,
     split_parameters,
     update_moments,
 )
@@ -162,6 +165,43 @@ def cov_given_data(
     S = basis.T @ (source + added * outer) @ basis
     cov, _ = _with_gain_noise(S, 1 - rates, basis, gain_noise(params, windows, plain), client)
     return basis @ cov @ basis.T / outer
+
+
+def scores(
+    params: RowParams,
+    windows: RowWindow,
+    theta: Float[np.ndarray, "p d"],
+    granger: Float[np.ndarray, "p q"],
+) -> Float[np.ndarray, "round n"]:
+    r"""Update noise \(n = b - Kx\) of every active round at given parameters, (rounds, n).
+
+    θ's part is \(\sum_t w_t e_t y_t^\top\), Â's is \(2\gamma \sum_t w_t r_t g_t^\top\), less ridge.
+    """
+    found = np.asarray(_scores(params, windows, jax_array(theta), jax_array(granger)))
+    return found[np.asarray(windows.is_active) > 0]
+
+
+@jax.jit
+def _scores(
+    params: RowParams,
+    windows: RowWindow,
+    theta: Float[Array, "p d"],
+    granger: Float[Array, "p q"],
+) -> Float[Array, "round n"]:
+    A, CA = params.self_transition, params.predicted_observation
+    y, g = windows.measurements, windows.causes
+    wp, wo = windows.paired_weights[..., None], windows.observed_weights[..., None]
+    phi, rho = y @ theta.T, g @ granger.T
+    own = windows.local_targets - phi @ (CA.T @ CA)
+    residual = phi @ A.T - rho
+    e = 2 * params.local_step_size * wp * own - 2 * params.feedback_step_size * wo * (residual @ A)
+    on_theta = jnp.einsum("rti,rtj->rij", e, y)
+    on_theta = on_theta - 2 * params.local_step_size * params.augmentation_ridge * theta[None]
+    on_granger = 2 * params.server_step_size * jnp.einsum("rti,rtj->rij", wo * residual, g)
+    on_granger = on_granger - 2 * params.server_step_size * params.granger_ridge * granger[None]
+    rounds = y.shape[0]
+    parts = [on_theta.reshape(rounds, -1), on_granger.reshape(rounds, -1)]
+    return jnp.concatenate(parts, axis=1)
 
 
 def _sum(first: CovMap, second: CovMap) -> CovMap:

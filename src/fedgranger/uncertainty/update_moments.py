@@ -6,6 +6,10 @@ The mean map is \(x^+ = (I - \bar K)x + \bar b\),
 eigendecomposition serves the fixed point, the stability and the Lyapunov equation.
 Parameters are ordered row by row: θ's entries, then Â's.
 
+The gain's second moment, \(\Sigma \mapsto E[\delta K\, \Sigma\, \delta K]\), is applied through the
+factors of \(\sum_t L_t N_t L_t^\top\), and for windows of several steps or noisy regressors
+through the round's own update (`covariance_update`).
+
 On data that drift the averages are those of one time: every round has a weight
 (`linalg.time_weights`), and E[yyᵀ], E[ygᵀ] and E[ggᵀ] are the tracked moments of the paper's
 appendix ("Relaxing Stationary Assumptions"). Equal weights are the stationary case.
@@ -13,16 +17,26 @@ appendix ("Relaxing Stationary Assumptions"). Equal weights are the stationary c
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Num
 
 from fedgranger.errors import UnstableRecursionError
 from fedgranger.linalg.jax_arrays import jax_array
+from fedgranger.uncertainty.covariance_update import next_cov, update_terms
 from fedgranger.uncertainty.inputs import RowParams, RowWindow
+from fedgranger.uncertainty.round_terms import RowCov, round_gains
+
+CovMap = Callable[[np.ndarray], np.ndarray]
+"""A linear map of covariance matrices."""
+MAX_ROUNDS = 1024
+MAX_LONG_ROUNDS = 512
 
 
 class UpdateMoments(NamedTuple):
@@ -110,43 +124,6 @@ def _sums(windows: RowWindow, shares: Float[Array, " round"]) -> tuple[Array, ..
     )
 
 
-def scores(
-    params: RowParams,
-    windows: RowWindow,
-    theta: Float[np.ndarray, "p d"],
-    granger: Float[np.ndarray, "p q"],
-) -> Float[np.ndarray, "round n"]:
-    r"""Update noise \(n = b - Kx\) of every active round at given parameters, (rounds, n).
-
-    θ's part is \(\sum_t w_t e_t y_t^\top\), Â's is \(2\gamma \sum_t w_t r_t g_t^\top\), less ridge.
-    """
-    found = np.asarray(_scores(params, windows, jax_array(theta), jax_array(granger)))
-    return found[np.asarray(windows.is_active) > 0]
-
-
-@jax.jit
-def _scores(
-    params: RowParams,
-    windows: RowWindow,
-    theta: Float[Array, "p d"],
-    granger: Float[Array, "p q"],
-) -> Float[Array, "round n"]:
-    A, CA = params.self_transition, params.predicted_observation
-    y, g = windows.measurements, windows.causes
-    wp, wo = windows.paired_weights[..., None], windows.observed_weights[..., None]
-    phi, rho = y @ theta.T, g @ granger.T
-    own = windows.local_targets - phi @ (CA.T @ CA)
-    residual = phi @ A.T - rho
-    e = 2 * params.local_step_size * wp * own - 2 * params.feedback_step_size * wo * (residual @ A)
-    on_theta = jnp.einsum("rti,rtj->rij", e, y)
-    on_theta = on_theta - 2 * params.local_step_size * params.augmentation_ridge * theta[None]
-    on_granger = 2 * params.server_step_size * jnp.einsum("rti,rtj->rij", wo * residual, g)
-    on_granger = on_granger - 2 * params.server_step_size * params.granger_ridge * granger[None]
-    rounds = y.shape[0]
-    parts = [on_theta.reshape(rounds, -1), on_granger.reshape(rounds, -1)]
-    return jnp.concatenate(parts, axis=1)
-
-
 def split_parameters(
     x: Num[np.ndarray, " n"], shape: tuple[int, int, int]
 ) -> tuple[Num[np.ndarray, "p d"], Num[np.ndarray, "p q"]]:
@@ -175,3 +152,110 @@ def join_cov(theta: np.ndarray, cross: np.ndarray, granger: np.ndarray) -> np.nd
     return np.block(
         [[theta.reshape(p * d, p * d), between], [between.T, granger.reshape(p * q, p * q)]]
     )
+
+
+def gain_noise(
+    params: RowParams,
+    windows: RowWindow,
+    moments: UpdateMoments,
+    weights: Float[np.ndarray, " round"] | None = None,
+) -> CovMap:
+    """Σ ↦ E[δK Σ δK] in scaled coordinates, measured on (a sample of) the rounds of one row."""
+    is_long = windows.measurements.shape[1] > 1
+    is_long = is_long or bool(np.asarray(windows.noise).any())
+    shares = round_shares(windows, weights)
+    active = np.flatnonzero((np.asarray(windows.is_active) > 0) & (shares > 0))
+    limit = MAX_LONG_ROUNDS if is_long else MAX_ROUNDS
+    keep = active
+    if len(active) > limit:
+        keep = active[np.linspace(0, len(active) - 1, limit).round().astype(int)]
+    chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[keep], windows)
+    shares = shares[keep] / shares[keep].mean()
+    return (_by_rounds if is_long else _by_factors)(params, chosen, moments.shape, shares)
+
+
+def _by_factors(
+    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
+) -> CovMap:
+    p, d, _ = shape
+    split = p * d
+    wp, wo = np.asarray(windows.paired_weights[:, 0]), np.asarray(windows.observed_weights[:, 0])
+    sides = tuple(np.asarray(x[:, 0]) * wo[:, None] for x in (windows.measurements, windows.causes))
+    A, CA = np.asarray(params.self_transition), np.asarray(params.predicted_observation)
+    eta1, eta2, gamma = params.step_sizes
+    between = -2 * np.sqrt(eta2 * gamma) * A.T
+    feedback = np.block([[2 * eta2 * A.T @ A, between], [between.T, 2 * gamma * np.eye(p)]])
+    own = np.zeros((2 * p, 2 * p))
+    own[:p, :p] = 2 * eta1 * CA.T @ CA
+    N = wo[:, None, None] * feedback + wp[:, None, None] * own  # weights are 0 or 1 here
+    share = shares[:, None, None] / len(N)
+    # the mean is that of the same rounds, so that the difference is a variance
+    mean = np.empty((p * (d + sides[1].shape[1]),) * 2)
+    for a, rows, left, b, columns, right in _blocks(split, sides):
+        part = share * N[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
+        mean[rows, columns] = _weighted(part, left, right)
+
+    def apply(sigma: np.ndarray) -> np.ndarray:
+        inside = np.empty_like(N)
+        for a, rows, left, b, columns, right in _blocks(split, sides):
+            block = sigma[rows, columns].reshape(p, left.shape[1], p, right.shape[1])
+            half = np.tensordot(left, block, (1, 1))  # (time, i, k, l)
+            part = (half * right[:, None, None, :]).sum(axis=3)
+            inside[:, a * p : (a + 1) * p, b * p : (b + 1) * p] = part
+        pulled = share * (N @ inside @ N)
+        out = -mean @ sigma @ mean
+        for a, rows, left, b, columns, right in _blocks(split, sides):
+            part = pulled[:, a * p : (a + 1) * p, b * p : (b + 1) * p]
+            out[rows, columns] += _weighted(part, left, right)
+        return out
+
+    return apply
+
+
+def _blocks(split: int, sides: tuple[np.ndarray, ...]) -> Iterator[tuple]:
+    """The four blocks (θ or Â) x (θ or Â) with their regressors."""
+    places = (slice(0, split), slice(split, None))
+    for a, b in itertools.product((0, 1), (0, 1)):
+        yield a, places[a], sides[a], b, places[b], sides[b]
+
+
+def _weighted(weights: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Σ_t weights_t,ik left_tj right_tl as a matrix [(i, j), (k, l)]."""
+    p = weights.shape[1]
+    rows = [[(left * weights[:, i, k, None]).T @ right for k in range(p)] for i in range(p)]
+    return np.block(rows)
+
+
+def _by_rounds(
+    params: RowParams, windows: RowWindow, shape: tuple[int, int, int], shares: np.ndarray
+) -> CovMap:
+    windows, share = jax.device_put(windows), jax_array(shares)
+    own = update_moments(params, windows, shares)
+    outer = np.outer(own.scale, own.scale)
+    contraction = np.eye(len(outer)) - own.gain
+
+    def apply(sigma: np.ndarray) -> np.ndarray:
+        theta, cross, granger = map(jax_array, split_cov(sigma / outer, shape))
+        found = _average(params, windows, RowCov(theta, cross, granger[None]), share)
+        theta, cross, granger = (np.asarray(part) for part in found)
+        return join_cov(theta, cross, granger[0]) * outer - contraction @ sigma @ contraction
+
+    return apply
+
+
+@jax.jit
+def _average(
+    params: RowParams, windows: RowWindow, cov: RowCov, shares: Float[Array, " round"]
+) -> RowCov:
+    """Mean over rounds of F Σ Fᵀ, by their weights."""
+
+    def one(total: RowCov, inputs: tuple[RowWindow, Array]) -> tuple[RowCov, None]:
+        window, share = inputs
+        gain = round_gains(params, window)
+        new = next_cov(gain, window, cov, update_terms(gain, window, cov))
+        return RowCov(*(a + share * b for a, b in zip(total, new, strict=True))), None
+
+    start = RowCov(*(jnp.zeros_like(part) for part in cov))
+    total = lax.scan(one, start, (windows, shares))[0]
+    count = windows.measurements.shape[0]
+    return RowCov(*(part / count for part in total))

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fedgranger.data.client_data import ClientData
-from fedgranger.data.input_checks import nearest
 from fedgranger.data.panel import Panel
 from fedgranger.errors import DataError
+from fedgranger.text import did_you_mean
 from fedgranger_research.datasets.contents import (
     Anomaly,
     DatasetInfo,
@@ -166,7 +166,7 @@ def _check_partition(
             if column not in columns:
                 raise DataError(
                     f"client '{client}': data set {name} has no column '{column}'"
-                    f"{nearest(column, columns)}; correct the partition"
+                    f"{did_you_mean(column, columns)}; correct the partition"
                 )
             if column in owners:
                 raise DataError(

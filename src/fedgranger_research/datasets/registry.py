@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedgranger.data.input_checks import nearest
 from fedgranger.data.partitions import read_partition
 from fedgranger.errors import ConfigError
+from fedgranger.text import did_you_mean
 from fedgranger_research.datasets import batadal, hai, smd, tep
 from fedgranger_research.datasets.assemble import assemble
 from fedgranger_research.datasets.contents import (
@@ -72,7 +72,7 @@ def load(
     known = [field.name for field in fields(Options) if field.name != "report"]
     for key, value in options.items():
         if key not in known:
-            raise ConfigError(f"unknown option '{key}'{nearest(key, known)}")
+            raise ConfigError(f"unknown option '{key}'{did_you_mean(key, known)}")
         if key not in entry.info.options and value not in (None, False):
             allowed = ", ".join(("partition", *entry.info.options))
             raise ConfigError(f"{name} has no option '{key}'; it understands {allowed}")
@@ -101,6 +101,7 @@ def iter_machines(
 def _entry(name: str) -> _Entry:
     if name not in _ENTRIES:
         raise ConfigError(
-            f"there is no data set '{name}'{nearest(name, NAMES)}; known are {', '.join(NAMES)}"
+            f"there is no data set '{name}'{did_you_mean(name, NAMES)}; known are "
+            f"{', '.join(NAMES)}"
         )
     return _ENTRIES[name]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgranger.data.input_checks import nearest
 from fedgranger.errors import ConfigError, DataError
+from fedgranger.text import did_you_mean
 from fedgranger_research.datasets import files
 from fedgranger_research.datasets.contents import Anomaly, DatasetInfo, Options, Recording, Source
 
@@ -108,7 +108,7 @@ def read(path: Path, options: Options) -> Source:
         )
     if machine not in known:
         raise ConfigError(
-            f"there is no machine '{machine}' in '{root}'{nearest(machine, known)}; it has "
+            f"there is no machine '{machine}' in '{root}'{did_you_mean(machine, known)}; it has "
             f"{files.shown(known, 30)}"
         )
     notes: list[str] = []

@@ -17,6 +17,7 @@ from fedgranger.data.time_stamps import check_order, to_times
 from fedgranger.data.treatment import ClientTable
 from fedgranger.errors import DataError
 from fedgranger.option_fields import check_choice
+from fedgranger.text import did_you_mean
 
 
 def read_recordings(
@@ -86,7 +87,7 @@ def _by_column(
     for name in (unit_column, *(name for columns in assignment.values() for name in columns)):
         if name not in table.names:
             raise DataError(
-                f"{where}: there is no column '{name}'{input_checks.nearest(name, table.names)}"
+                f"{where}: there is no column '{name}'{did_you_mean(name, table.names)}"
             )
     cells = table.take(where, unit_column).to_pylist()
     if any(cell is None for cell in cells):

@@ -114,7 +114,7 @@ def test_listed_hash_is_needed(tep_files, tmp_path):
 def test_options_and_names(tep_files):
     refused(tep_files[0], "no option 'machine'", error=ConfigError, machine="machine-1-1")
     refused(tep_files[0], "unknown option 'machin'", error=ConfigError, machin=1)
-    refused(tep_files[0], "no data set 'teb' (nearest: 'tep')", error=ConfigError, name="teb")
+    refused(tep_files[0], "no data set 'teb' (did you mean 'tep'?)", error=ConfigError, name="teb")
 
 
 def test_users_partition(tep_files, tmp_path):

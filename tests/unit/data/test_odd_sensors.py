@@ -140,7 +140,7 @@ def test_a_differenced_ramp_is_constant(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"difference": "a.y"}, ("--difference", "'a.y'", "nearest: 'a.x'", "'auto', 'none'")),
+        ({"difference": "a.y"}, ("--difference", "'a.y'", "did you mean 'a.x'", "'auto', 'none'")),
         ({"difference": "none,a.x"}, ("contradicts itself",)),
         ({"leave_out": "z"}, ("--leave-out", "'z'", "a.s1")),
         ({"leave_out": "b.s1,b.s2,b.s3"}, ("all sensors of client 'b'",)),
@@ -205,7 +205,7 @@ def test_a_client_reads_its_own_sensors_by_their_names(tmp_path):
     assert "--difference none" in notes[0]
     data, *_ = read_client("a", tmp_path / "a.csv", ReadingOptions(difference="s2"))
     assert data.treatment.differenced == ("s2",)
-    with refused("'s4'", "nearest: 's", error=ConfigError):
+    with refused("'s4'", "did you mean 's", error=ConfigError):
         read_client("a", tmp_path / "a.csv", ReadingOptions(leave_out="s4"))
 
 

@@ -320,7 +320,7 @@ def test_given_time_column(tmp_path):
     fill(tmp_path, a="stamp,time\n1,4\n2,3\n", b="stamp,x\n1,2\n2,4\n")
     panel = Panel.read(tmp_path, time_column="stamp")
     assert panel["a"].sensors == ("time",)
-    parts = ["client 'a'", "'stmp'", "nearest: 'stamp'", "--time-column"]
+    parts = ["client 'a'", "'stmp'", "did you mean 'stamp'", "--time-column"]
     refused(tmp_path, *parts, time_column="stmp")
 
 
@@ -512,7 +512,7 @@ def test_partition_of_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("partition", "parts"),
     [
-        ({"pump": ["p1"], "tank": ["flwo"]}, ["client 'tank'", "'flwo'", "nearest: 'flow'"]),
+        ({"pump": ["p1"], "tank": ["flwo"]}, ["client 'tank'", "'flwo'", "did you mean 'flow'"]),
         ({"pump": ["p1"], "tank": ["p1"]}, ["'p1'", "client 'pump'", "client 'tank'", "once"]),
         ({"pump": ["p1", "p1"], "tank": ["p2"]}, ["'p1'", "client 'pump'", "once"]),
         ({"pump": ["p1"], "tank": ["time"]}, ["client 'tank'", "'time' is the time column"]),
@@ -653,7 +653,7 @@ def test_equal_axes_share_one_time_array(tmp_path):
     ("option", "words"),
     [
         ({"leave_out": "zz.p"}, "names 'zz.p', which is no sensor (clients: a, b)"),
-        ({"leave_out": "a.qqq"}, "names 'a.qqq', which is no sensor (nearest: 'a.x')"),
+        ({"leave_out": "a.qqq"}, "names 'a.qqq', which is no sensor (did you mean 'a.x'?)"),
         ({"leave_out": "qqq"}, "names 'qqq', which is no sensor (sensors: x, a.x, "),
         ({"time_column": "Zeit"}, "no time column 'Zeit' (columns: day, x)"),
         ({"delimiter": "bb=semicolon"}, "delimiter names client 'bb', which is unknown (clients: "),

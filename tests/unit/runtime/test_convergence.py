@@ -6,7 +6,7 @@ import pytest
 
 from fedgranger import convergence
 from fedgranger.client.augment import AugmentState
-from fedgranger.rounds import RoundState
+from fedgranger.rounds import RoundState, measure
 from fedgranger.server.granger import ServerState
 
 LIMIT = 5.0
@@ -24,7 +24,7 @@ def distances(error):
     progress, found = convergence.start(1), []
     for k in range(12):
         before, after = (state(*(LIMIT * (1 + error(j)),) * 2) for j in (k, k + 1))
-        progress = convergence.measure(progress, before, after, MOMENTS)
+        progress = measure(progress, before, after, MOMENTS)
         found.append(progress.distance)
     return found
 
@@ -62,4 +62,4 @@ def test_theta_counts_through_the_corrections_it_makes():
     granger = ServerState(jnp.ones((1, 2, 4)))
     before = RoundState(AugmentState(theta), granger)
     after = RoundState(AugmentState(moved), granger)
-    assert convergence.measure(convergence.start(1), before, after, moments).distance == 0.0
+    assert measure(convergence.start(1), before, after, moments).distance == 0.0

@@ -201,13 +201,13 @@ def test_a_federated_run_says_where_they_are(result, frames, monkeypatch):
 
 
 def test_refusals_are_one_sentence(result, frames):
-    with pytest.raises(RunError, match=r"no client 'boilr'; .* did you mean 'boiler'\?"):
+    with pytest.raises(RunError, match=r"no client 'boilr'; .* \(did you mean 'boiler'\?"):
         result.loadings("boilr")
     with pytest.raises(RunError, match="did you mean 'turbine'"):
         result.coefficients(cause="turbin")
     with pytest.raises(DataError, match="lack sensor 'F \\[t/h\\]'"):
         result.states({**frames, "boiler": frames["boiler"].iloc[:, :2]})
-    with pytest.raises(DataError, match="the new data come every 7200 s"):
+    with pytest.raises(DataError, match="the new data come every 2h"):
         result.forecast({name: frame.iloc[::2] for name, frame in frames.items()})
     with pytest.raises(RunError, match="nothing was tested"):
         replace(result, inference=None).residuals(frames)

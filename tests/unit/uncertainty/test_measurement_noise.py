@@ -9,7 +9,7 @@ from fedgranger.client.params import known_models
 from fedgranger.errors import ConfigError
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.measurement_noise import measurement_noise
+from fedgranger.uncertainty.inputs import measurement_noise
 
 NAMES, DIMS, T = ("a", "b"), (2, 3), 5
 

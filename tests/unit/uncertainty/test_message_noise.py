@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from fedgranger.uncertainty.gain_noise import gain_noise
 from fedgranger.uncertainty.message_noise import (
     MessageNoise,
     added_gain_noise,
@@ -17,7 +16,7 @@ from fedgranger.uncertainty.message_noise import (
     with_noisy_causes,
 )
 from fedgranger.uncertainty.steady_state import solve_steady_state
-from fedgranger.uncertainty.update_moments import update_moments
+from fedgranger.uncertainty.update_moments import gain_noise, update_moments
 from tests.one_row import Row, dense_rounds, make_row
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(3)  # exact up to degree five

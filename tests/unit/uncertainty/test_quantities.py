@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedgranger.uncertainty import quantities as paper
-from fedgranger.uncertainty.covariance_terms import RowCov
 from fedgranger.uncertainty.mean_recursion import initial_mean
+from fedgranger.uncertainty.round_terms import RowCov
 from tests.exact_moments import (
     one_round,
     random_system,

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fedgranger.uncertainty import quantities as paper
-from fedgranger.uncertainty.covariance_terms import RowCov
 from fedgranger.uncertainty.covariance_update import next_cov, update_terms
-from fedgranger.uncertainty.inputs import RowParams, RowWindow, round_gains
+from fedgranger.uncertainty.inputs import RowParams, RowWindow
 from fedgranger.uncertainty.mean_recursion import initial_mean
 from fedgranger.uncertainty.recursion import (
     RowsState,
@@ -16,6 +15,7 @@ from fedgranger.uncertainty.recursion import (
     advance_rounds,
     prior_state,
 )
+from fedgranger.uncertainty.round_terms import RowCov, round_gains
 from tests.exact_moments import (
     one_round,
     random_system,

@@ -9,10 +9,9 @@ import pytest
 import scipy.optimize
 
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.uncertainty.gain_noise import gain_noise
 from fedgranger.uncertainty.stability import analyse, check
 from fedgranger.uncertainty.steady_state import solve_steady_state
-from fedgranger.uncertainty.update_moments import update_moments
+from fedgranger.uncertainty.update_moments import gain_noise, update_moments
 from tests.one_row import dense_rounds, make_row
 
 VARIANTS = {

@@ -11,7 +11,7 @@ from fedgranger.uncertainty.mean_recursion import LastStep
 from fedgranger.uncertainty.quantities import quantities
 from fedgranger.uncertainty.recursion import advance_rounds, prior_state
 from fedgranger.uncertainty.state_errors import augmentation_covs, state_error_covs
-from fedgranger.uncertainty.target_moments import target_noise_cov
+from fedgranger.uncertainty.target_noise import target_noise_cov
 
 P, D, Q_DIM = 2, 4, 2
 ETA1, ETA2, RIDGE = 0.01, 0.02, 0.1

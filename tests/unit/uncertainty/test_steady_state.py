@@ -14,10 +14,9 @@ from fedgranger.linalg.time_weights import Weighting
 from fedgranger.runtime.propagation import propagate
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
-from fedgranger.uncertainty.gain_noise import gain_noise
 from fedgranger.uncertainty.inputs import RowParams
-from fedgranger.uncertainty.steady_state import solve_steady_state
-from fedgranger.uncertainty.update_moments import scores, update_moments
+from fedgranger.uncertainty.steady_state import scores, solve_steady_state
+from fedgranger.uncertainty.update_moments import gain_noise, update_moments
 from tests.one_row import Row, dense_rounds, make_row, make_windows
 
 SIZES = (0.02, 0.03, 0.05)

@@ -16,13 +16,9 @@ from fedgranger.runtime.inprocess import stack_windows
 from fedgranger.runtime.row_inputs import row_params, row_windows, run_noise
 from fedgranger.runtime.setup import set_up
 from fedgranger.server.granger import ServerState
-from fedgranger.uncertainty import gain_noise as module
-from fedgranger.uncertainty.gain_noise import gain_noise
-from fedgranger.uncertainty.update_moments import (
-    scores,
-    split_parameters,
-    update_moments,
-)
+from fedgranger.uncertainty import update_moments as module
+from fedgranger.uncertainty.steady_state import scores
+from fedgranger.uncertainty.update_moments import gain_noise, split_parameters, update_moments
 from tests.one_row import dense_rounds, make_row
 from tests.reference.linear_equations import solve
 

@@ -13,8 +13,8 @@ import typer
 from rich.markup import escape
 
 from fedgranger.cli.console import (
-    Force,
     Json,
+    ReplaceFile,
     busy,
     check_new_file,
     out,
@@ -81,11 +81,11 @@ def sign(
         str, typer.Option("--fingerprint", help="As the party told it; another is refused.")
     ] = "",
     key: AuthorityKey = None,
-    force: Force = False,
+    overwrite: ReplaceFile = False,
 ) -> None:
     """Sign a party's request; name and right come from your own list of parties."""
     require_flare()
-    check_new_file(out_file, force=force)
+    check_new_file(out_file, overwrite=overwrite)
     now = datetime.now(UTC)
     signed = signing.sign_request(
         read_authority(authority), file, now, days=days, key=key, expected=expected

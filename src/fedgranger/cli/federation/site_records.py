@@ -1,4 +1,4 @@
-"""`federation allow`, `edges` and `log`: what a party's own disk tells, and its word on runs."""
+"""`federation allow`, `edges` and `log`: what a party's own disk holds, and its word on runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def allow(
 
 @federation.command()
 def edges(kit: Kit, json_output: Json = False) -> None:
-    """Show what the last run told this site: what its own edges do, in its sensors; all pairs."""
+    """Show what the last run sent this site: what its own edges do, in its sensors; all pairs."""
     name = client_of(kit)
     pairs, own = read_edges_of_site(state_folder(kit))
     if json_output:
@@ -119,7 +119,7 @@ def log(
             line["sensors"] = ", ".join(line.get("sensors") or ())
             rest = ("" if line.get(name) is None else str(line[name]) for name in LOG_COLUMNS[1:])
             rows.append((utc_stamp(float(line["time"])), *map(escape, rest)))
-        shown = len(LOG_COLUMNS) - (not any(row[-1] for row in rows))  # no sensor was told
+        shown = len(LOG_COLUMNS) - (not any(row[-1] for row in rows))  # no sensor was sent
         columns, rows = LOG_COLUMNS[:shown], [row[:shown] for row in rows]
         left = [name for name in columns if name not in ("round", "bytes")]
         out.print(NarrowTable(columns, rows, left=left))

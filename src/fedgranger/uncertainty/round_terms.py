@@ -1,4 +1,4 @@
-r"""Covariance of (θ, Â) of one row, and what a round adds to it, in factors.
+r"""What a round multiplies (θ, Â) of one row by, and what it adds to their covariance, in factors.
 
 Everything a round does to a covariance, beyond scaling it, is a short sum of products of small
 arrays, whose long axis comes last. Those that depend on the covariance (`StepTerms`) are summed
@@ -14,9 +14,94 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedgranger.linalg.fused import fused_einsum
-from fedgranger.uncertainty.inputs import NoiseCov
+from fedgranger.uncertainty.inputs import NoiseCov, RowParams, RowWindow
 
 Pairs = tuple[tuple[Array, Array], ...]
+
+
+class Gains(NamedTuple):
+    r"""What a round multiplies, per step t.
+
+    The update adds \((-N\varphi + \kappa\rho) y^\top\) to θ and \((B\varphi - c\rho) g^\top\) to
+    Â, with \(\varphi = \theta y\), \(\rho = \hat A g\).
+
+    `decay` and `granger_decay` are the factors by which ridge shrinks θ and Â (1: no ridge).
+    `local_gram` and `feedback_gram` are \((CA)^\top CA\) and \(A^\top A\); `local_noise` and
+    `feedback_noise` are \(2\eta \sum_t w_t V_t\) of the client's own and of the server's gradient.
+    `attenuation` is \((1 - s)\delta_{ab} - \sum_t N_{t,ab} v_{t,j}\), for diagonal noise.
+    """
+
+    N: Float[Array, "window p p"]
+    kappa: Float[Array, "window p p"]
+    B: Float[Array, "window p p"]
+    c: Float[Array, " window"]
+    decay: Float[Array, ""]
+    granger_decay: Float[Array, ""]
+    local_gram: Float[Array, "p p"]
+    feedback_gram: Float[Array, "p p"]
+    local_noise: NoiseCov
+    feedback_noise: NoiseCov
+    attenuation: Float[Array, "p p d"] | None
+
+
+def round_gains(params: RowParams, window: RowWindow) -> Gains:
+    """Build them from the constants and the weights of the steps."""
+    A, CA = params.self_transition, params.predicted_observation
+    eta1, gamma = params.local_step_size, params.server_step_size
+    paired = 2 * eta1 * window.paired_weights
+    observed = 2 * params.feedback_step_size * window.observed_weights
+    own, feedback = CA.T @ CA, A.T @ A
+    decay = 1 - 2 * eta1 * params.augmentation_ridge * window.is_active
+    local_noise = jnp.tensordot(paired, window.noise, 1)
+    feedback_noise = jnp.tensordot(observed, window.noise, 1)
+    attenuation = None
+    if window.noise.ndim == 2:
+        lost = (
+            own[:, :, None] * local_noise[None, None]
+            + feedback[:, :, None] * feedback_noise[None, None]
+        )
+        attenuation = decay * jnp.eye(len(A))[:, :, None] - lost
+    return Gains(
+        paired[:, None, None] * own[None] + observed[:, None, None] * feedback[None],
+        observed[:, None, None] * A.T[None],
+        2 * gamma * window.observed_weights[:, None, None] * A[None],
+        2 * gamma * window.observed_weights,
+        decay,
+        1 - 2 * gamma * params.granger_ridge * window.is_active,
+        own,
+        feedback,
+        local_noise,
+        feedback_noise,
+        attenuation,
+    )
+
+
+def attenuate(gain: Gains, values: Float[Array, "p r d"]) -> Float[Array, "p r d"]:
+    r"""Apply \(X \mapsto (1 - s) X - \sum_t N_t X V_t\) to the first and the last axis.
+
+    What ridge and the noise of the regressors leave of θ (errors in variables).
+    """
+    if gain.attenuation is not None:
+        return fused_einsum("abj,brj->arj", gain.attenuation, values)
+    lost = jnp.einsum("ab,brj,jl->arl", gain.local_gram, values, gain.local_noise)
+    lost = lost + jnp.einsum("ab,brj,jl->arl", gain.feedback_gram, values, gain.feedback_noise)
+    return gain.decay * values - lost
+
+
+def apply_mean_map(
+    window: RowWindow, gain: Gains, theta: Float[Array, "p r d"], granger: Float[Array, "p r q"]
+) -> tuple[Float[Array, "p r d"], Float[Array, "p r q"]]:
+    r"""Apply \(\bar F = E[F]\) to parameter matrices θ and Â, one per middle index."""
+    y, g = window.measurements, window.causes
+    phi = jnp.einsum("arj,tj->tar", theta, y)
+    rho = jnp.einsum("arl,tl->tar", granger, g)
+    alpha = fused_einsum("tab,tbr->tar", gain.kappa, rho) - fused_einsum(
+        "tab,tbr->tar", gain.N, phi
+    )
+    beta = fused_einsum("tab,tbr->tar", gain.B, phi) - gain.c[:, None, None] * rho
+    new_theta = attenuate(gain, theta) + fused_einsum("tar,tj->arj", alpha, y)
+    new_granger = gain.granger_decay * granger + fused_einsum("tar,tl->arl", beta, g)
+    return new_theta, new_granger
 
 
 class RowCov(NamedTuple):
