@@ -26,7 +26,8 @@ from fedgranger.client.state_noise import state_readout  # noqa: E402
 from fedgranger.data.treatment import NO_TREATMENT  # noqa: E402
 from fedgranger.federation.gradient_noise import GradientNoise  # noqa: E402
 from fedgranger.privacy.release import SecretNoise  # noqa: E402
-from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows  # noqa: E402
+from fedgranger.server.newton_trainer import NewtonTrainer  # noqa: E402
+from fedgranger.server.round_messages import RoundMessages, Rows  # noqa: E402
 from tests.privacy.audit_trials import (  # noqa: E402
     MODEL,
     config_of,

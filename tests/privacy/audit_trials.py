@@ -25,7 +25,8 @@ from fedgranger.data.client_data import ClientData
 from fedgranger.data.treatment import NO_TREATMENT
 from fedgranger.privacy.sensitivity import Neighbours
 from fedgranger.privacy.terms import PrivacyTerms
-from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
+from fedgranger.server.newton_trainer import NewtonTrainer
+from fedgranger.server.round_messages import RoundMessages, Rows
 from tests.privacy.auditing import Replayed, Tapped, log_ratio
 
 STEPS, CHANGED, ROUNDS, DELTA = 24, 10, 3, 1e-5

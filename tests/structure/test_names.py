@@ -108,3 +108,9 @@ def test_module_names_occur_once():
     assert len(commands & set(names.values())) > 10
     count = Counter(path.stem for path, name in names.items() if name not in commands)
     assert [word for word, number in count.items() if number > 1] == []
+
+
+def test_modules_are_short():
+    """About 250 lines at most: a longer one holds two subjects."""
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {str(path): length for path, length in lengths.items() if length > 270} == {}

@@ -26,7 +26,7 @@ from fedgranger.manifest_types import (
     SentFacts,
     TrainingFacts,
 )
-from fedgranger.server.trainer import NEWTON_TOLERANCE
+from fedgranger.server.newton_trainer import NEWTON_TOLERANCE
 from fedgranger.text import counted, enumerated, utc_stamp
 
 EXACT_SIZES = "exact solves depend on the ratio of the two step sizes of the clients only"

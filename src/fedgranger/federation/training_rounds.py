@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 import pandas as pd
 
@@ -14,15 +12,14 @@ from fedgranger.errors import UnstableRecursionError
 from fedgranger.federation.agreed_options import FederationOptions
 from fedgranger.federation.exchanges import Answers, Participants, Request
 from fedgranger.federation.gradient_noise import GradientNoise, server_noise
-from fedgranger.federation.store import Record, Store
+from fedgranger.federation.round_record import Place, RoundRecord, begin
+from fedgranger.federation.store import Record
 from fedgranger.messages import LARGEST_NUMBER
 from fedgranger.server.jacobian_trace import JacobianTrace
-from fedgranger.server.loss_trace import LossTrace, no_losses, trace_table
+from fedgranger.server.loss_trace import trace_table
 from fedgranger.server.neural_trainer import NeuralMemory
 from fedgranger.server.round_messages import RoundMessages, Rows
-from fedgranger.server.trainer import Memory, Trainer, make_trainer
-
-RECORD, RECORD_FORMAT = "server", 2
+from fedgranger.server.trainer import Trainer, make_trainer
 
 
 class Training(NamedTuple):
@@ -52,70 +49,6 @@ class BudgetSpent(Exception):  # noqa: N818  not an error: rounds that end by a 
 
 
 NO_TRAINING = Training(None, trace_table((), ()), 0, np.inf)
-
-
-class Place(NamedTuple):
-    """Where the server stands before it uses a round's messages.
-
-    Attributes:
-        round_index: the round.
-        memory: the trainer's.
-        trace: losses of the rounds before.
-    """
-
-    round_index: int
-    memory: Memory
-    trace: LossTrace
-
-
-class RoundRecord(NamedTuple):
-    """The server's record of a run's last round.
-
-    Attributes:
-        store: the server's disk.
-        key: clients, data, options and time of the run; another one has rounds of its own.
-        on_round: called with (round, trainer, its memory) before every round's messages are used.
-    """
-
-    store: Store
-    key: list[Any]
-    on_round: Callable[[int, Trainer, Memory], None]
-
-    def load(self, ranges: Answers) -> Record | None:
-        """The last round, if every client still has it; None: begin with the first."""
-        record = self.store.load(RECORD)
-        if record is None or record[0].get("format") != RECORD_FORMAT:
-            return None
-        if record[0]["key"] != self.key or record[0]["round"] == 0:
-            return None
-        known = [json.loads(str(packet.values["rounds"])) for packet in ranges.values()]
-        return record if all(record[0]["round"] in rounds for rounds in known) else None
-
-    def keep(self, place: Place, trainer: Trainer) -> None:
-        """Write down where a round begins, before its messages are used."""
-        round_index, *arrays = place
-        self.on_round(round_index, trainer, place.memory)
-        facts = {"format": RECORD_FORMAT, "key": self.key, "round": round_index}
-        self.store.save(RECORD, facts, dict(_named(arrays)))
-
-
-def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
-    """All arrays of a tree, named by their place in it."""
-    leaves = jax.tree.leaves_with_path(tree)
-    named = [
-        (jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves
-    ]
-    return [(name, np.asarray(leaf)) for name, leaf in named]
-
-
-def _place(trainer: Trainer, num_clients: int, resumed: Record | None) -> Place:
-    """The first round, or that of a record."""
-    first = [trainer.initial(), no_losses(num_clients)]
-    if resumed is None:
-        return Place(0, *first)
-    values, arrays = resumed
-    leaves = [arrays[name] for name, _ in _named(first)]
-    return Place(int(values["round"]), *jax.tree.unflatten(jax.tree.structure(first), leaves))
 
 
 def train(
@@ -149,7 +82,7 @@ def train(
     if config.privacy == "to-clients":
         noise = server_noise(record.store, config, is_local=options.is_local)
         protect = GradientNoise(config, noise, num_pairs, len(names)).protect
-    place = _place(trainer, len(names), resumed)
+    place = begin(trainer, len(names), resumed)
     try:
         end, note = yield from _exchange_rounds(participants, trainer, place, record, protect)
     except UnstableRecursionError as error:

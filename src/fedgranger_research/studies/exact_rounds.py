@@ -18,7 +18,8 @@ from fedgranger.rounds import RoundState
 from fedgranger.runtime.inprocess import Snapshot, TraceRow
 from fedgranger.runtime.setup import Setup
 from fedgranger.server.granger import ServerState
-from fedgranger.server.trainer import NewtonTrainer, RoundMessages, Rows
+from fedgranger.server.newton_trainer import NewtonTrainer
+from fedgranger.server.round_messages import RoundMessages, Rows
 
 
 def solve(setup: Setup, config: RunConfig) -> Iterator[tuple[Snapshot, TraceRow]]:
