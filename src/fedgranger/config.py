@@ -149,10 +149,10 @@ class RunConfig(
                 "'nonlinear' and uncertainty 'none'; choose solver='sgd' or 'newton' for the others"
             )
         needs_steady = self.test == "asymptotic" or self.uncertainty != "none"
-        if self.weighting == "regime" and needs_steady:
+        if self.weighting == "regime" and self.regime_start == "auto" and needs_steady:
             raise ConfigError(
-                "weighting='regime' is for the tests of states; with test='asymptotic' or "
-                "uncertainty use weighting='window' with the length of the regime"
+                "weighting='regime' with test='asymptotic' or uncertainty needs regime_start, a "
+                "time of the data: 'auto' looks for it in the tests of states"
             )
 
     def _check_neural(self) -> None:

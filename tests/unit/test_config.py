@@ -259,11 +259,14 @@ def test_weights_need_a_span(weighting, span):
     assert str(caught.value) == f"weighting_span is {span!r}; {WHOLE} 1"
 
 
-def test_a_period_has_two_steps_and_a_regime_no_steady_state():
+def test_a_period_has_two_steps_and_the_recursions_need_a_regime_that_is_given():
     with pytest.raises(ConfigError, match=r"weighting_span is 1; it must be .* at least 2"):
         RunConfig(weighting="periodic", weighting_span=1)
-    with pytest.raises(ConfigError, match="use weighting='window' with the length of the regime"):
+    with pytest.raises(ConfigError, match="needs regime_start, a time of the data"):
         RunConfig(weighting="regime", test="asymptotic")
+    assert (
+        RunConfig(weighting="regime", test="asymptotic", regime_start="500").regime_start == "500"
+    )
 
 
 def test_the_tests_know_every_word_of_an_option():

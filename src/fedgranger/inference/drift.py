@@ -25,12 +25,12 @@ from jaxtyping import Float, Int
 
 from fedgranger.config import RunConfig
 from fedgranger.edge_test_kinds import EDGE_TESTS
-from fedgranger.errors import ConfigError
 from fedgranger.inference.shifts import StateTable, tabulate
 from fedgranger.inference.states import StateSource, clock_steps
 from fedgranger.inference.whitening import Whitened, bounded, whiten
 from fedgranger.linalg.blocks import client_slices
 from fedgranger.linalg.cusum import cusum_test
+from fedgranger.linalg.time_weights import regime_step, time_of_step
 from fedgranger.linalg.unbroken_steps import rows_at
 from fedgranger.tested_facts import ChangeFacts, DriftFacts, InferenceFacts
 
@@ -107,32 +107,12 @@ def in_regime(source: StateSource, config: RunConfig) -> StateSource:
     if config.regime_start == "auto":
         return source._replace(regime_start=last_change(tabulate(source)))
     times = np.arange(source.num_steps) if source.times is None else source.times
-    is_stamp = times.dtype.kind == "M"
-    try:
-        start = np.datetime64(config.regime_start) if is_stamp else float(config.regime_start)
-    except ValueError:
-        kind = "a time stamp" if is_stamp else "a number"
-        raise ConfigError(
-            f"regime_start is '{config.regime_start}'; it must be {kind} like the data's own "
-            f"({time_text(source, 0)}) or 'auto'"
-        ) from None
-    step = int(np.searchsorted(times, start))
-    if step >= source.num_steps:
-        raise ConfigError(
-            f"regime_start is '{config.regime_start}'; it must not be later than the last time of "
-            f"the data, {time_text(source, source.num_steps - 1)}"
-        )
-    return source._replace(regime_start=step)
+    return source._replace(regime_start=regime_step(times, config.regime_start))
 
 
 def time_text(source: StateSource, step: int) -> str:
     """The time of a step as people write it; its number where no time is known."""
-    if source.times is None:
-        return f"step {step}"
-    time = source.times[min(step, len(source.times) - 1)]
-    if source.times.dtype.kind == "M":
-        return str(time.astype("datetime64[s]"))
-    return f"{float(time):.10g}"
+    return f"step {step}" if source.times is None else time_of_step(source.times, step)
 
 
 def drift_facts(source: StateSource, found: Drift) -> DriftFacts:

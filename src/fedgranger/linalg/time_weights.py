@@ -29,6 +29,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import signal
 
+from fedgranger.errors import ConfigError
+
 WEIGHTINGS = ("none", "ewma", "window", "periodic", "regime")
 NEGLIGIBLE = 1e-12
 """Smaller weights of time steps count as zero."""
@@ -67,6 +69,36 @@ class Weighting(NamedTuple):
     def _is_same_phase(self, past: np.ndarray) -> np.ndarray:
         phase = past % self.span
         return np.minimum(phase, self.span - phase) <= self.span / PHASES
+
+
+def regime_step(times: np.ndarray, regime_start: str) -> int:
+    """The first step of a regime that begins at a time of the data.
+
+    Raises:
+        ConfigError: it is no time like theirs, or later than all of them.
+    """
+    is_stamp = times.dtype.kind == "M"
+    try:
+        start = np.datetime64(regime_start) if is_stamp else float(regime_start)
+    except ValueError:
+        kind = "a time stamp" if is_stamp else "a number"
+        raise ConfigError(
+            f"regime_start is '{regime_start}'; it must be {kind} like the data's own "
+            f"({time_of_step(times, 0)}) or 'auto'"
+        ) from None
+    step = int(np.searchsorted(times, start))
+    if step >= len(times):
+        raise ConfigError(
+            f"regime_start is '{regime_start}'; it must not be later than the last time of "
+            f"the data, {time_of_step(times, len(times) - 1)}"
+        )
+    return step
+
+
+def time_of_step(times: np.ndarray, step: int) -> str:
+    """The time of a step as people write it."""
+    time = times[min(step, len(times) - 1)]
+    return str(time.astype("datetime64[s]")) if times.dtype.kind == "M" else f"{float(time):.10g}"
 
 
 def forgetting_factor(half_life: float | int) -> float:

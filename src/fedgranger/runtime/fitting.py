@@ -131,7 +131,8 @@ class _LocalRun:
     @functools.cached_property
     def _setup(self) -> Setup:
         clients = [client.prepared.for_rounds for client in self._clients.values()]
-        return assemble(tuple(client for client in clients if client), self._config, self._window)
+        prepared = tuple(client for client in clients if client)
+        return assemble(prepared, self._config, self._window, self._panel.time)
 
     @functools.cached_property
     def _seasonless(self) -> Panel:

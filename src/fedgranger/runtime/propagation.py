@@ -15,7 +15,6 @@ from jaxtyping import Float
 
 from fedgranger.config import RunConfig
 from fedgranger.errors import UnstableRecursionError
-from fedgranger.linalg.time_weights import Weighting
 from fedgranger.option_fields import check_choice
 from fedgranger.runtime.row_inputs import (
     prior_rows,
@@ -76,8 +75,8 @@ def propagate(
         UnstableRecursionError: the covariances diverge; names step sizes that do not.
     """
     check_choice("uncertainty", level, ("joint", "blockwise"))
-    if noise is None and config.weighting != "none":
-        noise = tracked_noise(setup, Weighting(config.weighting, config.weighting_span))
+    if noise is None and setup.weighting.kind != "none":
+        noise = tracked_noise(setup)
     prepared = run_noise(setup, noise)
     marks = _checkpoint_rounds(setup.num_rounds, num_checkpoints)
     sizes, variances = [], []
@@ -112,10 +111,10 @@ def steady_states(
         UnstableRecursionError: the step sizes have none.
     """
     rows = [single_row(setup, config, m) for m in range(len(setup.names))]
-    weighting, weights = Weighting(config.weighting, config.weighting_span), None
-    if config.weighting != "none":
+    weights = None
+    if setup.weighting.kind != "none":
         last = setup.window * (1 + np.arange(len(rows[0].windows.measurements))) - 1
-        weights = weighting.weights(last, int(last[-1]))
+        weights = setup.weighting.weights(last, int(last[-1]))
     return [
         (
             row,

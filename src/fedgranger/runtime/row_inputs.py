@@ -13,7 +13,7 @@ from fedgranger.client.state_noise import state_readout
 from fedgranger.config import RunConfig
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
-from fedgranger.linalg.time_weights import Weighting, tracked_means
+from fedgranger.linalg.time_weights import tracked_means
 from fedgranger.runtime.inprocess import window_arrays
 from fedgranger.runtime.setup import Setup
 from fedgranger.uncertainty.inputs import (
@@ -40,7 +40,7 @@ def run_noise(
     return measurement_noise(covs, setup.names, dims, len(setup.client_data[0].values))
 
 
-def tracked_noise(setup: Setup, weighting: Weighting) -> dict[str, np.ndarray]:
+def tracked_noise(setup: Setup) -> dict[str, np.ndarray]:
     r"""R of every client as it is at each time, \(V_t = D_t^{1/2} R\, D_t^{1/2}\).
 
     \(D_t\) has per sensor the tracked mean square (`linalg.time_weights`) of what the state of the
@@ -56,7 +56,7 @@ def tracked_noise(setup: Setup, weighting: Weighting) -> dict[str, np.ndarray]:
         squares[~seen] = mean
         known = mean > SMALLEST_RESIDUAL * size
         scale = np.ones_like(squares)
-        tracked = tracked_means(squares, weighting, mean)
+        tracked = tracked_means(squares, setup.weighting, mean)
         scale[:, known] = tracked[:, known] / mean[known]
         is_diagonal = not (R - np.diag(np.diag(R))).any()
         root = np.sqrt(scale)

@@ -25,6 +25,7 @@ from fedgranger.data.panel import Panel
 from fedgranger.errors import ConfigError, DataError, StabilityWarning
 from fedgranger.linalg.blocks import pad_stack
 from fedgranger.linalg.jax_arrays import jax_array
+from fedgranger.linalg.time_weights import Weighting, regime_step
 from fedgranger.rounds import RoundParams, RoundState
 from fedgranger.server.granger import ServerState
 from fedgranger.server.row_setup import (
@@ -44,12 +45,14 @@ class Setup(NamedTuple):
         params: constants of the round.
         window: steps per round, resolved.
         server_step_sizes: γ per client row.
+        weighting: how much time steps count in moments that follow the time.
     """
 
     clients: tuple[PreparedClient, ...]
     params: RoundParams
     window: int
     server_step_sizes: tuple[ServerStepSize, ...]
+    weighting: Weighting = Weighting()
 
     @property
     def client_data(self) -> tuple[FilteredData, ...]:
@@ -106,10 +109,12 @@ def set_up(
     for client in clients:
         model = client.data.model
         check_length(client.data.name, client.data.is_observed, model, total - model.state_dim)
-    return assemble(clients, config, window)
+    return assemble(clients, config, window, panel.time)
 
 
-def assemble(clients: tuple[PreparedClient, ...], config: RunConfig, window: int) -> Setup:
+def assemble(
+    clients: tuple[PreparedClient, ...], config: RunConfig, window: int, time: np.ndarray
+) -> Setup:
     """Fix the server's step sizes and the constants of a round; clients sorted by name."""
     names = [client.data.name for client in clients]
     coupling = couplings(names, config)
@@ -120,7 +125,10 @@ def assemble(clients: tuple[PreparedClient, ...], config: RunConfig, window: int
     transitions = [np.asarray(client.hello.self_transition) for client in clients]
     server = server_params(transitions, coupling, server_sizes, config)
     params = RoundParams(_stacked_augment(clients, config), server)
-    return Setup(clients, params, window, server_sizes)
+    is_given = config.weighting == "regime" and config.regime_start != "auto"
+    start = regime_step(time, config.regime_start) if is_given else 0
+    weighting = Weighting(config.weighting, config.weighting_span, start)
+    return Setup(clients, params, window, server_sizes, weighting)
 
 
 def initial_state(setup: Setup, config: RunConfig) -> RoundState:

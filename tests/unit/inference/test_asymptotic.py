@@ -1,5 +1,7 @@
 """The paper's test on FedGC's estimate, and `fit --uncertainty`."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,20 @@ def test_std_error_is_that_of_the_steady_state(panel, result):
     entries = result.entries()
     own = entries[(entries["effect"] == "client2") & (entries["cause"] == "client1")]
     np.testing.assert_allclose(own["std_error"] ** 2, variance.reshape(-1), rtol=1e-6)
+
+
+def test_a_regime_that_is_given_equals_a_window_of_its_length(panel, result):
+    """Steps from 250 on; the last one that a round begins with is 398."""
+    found = []
+    for options in (
+        {"weighting": "regime", "regime_start": str(panel.time[250])},
+        {"weighting": "window", "weighting_span": 149},
+        {},
+    ):
+        config = dataclasses.replace(result.config, window=1, **options)
+        found.append(steady_states(set_up(panel.slice(0, 400), config), config)[0][1].granger_cov())
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.abs(found[0] / found[2] - 1).max() > 0.05
 
 
 def test_rows_have_no_padding(panel, result):

@@ -30,7 +30,7 @@ def test_tracked_noise_follows_the_sensors_and_stays_where_they_do():
     panel = fg.simulate(2, 1001, sensor_dims=(6, 6), seed=3)[0]
     setup = set_up(panel, formula_config())
     R = {client.name: client.model.measurement_cov for client in setup.client_data}
-    slow = tracked_noise(setup, Weighting("ewma", 1e14))
+    slow = tracked_noise(setup._replace(weighting=Weighting("ewma", 1e14)))
     for name, cov in slow.items():
         np.testing.assert_allclose(cov, np.tile(np.diag(R[name]), (1001, 1)), rtol=1e-10)
     first = setup.client_data[0]
@@ -38,9 +38,11 @@ def test_tracked_noise_follows_the_sensors_and_stays_where_they_do():
     scale = first.model.scaled(np.ones((1, 6))) - first.model.scaled(np.zeros((1, 6)))
     louder = first.values + np.sqrt(np.diag(R[first.name])) * more / scale
     clients = (setup.clients[0]._replace(data=first._replace(values=louder)), *setup.clients[1:])
-    found = tracked_noise(setup._replace(clients=clients), Weighting("window", 250))[first.name]
-    ratio = found[-1] / found[499]
-    assert ratio.mean() == pytest.approx(2.0, rel=0.2)
+    louder = setup._replace(clients=clients)
+    for weighting in (Weighting("window", 250), Weighting("regime", 0, 500)):
+        found = tracked_noise(louder._replace(weighting=weighting))[first.name]
+        ratio = found[-1] / found[499]
+        assert ratio.mean() == pytest.approx(2.0, rel=0.2)
 
 
 @pytest.mark.slow  # compiles the recursion for both weightings
@@ -49,7 +51,8 @@ def test_propagation_with_slow_weights_is_the_stationary_one():
     sizes = {"local_step_size": 0.002, "feedback_step_size": 0.002, "server_step_size": 0.01}
     config = formula_config(**sizes)
     slow = formula_config(**sizes, weighting="ewma", weighting_span=10**14)
-    setup = set_up(panel, config)
-    plain, tracked = (propagate(setup, each, num_checkpoints=1) for each in (config, slow))
+    plain, tracked = (
+        propagate(set_up(panel, each), each, num_checkpoints=1) for each in (config, slow)
+    )
     totals = (found.table["total"].to_numpy(dtype=float) for found in (tracked, plain))
     np.testing.assert_allclose(*totals, rtol=1e-10)
