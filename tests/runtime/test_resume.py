@@ -14,7 +14,7 @@ from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
 from fedgranger.inference import copy_audit
 from fedgranger.run_folder import CHECKPOINT
-from fedgranger.runtime import progress, stepwise
+from fedgranger.runtime import fitting, progress, stepwise
 from fedgranger.runtime.checkpoint import FORMER
 from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
@@ -205,3 +205,36 @@ def test_interrupted_copies_are_not_made_again(panel, tmp_path, monkeypatch, sol
     assert sorted(made) == list(range(20))
     assert resumed.inference.edges.equals(whole.inference.edges)
     assert not (tmp_path / COPIES_FILE).exists()
+
+
+@pytest.mark.parametrize("options", [
+    {"solver": "newton", "passes": 6},
+    {"solver": "neural", "network_passes": 2, "batch_steps": 100, "server_hidden_dim": 3},
+], ids=["newton", "neural"])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("seconds", [0.0, 1e9], ids=["killed", "interrupted"])
+def test_rounds_go_on_where_they_were(panel, tmp_path, monkeypatch, options, seconds):
+    """Each round is made once, twice where it was under way, and no bit differs."""
+    config = formula_config(state_dim=2, test="none", **options)
+    uninterrupted, made, real = fg.fit(panel, config), [], fitting._LocalRun._on_round
+
+    def interrupted(run, round_index, *rest):
+        made.append(round_index)
+        if made in ([0, 1, 2, 3], [0, 1, 2, 3, 2, 3, 4]):
+            raise KeyboardInterrupt
+        real(run, round_index, *rest)
+
+    monkeypatch.setattr(fitting._LocalRun, "_on_round", interrupted)
+    for resume in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            fg.fit(
+                panel, config, checkpoint_folder=tmp_path, checkpoint_seconds=seconds, resume=resume
+            )
+    resumed = fg.fit(panel, config, checkpoint_folder=tmp_path, resume=True)
+    assert made[:6] == [0, 1, 2, 3, 2, 3]
+    assert len(made) == made[-1] + 1 + 4
+    np.testing.assert_array_equal(resumed.granger, uninterrupted.granger)
+    for name, theta in uninterrupted.augmentations.items():
+        np.testing.assert_array_equal(resumed.augmentations[name], theta)
+    assert resumed.trace.equals(uninterrupted.trace)
+    assert resumed.manifest["training"] == uninterrupted.manifest["training"]

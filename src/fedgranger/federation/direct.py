@@ -1,7 +1,7 @@
 """All parties in one process: the same protocol with objects instead of bytes.
 
-Nothing is hidden here: what is wrong with a client's data is raised as it is, there are no
-policies, and a run that was interrupted begins anew.
+Nothing is hidden here: what is wrong with a client's data is raised as it is, and there are no
+policies.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class LocalClient:
         self.name, self._axis, self._prepare = name, axis, prepare
         self._prepared: ClientSide | None = None
         self._memory: ClientMemory | None = None
+        self._rounds: list[int] = []
 
     @property
     def prepared(self) -> ClientSide:
@@ -52,12 +53,25 @@ class LocalClient:
             return None
         return learner.augmentation(self._memory)
 
+    @property
+    def memory(self) -> ClientMemory:
+        """What it must not lose, once rounds have begun."""
+        if self._memory is None:
+            raise RuntimeError("no round has begun")
+        return self._memory
+
+    def restore(self, memory: ClientMemory, round_index: int) -> None:
+        """Go on from a round of an interrupted run."""
+        self._memory, self._rounds = memory, [round_index]
+
     def answer(
         self, kind: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Answer:
         """Answer a request of the protocol."""
         if kind == "offer":
-            return answers.time_range("range", self._axis, 0.0, 0, rounds="[]", data="")
+            return answers.time_range(
+                "range", self._axis, 0.0, 0, rounds=str(self._rounds), data=""
+            )
         if kind == "begin":
             return answers.hello(self.prepared)
         if kind == "join":
@@ -80,7 +94,8 @@ class LocalClient:
         learner, round_index = self.prepared.learner, int(values["round"])
         if learner is None:
             raise RuntimeError("the client has no learner")
-        memory = learner.initial() if self._memory is None else self._memory
+        is_first = self._memory is None or round_index == 0
+        memory = learner.initial() if is_first else self.memory
         if values["learn_piece"] >= 0:
             memory = learner.learn(memory, round_index, [arrays["gradients"]])
         self._memory = memory

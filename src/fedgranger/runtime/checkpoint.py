@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from fedgranger.client.params import LocalModel
 from fedgranger.config import RunConfig
 from fedgranger.convergence import Progress
 from fedgranger.errors import RunError
-from fedgranger.federation.store import DiskFiles, NoRecords, Store
+from fedgranger.federation.store import DiskFiles, NoRecords, Record, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
 from fedgranger.run_folder import CHECKPOINT
@@ -51,6 +52,7 @@ class Checkpoints:
         self.is_resumed = is_resumed and folder is not None
         self.resumed: Snapshot | None = None
         self.trace: list[TraceRow] = []
+        self.rounds: Record | None = None
         if is_resumed and folder is not None:
             self._load(folder)
 
@@ -61,6 +63,10 @@ class Checkpoints:
         """
         arrays = {} if snapshot is None else _arrays(snapshot, self.trace)
         self._store.save(CHECKPOINT, {"fingerprint": self._fingerprint}, arrays)
+
+    def save_rounds(self, values: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Write where rounds that are made one by one stand."""
+        self._store.save(CHECKPOINT, {"fingerprint": self._fingerprint, "rounds": values}, arrays)
 
     def file(self, name: str) -> Path | None:
         """A file of the run folder, if there is one."""
@@ -88,7 +94,9 @@ class Checkpoints:
                 f"{path}: was made with other data, options or version; "
                 "repeat the command that started the run, or use another --out"
             )
-        if arrays:
+        if "rounds" in values:
+            self.rounds = values["rounds"], arrays
+        elif arrays:
             self.resumed, self.trace = _unpack(arrays)
 
 

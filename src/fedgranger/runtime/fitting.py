@@ -46,6 +46,7 @@ from fedgranger.runtime.checkpoint import Checkpoints
 from fedgranger.runtime.edge_tests import run_local_tests
 from fedgranger.runtime.progress import Follower, Report, follow
 from fedgranger.runtime.propagation import propagate
+from fedgranger.runtime.round_checkpoint import RoundCheckpoint
 from fedgranger.runtime.setup import Setup, assemble, check_names
 from fedgranger.runtime.stepwise import train_stepwise
 from fedgranger.server.trainer import Memory, Trainer
@@ -148,7 +149,7 @@ class _LocalRun:
             _ = client.prepared
         report("local models", len(self._clients), len(self._clients))
         self._marks.append(time.perf_counter())
-        if self._checkpoints.resumed is None:
+        if self._checkpoints.resumed is None and self._checkpoints.rounds is None:
             self._checkpoints.save(None)  # copies of an interrupted test are worth resuming, too
         if config.solver != "none":
             self._follower.begin("starting training")
@@ -200,8 +201,16 @@ class _LocalRun:
         plan = Plan("local", self._panel.names, options, "")
         train = self._train if config.training_solver == "sgd" else None
         own = EngineHooks(train, self._test, self._on_round)
-        protocol = server_protocol(plan, NoRecords(), lambda: 0.0, lambda _: None, own)
-        found = run_direct(protocol, self._clients)
+        store = NoRecords()
+        if config.privacy == "none":  # noise that is drawn anew must not be added to the same round
+            store = RoundCheckpoint(self._checkpoints, self._clients)
+        protocol = server_protocol(plan, store, lambda: 0.0, lambda _: None, own)
+        try:
+            found = run_direct(protocol, self._clients)
+        except KeyboardInterrupt:
+            if isinstance(store, RoundCheckpoint):
+                store.write()
+            raise
         if train is None and found.training.granger is not None:
             thetas = {name: client.augmentation for name, client in self._clients.items()}
             self._augmentations = {n: theta for n, theta in thetas.items() if theta is not None}
