@@ -138,5 +138,5 @@ class NoRecords(Store):
     def save(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Keep nothing."""
 
-    def load(self, name: str, *, if_damaged: FedGrangerError | None = None) -> None:
+    def load(self, name: str, *, if_damaged: FedGrangerError | None = None) -> Record | None:
         """There is none."""
