@@ -75,7 +75,9 @@ class Checkpoints:
     def _load(self, folder: Path) -> None:
         """Go on from the checkpoint of the same run; from the beginning where it is a mark only."""
         path = folder / CHECKPOINT
-        damaged = RunError(f"{path}: damaged checkpoint; run without --resume")
+        damaged = RunError(
+            f"{path}: damaged checkpoint; use --overwrite instead of --resume to start again"
+        )
         record = self._store.load(CHECKPOINT, if_damaged=damaged)
         if record is None:
             refuse_former(folder)
@@ -83,13 +85,17 @@ class Checkpoints:
                 f"{folder}: nothing to resume, there is no {CHECKPOINT}; run without --resume"
             )
         values, arrays = record
-        if values["fingerprint"] != self._fingerprint:
+        try:
+            known = values["fingerprint"]
+            resumed = _unpack(arrays) if arrays else (None, [])
+        except (LookupError, TypeError, ValueError):  # whole, but something else
+            raise damaged from None
+        if known != self._fingerprint:
             raise RunError(
                 f"{path}: was made with other data, options or version; "
                 "repeat the command that started the run, or use another --out"
             )
-        if arrays:
-            self.resumed, self.trace = _unpack(arrays)
+        self.resumed, self.trace = resumed
 
 
 def refuse_former(folder: Path) -> None:
