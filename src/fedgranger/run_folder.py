@@ -19,6 +19,12 @@ from fedgranger.typed_facts import check_types
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"
 """What an interrupted run continues from; gone once it is whole."""
+FORMER = "checkpoint.npz"
+"""What a checkpoint was called when it had a format of its own."""
+OF_OLDER_VERSION = (
+    f"an interrupted run of an older version ({FORMER}); continue it with that version, or use "
+    "--overwrite to start again"
+)
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
 OWN_HASH = "sha256"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.cli import watch_screen
 from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
 from fedgranger.federation.codec import pack, unpack
 from fedgranger.inference import copy_audit
-from fedgranger.run_folder import CHECKPOINT
+from fedgranger.run_folder import CHECKPOINT, FORMER
 from fedgranger.runtime import progress, stepwise
-from fedgranger.runtime.checkpoint import FORMER
 from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
 
@@ -125,6 +125,10 @@ def test_a_checkpoint_of_the_former_format_is_refused_in_one_sentence(panel, tmp
     for resume in (True, False):
         with pytest.raises(RunError, match="of an older version"):
             check_folder(tmp_path, resume=resume, overwrite=False)
+    with pytest.raises(RunError, match="of an older version"):
+        watch_screen.check_folder(tmp_path)
+    with pytest.raises(RunError, match="of an older version"):
+        fg.Result.load(tmp_path)
     check_folder(tmp_path, resume=False, overwrite=True)
     fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
     check_folder(tmp_path, resume=True, overwrite=False)

@@ -19,13 +19,10 @@ from fedgranger.errors import RunError
 from fedgranger.federation.store import DiskFiles, NoRecords, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import CHECKPOINT
+from fedgranger.run_folder import CHECKPOINT, FORMER, OF_OLDER_VERSION
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.server.granger import ServerState
 from fedgranger.server.loss_trace import TraceRow
-
-FORMER = "checkpoint.npz"
-"""What a checkpoint was called when it had a format of its own."""
 
 
 class Checkpoints:
@@ -105,10 +102,7 @@ def refuse_former(folder: Path) -> None:
         RunError: it has.
     """
     if (folder / FORMER).exists() and not (folder / CHECKPOINT).exists():
-        raise RunError(
-            f"{folder}: holds an interrupted run of an older version ({FORMER}); continue it with "
-            "that version, or use --overwrite to start again"
-        )
+        raise RunError(f"{folder}: holds {OF_OLDER_VERSION}")
 
 
 def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:
