@@ -118,8 +118,9 @@ def test_durations_of_reading(written, form):
 @pytest.mark.parametrize("nanoseconds", [1_001_500e6, 1_234_567.8e6, 1e9 / 3, 500, 10, 86_400e9])
 def test_a_duration_in_words_is_understood_as_an_option(nanoseconds):
     """Before, 1001.5 s were proposed as 1.0015e+06ms, which no option takes."""
-    number, unit = read_duration(duration_text(nanoseconds))
-    assert duration_nanoseconds(f"{number} {unit}") == pytest.approx(nanoseconds, abs=1)
+    found = read_duration(duration_text(nanoseconds))
+    assert found is not None
+    assert duration_nanoseconds(" ".join(found)) == pytest.approx(nanoseconds, abs=1)
 
 
 @pytest.mark.parametrize("wrong", [0, 5, "month", pd.Timedelta(0), None, ["5min"]])

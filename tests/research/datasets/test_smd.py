@@ -80,7 +80,11 @@ def test_primary_root_by_share():
 def test_choosing_a_machine(files):
     refused(files[0], "smd has 2 machines", "machine=", "iter_machines", error=ConfigError)
     refused(
-        files[0], "no machine 'machine-1-9'", "(did you mean", error=ConfigError, machine="machine-1-9"
+        files[0],
+        "no machine 'machine-1-9'",
+        "(did you mean",
+        error=ConfigError,
+        machine="machine-1-9",
     )
 
 
