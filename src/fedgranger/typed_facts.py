@@ -114,8 +114,8 @@ def check_types(value: Any, hint: Any, name: str) -> None:
     if hint is Any:
         return
     kind = origin or hint
-    allowed = (int, float) if kind is float else kind
-    if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
+    allowed, given = (int, float) if kind is float else (kind,), type(value)
+    if not issubclass(given, allowed) or (given is bool and kind is not bool):
         wanted = WORDS.get(kind, "a list" if kind is list else "a mapping")
         raise TypeError(f"{name} is {kind_of(value)}, not {wanted}")
     if issubclass(kind, Facts):
