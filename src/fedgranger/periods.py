@@ -126,7 +126,7 @@ def duration_text(nanoseconds: float) -> str:
     for word in ("d", "h", "min", "s"):
         if nanoseconds >= UNITS[word] and nanoseconds % UNITS[word] == 0:
             return f"{int(nanoseconds // UNITS[word])}{word}"
-    return f"{nanoseconds / 1e6:g}ms"
+    return f"{nanoseconds / 1e6:.6f}".rstrip("0").rstrip(".") + "ms"
 
 
 def duration_nanoseconds(text: str) -> int:

@@ -25,7 +25,9 @@ from fedgranger.result_arrays import (
 )
 from fedgranger.run_folder import (
     CHECKPOINT,
+    FORMER,
     MANIFEST,
+    OF_OLDER_VERSION,
     RESTORE,
     RunFolder,
     read_manifest,
@@ -103,6 +105,8 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise RunError(f"{folder}: no such run folder; make one with 'fedgranger fit'")
     if not (folder / MANIFEST).exists():
+        if (folder / FORMER).exists() and not (folder / CHECKPOINT).exists():
+            raise RunError(f"{folder}: holds {OF_OLDER_VERSION}")
         hint = (
             "it was interrupted, continue it with 'fedgranger fit --resume'"
             if (folder / CHECKPOINT).exists()

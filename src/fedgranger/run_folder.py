@@ -14,10 +14,17 @@ import pandas as pd
 from fedgranger.disk import write_atomically, write_text
 from fedgranger.errors import RunError
 from fedgranger.manifest_types import FORMAT, Manifest
+from fedgranger.typed_facts import check_types
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"
 """What an interrupted run continues from; gone once it is whole."""
+FORMER = "checkpoint.npz"
+"""What a checkpoint was called when it had a format of its own."""
+OF_OLDER_VERSION = (
+    f"an interrupted run of an older version ({FORMER}); continue it with that version, or use "
+    "--overwrite to start again"
+)
 FILES = "files"
 """Key of the manifest: SHA-256 of every file, by name."""
 OWN_HASH = "sha256"
@@ -98,9 +105,12 @@ def read_manifest(folder: Path) -> Manifest:
             f"up to {FORMAT}; read it with the version that wrote it"
         )
     try:
-        return Manifest.of(manifest)
-    except (AttributeError, TypeError, ValueError):
-        raise RunError(f"{folder / MANIFEST}: is not what the run wrote; {RESTORE}") from None
+        record = Manifest.of(manifest)
+        check_types(record, Manifest, "its record")
+    except (AttributeError, TypeError, ValueError) as error:
+        what = f" ({error})" if isinstance(error, TypeError) else ""
+        raise RunError(f"{folder / MANIFEST}: is not what the run wrote{what}; {RESTORE}") from None
+    return record
 
 
 def save_table(path: Path, table: pd.DataFrame) -> None:

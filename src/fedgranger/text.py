@@ -87,9 +87,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     Example:
         >>> did_you_mean("Boilr", ["boiler", "turbine"]), did_you_mean("x", ["boiler"])
         (" (did you mean 'boiler'?)", '')
+
+    Dashes before an option make it no nearer to another one.
     """
-    as_known = {str(one).lower(): one for one in known}
-    nearest = difflib.get_close_matches(word.lower(), as_known, n=1, cutoff=NEAR)
+    as_known = {str(one).lower().lstrip("-"): one for one in known}
+    nearest = difflib.get_close_matches(word.lower().lstrip("-"), as_known, n=1, cutoff=NEAR)
     return f" (did you mean '{as_known[nearest[0]]}'?)" if nearest else ""
 
 

@@ -22,6 +22,10 @@ from typing import (
     get_type_hints,
 )
 
+from fedgranger.text import kind_of
+
+WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Facts(dict[str, Any]):
@@ -88,8 +92,41 @@ def typed(value: Any, hint: Any) -> Any:
         return hint.of(value)
     if origin is dict:
         return {name: typed(part, parts[1]) for name, part in value.items()}
-    if origin is list:
+    if origin is list and isinstance(value, list):
         return [typed(part, parts[0]) for part in value]
     if NoneType in parts and value is not None:
         return typed(value, next(part for part in parts if part is not NoneType))
     return value
+
+
+def check_types(value: Any, hint: Any, name: str) -> None:
+    """Refuse facts from a file that somebody has changed; keys that are not declared are free.
+
+    Raises:
+        TypeError: names the key that has another type, or that is absent and has no default.
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if NoneType in parts:
+        if value is None:
+            return
+        hint = next(part for part in parts if part is not NoneType)
+        origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return
+    kind = origin or hint
+    allowed, given = (int, float) if kind is float else (kind,), type(value)
+    if not issubclass(given, allowed) or (given is bool and kind is not bool):
+        wanted = WORDS.get(kind, "a list" if kind is list else "a mapping")
+        raise TypeError(f"{name} is {kind_of(value)}, not {wanted}")
+    if issubclass(kind, Facts):
+        for key, one in fields_of(kind).items():
+            if key in value:
+                check_types(value[key], one, f"{name}.{key}")
+            elif key not in kind._defaults:
+                raise TypeError(f"{name}.{key} is absent")
+    elif origin is list:
+        for part in value:
+            check_types(part, parts[0], name)
+    elif origin is dict:
+        for key, part in value.items():
+            check_types(part, parts[1], f"{name}.{key}")

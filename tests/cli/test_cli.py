@@ -348,7 +348,11 @@ def test_overwrite(data, tmp_path):
     spoilt = call("fit", data, "--out", tmp_path / "r", "--overwrite", "--window", 9999)
     assert spoilt.exit_code == 2
     assert call("edges", tmp_path / "r").exit_code == 0  # the old run is still there
+    left = ("checkpoint", "checkpoint.new", "checkpoint.npz", "copies.jsonl")
+    for name in left:  # by processes that were killed
+        (tmp_path / "r" / name).touch()
     assert call("fit", data, "--out", tmp_path / "r", *SHORT, "--overwrite").exit_code == 0
+    assert not any((tmp_path / "r" / name).exists() for name in left)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "letter.txt").write_text("mine")

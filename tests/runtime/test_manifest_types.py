@@ -10,7 +10,7 @@ import pytest
 import fedgranger as fg
 from fedgranger.federation.outcome import to_result
 from fedgranger.manifest_types import InferenceFacts, Manifest, SeasonFacts
-from fedgranger.typed_facts import Facts
+from fedgranger.typed_facts import Facts, check_types
 from tests import ragged_run
 from tests.federation.loopback_run import Federation
 from tests.typed import mismatches
@@ -87,6 +87,24 @@ def test_keys_are_attributes_and_parts_have_their_types():
         whole.part.setps = 1
     with pytest.raises(AttributeError):
         Whole.of({"part": 5})
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"part": {"steps": 1}}, "its record.steps is absent"),
+        ({"steps": 1, "part": {}}, "its record.part.steps is absent"),
+        ({"steps": "1", "part": {"steps": 1}}, "its record.steps is a str, not a whole number"),
+        ({"steps": True, "part": {"steps": 1}}, "its record.steps is a bool, not a whole number"),
+        ({"steps": 1, "part": {"steps": 1, "notes": [None]}}, "part.notes is None, not a text"),
+        ({"steps": 1, "part": {"steps": 1, "notes": "ab"}}, "part.notes is a str, not a list"),
+        ({"steps": 1, "part": {"steps": 1}, "reason": 5}, "its record.reason is an int, not"),
+        ({"steps": 1, "part": {"steps": 1}, "named": {"a": {}}}, "record.named.a.steps is absent"),
+    ],
+)
+def test_a_changed_value_is_refused_with_its_name(values, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        check_types(Whole.of(values), Whole, "its record")
 
 
 def test_runs_between_parties(panel, tmp_path):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import fedgranger as fg
+from fedgranger.cli import watch_screen
 from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
+from fedgranger.federation.codec import pack, unpack
 from fedgranger.inference import copy_audit
-from fedgranger.run_folder import CHECKPOINT
+from fedgranger.run_folder import CHECKPOINT, FORMER
 from fedgranger.runtime import fitting, progress, stepwise
-from fedgranger.runtime.checkpoint import FORMER
 from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
 
@@ -100,8 +101,20 @@ def test_damaged_checkpoint(panel, tmp_path):
     for place in (0, 30, len(whole) // 2, len(whole) - 1):
         changed = bytes([whole[place] ^ 1])
         (tmp_path / CHECKPOINT).write_bytes(whole[:place] + changed + whole[place + 1 :])
-        with pytest.raises(RunError, match="damaged checkpoint"):
+        with pytest.raises(RunError, match="damaged checkpoint; use --overwrite instead"):
             fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("lost", ["values", "fingerprint", "position", "changes", "local_loss"])
+def test_a_checkpoint_without_one_of_its_parts_is_damaged(panel, tmp_path, lost):
+    """Even where its digest fits."""
+    fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
+    header, arrays = unpack((tmp_path / CHECKPOINT).read_bytes())
+    parts = [header, header["values"], arrays]
+    assert sum(part.pop(lost, None) is not None for part in parts) == 1
+    (tmp_path / CHECKPOINT).write_bytes(pack(header, arrays))
+    with pytest.raises(RunError, match="damaged checkpoint"):
+        fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
 
 
 def test_a_checkpoint_of_the_former_format_is_refused_in_one_sentence(panel, tmp_path):
@@ -112,6 +125,10 @@ def test_a_checkpoint_of_the_former_format_is_refused_in_one_sentence(panel, tmp
     for resume in (True, False):
         with pytest.raises(RunError, match="of an older version"):
             check_folder(tmp_path, resume=resume, overwrite=False)
+    with pytest.raises(RunError, match="of an older version"):
+        watch_screen.check_folder(tmp_path)
+    with pytest.raises(RunError, match="of an older version"):
+        fg.Result.load(tmp_path)
     check_folder(tmp_path, resume=False, overwrite=True)
     fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, checkpoint_seconds=0.0)
     check_folder(tmp_path, resume=True, overwrite=False)

@@ -9,7 +9,7 @@ import pytest
 from fedgranger.config import RunConfig
 from fedgranger.data.reading_options import PanelOptions
 from fedgranger.errors import ConfigError
-from fedgranger.periods import duration_nanoseconds, read_period
+from fedgranger.periods import duration_nanoseconds, duration_text, read_duration, read_period
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,14 @@ def test_season_is_one_of_two():
 def test_durations_of_reading(written, form):
     for name in ("resample", "align_tolerance"):
         assert PanelOptions.from_mapping({name: written}).to_mapping()[name] == form
+
+
+@pytest.mark.parametrize("nanoseconds", [1_001_500e6, 1_234_567.8e6, 1e9 / 3, 500, 10, 86_400e9])
+def test_a_duration_in_words_is_understood_as_an_option(nanoseconds):
+    """Before, 1001.5 s were proposed as 1.0015e+06ms, which no option takes."""
+    found = read_duration(duration_text(nanoseconds))
+    assert found is not None
+    assert duration_nanoseconds(" ".join(found)) == pytest.approx(nanoseconds, abs=1)
 
 
 @pytest.mark.parametrize("wrong", [0, 5, "month", pd.Timedelta(0), None, ["5min"]])

@@ -5,6 +5,7 @@ import pytest
 
 from fedgranger.text import (
     counted,
+    did_you_mean,
     format_bytes,
     format_digits,
     format_number,
@@ -20,6 +21,12 @@ def test_one_of_anything_is_singular():
     assert [counted(k, "row") for k in range(3)] == ["0 rows", "1 row", "2 rows"]
     assert counted(1, "line holds", "lines hold") == "1 line holds"
     assert counted(2, "line holds", "lines hold") == "2 lines hold"
+
+
+def test_dashes_make_no_option_nearer_to_another():
+    assert did_you_mean("--force", ["--open", "--top"]) == ""
+    assert did_you_mean("--overwite", ["--overwrite"]) == " (did you mean '--overwrite'?)"
+    assert did_you_mean("alhpa", ["--alpha"]) == " (did you mean '--alpha'?)"
 
 
 def test_the_kind_of_a_value_has_its_article():

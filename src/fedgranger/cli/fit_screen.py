@@ -32,10 +32,10 @@ from fedgranger.inference.response_words import edge_sentences
 from fedgranger.privacy.coverage import privacy_sentence
 from fedgranger.report.html import write_run_report
 from fedgranger.results import Result
-from fedgranger.run_folder import CHECKPOINT
+from fedgranger.run_folder import CHECKPOINT, FORMER
 from fedgranger.runtime import progress
-from fedgranger.runtime.checkpoint import FORMER, refuse_former
-from fedgranger.runtime.fitting import fit_panel
+from fedgranger.runtime.checkpoint import refuse_former
+from fedgranger.runtime.fitting import COPIES_FILE, fit_panel
 from fedgranger.runtime.setup import check_names
 from fedgranger.text import counted
 
@@ -196,7 +196,8 @@ def run_fit(
         (folder / old).unlink(missing_ok=True)
     result.save(folder)
     write_run_report(folder / "report.html", result)
-    for name in (CHECKPOINT, FORMER, progress.FILE_NAME):
+    torn = f"{CHECKPOINT}.new"  # of a process that was killed
+    for name in (CHECKPOINT, torn, FORMER, COPIES_FILE, progress.FILE_NAME):
         (folder / name).unlink(missing_ok=True)
     for name, facts in result.manifest.data.clients.items():
         for note in facts.notes:

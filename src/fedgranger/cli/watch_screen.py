@@ -22,6 +22,7 @@ from fedgranger.cli.tables import headline
 from fedgranger.errors import RunError
 from fedgranger.results import Result
 from fedgranger.run_folder import CHECKPOINT, MANIFEST
+from fedgranger.runtime.checkpoint import refuse_former
 from fedgranger.runtime.progress import SILENT_SECONDS, is_going_on, read_log
 from fedgranger.text import elapsed
 
@@ -72,6 +73,8 @@ def check_folder(run: Path) -> None:
             f"{run}: no such run folder; 'fedgranger fit' makes it when it begins, a federated run "
             "only when it is done (see 'fedgranger federation status')"
         )
+    if not (run / MANIFEST).exists() and not is_going_on(read_log(run)):
+        refuse_former(run)
     has_files = any((run / name).exists() for name in (MANIFEST, CHECKPOINT))
     if not has_files and not read_log(run):
         raise RunError(

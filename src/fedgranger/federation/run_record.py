@@ -1,6 +1,6 @@
 """The record of a run as its server knows it, in one process as between parties.
 
-What only clients know is added where they are at hand (`runtime/manifest.py`).
+What only clients know is added where they are at hand (`federation/client_facts.py`).
 """
 
 from __future__ import annotations

@@ -122,11 +122,11 @@ class Store:
             return None
         try:
             header, arrays = unpack(content, largest_header=len(content))
-        except MessageError:
+            return header["values"], arrays
+        except (MessageError, KeyError):
             if if_damaged is not None:
                 raise if_damaged from None
             return None
-        return header["values"], arrays
 
 
 class NoRecords(Store):

@@ -20,13 +20,10 @@ from fedgranger.errors import RunError
 from fedgranger.federation.store import DiskFiles, NoRecords, Record, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import CHECKPOINT
+from fedgranger.run_folder import CHECKPOINT, FORMER, OF_OLDER_VERSION
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.server.granger import ServerState
 from fedgranger.server.loss_trace import TraceRow
-
-FORMER = "checkpoint.npz"
-"""What a checkpoint was called when it had a format of its own."""
 
 
 class Checkpoints:
@@ -81,7 +78,9 @@ class Checkpoints:
     def _load(self, folder: Path) -> None:
         """Go on from the checkpoint of the same run; from the beginning where it is a mark only."""
         path = folder / CHECKPOINT
-        damaged = RunError(f"{path}: damaged checkpoint; run without --resume")
+        damaged = RunError(
+            f"{path}: damaged checkpoint; use --overwrite instead of --resume to start again"
+        )
         record = self._store.load(CHECKPOINT, if_damaged=damaged)
         if record is None:
             refuse_former(folder)
@@ -89,15 +88,20 @@ class Checkpoints:
                 f"{folder}: nothing to resume, there is no {CHECKPOINT}; run without --resume"
             )
         values, arrays = record
-        if values["fingerprint"] != self._fingerprint:
+        try:
+            known = values["fingerprint"]
+            is_snapshot = len(arrays) > 0 and "rounds" not in values
+            resumed = _unpack(arrays) if is_snapshot else (None, [])
+        except (LookupError, TypeError, ValueError):  # whole, but something else
+            raise damaged from None
+        if known != self._fingerprint:
             raise RunError(
                 f"{path}: was made with other data, options or version; "
                 "repeat the command that started the run, or use another --out"
             )
+        self.resumed, self.trace = resumed
         if "rounds" in values:
             self.rounds = values["rounds"], arrays
-        elif arrays:
-            self.resumed, self.trace = _unpack(arrays)
 
 
 def refuse_former(folder: Path) -> None:
@@ -107,10 +111,7 @@ def refuse_former(folder: Path) -> None:
         RunError: it has.
     """
     if (folder / FORMER).exists() and not (folder / CHECKPOINT).exists():
-        raise RunError(
-            f"{folder}: holds an interrupted run of an older version ({FORMER}); continue it with "
-            "that version, or use --overwrite to start again"
-        )
+        raise RunError(f"{folder}: holds {OF_OLDER_VERSION}")
 
 
 def _arrays(snapshot: Snapshot, trace: list[TraceRow]) -> dict[str, np.ndarray]:

@@ -80,10 +80,10 @@ def train(
         row = TraceRow(now.pass_index, last_round, *(np.asarray(x) for x in losses))
         chunk, pass_index = now.chunk + 1, now.pass_index
         progress, pass_start, is_finished = now.progress, now.pass_start, False
-        if chunk == num_chunks:
+        if chunk >= num_chunks:
             progress = measure(progress, pass_start, state, second_moments)
             chunk, pass_index, pass_start = 0, pass_index + 1, state
-            is_finished = progress.distance <= config.tolerance or pass_index == config.passes
+            is_finished = progress.distance <= config.tolerance or pass_index >= config.passes
         now = Snapshot(pass_index, chunk, state, pass_start, progress, is_finished)
         yield now, row
 

@@ -84,7 +84,9 @@ def prepare(
     accept_changed: Annotated[
         bool, typer.Option("--accept-changed", help="Read files with another hash, with a note.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier preparation.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier preparation.")
+    ] = False,
 ) -> None:
     """Check a publisher's files and write them as clients, labels and root causes."""
     describe(name)
