@@ -15,7 +15,7 @@ from fedgranger.cli.fit_screen import check_folder
 from fedgranger.errors import ConvergenceWarning, RunError
 from fedgranger.federation.codec import pack, unpack
 from fedgranger.inference import copy_audit
-from fedgranger.run_folder import CHECKPOINT, FORMER
+from fedgranger.run_folder import CHECKPOINT, FORMER, MANIFEST
 from fedgranger.runtime import fitting, progress, stepwise
 from fedgranger.runtime.fitting import COPIES_FILE
 from tests.configs import formula_config
@@ -90,7 +90,10 @@ def test_other_run_is_refused(panel, tmp_path, change):
 
 
 def test_nothing_to_resume(panel, tmp_path):
-    with pytest.raises(RunError, match="nothing to resume"):
+    with pytest.raises(RunError, match="there is no checkpoint; run without --resume"):
+        fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
+    (tmp_path / MANIFEST).touch()
+    with pytest.raises(RunError, match="the run is finished; to fit again use --overwrite"):
         fg.fit(panel, CONFIG, checkpoint_folder=tmp_path, resume=True)
 
 

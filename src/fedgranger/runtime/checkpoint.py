@@ -20,7 +20,7 @@ from fedgranger.errors import RunError
 from fedgranger.federation.store import DiskFiles, NoRecords, Record, Store
 from fedgranger.linalg.jax_arrays import jax_array
 from fedgranger.rounds import RoundState
-from fedgranger.run_folder import CHECKPOINT, FORMER, OF_OLDER_VERSION
+from fedgranger.run_folder import CHECKPOINT, FORMER, MANIFEST, OF_OLDER_VERSION
 from fedgranger.runtime.inprocess import Snapshot
 from fedgranger.server.granger import ServerState
 from fedgranger.server.loss_trace import TraceRow
@@ -84,9 +84,12 @@ class Checkpoints:
         record = self._store.load(CHECKPOINT, if_damaged=damaged)
         if record is None:
             refuse_former(folder)
-            raise RunError(
-                f"{folder}: nothing to resume, there is no {CHECKPOINT}; run without --resume"
-            )
+            is_finished = (folder / MANIFEST).exists()
+            state, remedy = f"there is no {CHECKPOINT}", "run without --resume"
+            if is_finished:
+                state = "the run is finished"
+                remedy = "to fit again use --overwrite instead of --resume"
+            raise RunError(f"{folder}: nothing to resume, {state}; {remedy}")
         values, arrays = record
         try:
             known = values["fingerprint"]
