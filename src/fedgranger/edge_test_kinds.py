@@ -125,7 +125,8 @@ class EdgeTestOptions(Options):
         "features",
         ("features", "boosting", "network"),
         "what the nonlinear test predicts states with: products and random features by ridge, "
-        "gradient-boosted trees, or a small network",
+        "gradient-boosted trees, or a small network; only of features is the level known to hold "
+        "on all systems that were tried",
     )
     covariance: str = choice(
         "sandwich",
